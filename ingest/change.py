@@ -1,0 +1,192 @@
+"""The words everything uses: a message as received, and the changes that it stands for.
+
+A `Message` goes into a format's ``parse``; `Change` objects come out, in the order in which the
+message holds them.  `Order` is a change's place in history, compared field by field as numbers;
+`order_key` writes it as text whose byte order is the same order, so that any engine can sort by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+Image = dict[str, str | None]
+"""One row image: every value its exact canonical text, or None for SQL NULL; absent is not NULL."""
+
+
+class Op(StrEnum):
+    """What a message says happened. The first five change rows; the rest are kept, never applied."""
+
+    READ = "read"
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+    DDL = "ddl"
+    HEARTBEAT = "heartbeat"
+    BEGIN = "begin"
+    COMMIT = "commit"
+    CONTROL = "control"
+
+
+ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE})
+CONTROL_OPS = frozenset({Op.HEARTBEAT, Op.BEGIN, Op.COMMIT, Op.CONTROL})
+
+
+class TableId(NamedTuple):
+    """A source table's name in its parts, never joined and split again."""
+
+    database: str | None
+    schema: str | None
+    table: str | None
+
+    def __str__(self) -> str:
+        return ".".join(part for part in self if part)
+
+
+NO_TABLE = TableId(None, None, None)
+
+
+class Message(NamedTuple):
+    """One message as received: Kafka record, line, document or Avro datum."""
+
+    value: bytes | None
+    key: bytes | None = None
+    topic: str = ""
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """One decoded change, DDL event or control mark.
+
+    ``before`` holds what the message says of the row before (maybe only the changed columns).
+    ``sequence`` is the vendor's position as zero to four integers; empty means that arrival
+    decides. ``position`` is the same as the vendor wrote it. ``event_time`` counts microseconds
+    since 1970 UTC. ``partial`` says that a column missing from ``after`` keeps its value; in a full
+    image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
+    """
+
+    op: Op
+    table: TableId = NO_TABLE
+    keys: tuple[str, ...] = ()
+    before: Image | None = None
+    after: Image | None = None
+    types: Mapping[str, str] = msgspec.field(default_factory=dict)
+    partial: bool = False
+    phase: int = 1
+    sequence: tuple[int, ...] = ()
+    half: int = 0
+    row: int = 0
+    position: str | None = None
+    event_time: int | None = None
+    transaction: str | None = None
+    ddl: str | None = None
+    note: str | None = None
+
+
+class Order(NamedTuple):
+    """A change's place in history. Python's own tuple comparison is the order."""
+
+    epoch: int
+    phase: int
+    sequence: tuple[int, ...]
+    half: int
+    arrival: tuple[int, ...]
+    row: int
+
+
+def number_key(n: int) -> str:
+    """Write an integer so that text order is number order: a length mark, then the digits."""
+    if n < 0:
+        digits = str(-n).translate(_NINES)
+        return "-" + _length_mark(len(digits)).translate(_INVERT) + digits
+    digits = str(n)
+    return _length_mark(len(digits)) + digits
+
+
+def order_key(order: Order) -> str:
+    """`Order` as one text whose code-point order equals tuple order (a property test proves it)."""
+    epoch, phase, sequence, half, arrival, row = order
+    return (
+        number_key(epoch)
+        + number_key(phase)
+        + "".join(map(number_key, sequence))
+        + _END
+        + number_key(half)
+        + "".join(map(number_key, arrival))
+        + _END
+        + number_key(row)
+    )
+
+
+def same_place(key: str) -> str:
+    """The part of an order key before arrival: equal for repeats of one change, and for ties."""
+    end = key.index(_END)
+    mark = end + 1
+    return key[: mark + 1 + _MARKS.index(key[mark])]
+
+
+_MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_END = "!"  # sorts before every length mark and before "-": a shorter sequence comes first
+_NINES = str.maketrans("0123456789", "9876543210")
+_INVERT = str.maketrans(_MARKS + "~", (_MARKS + "~")[::-1])
+
+
+def _length_mark(n: int) -> str:
+    if n < len(_MARKS):
+        return _MARKS[n]
+    return "~" + number_key(n)  # recursion: 36 digits and more carry the length as a number
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A source's ``options:``; every format accepts all, those without a meaning do nothing.
+
+    ``table`` maps topic or file patterns to a table, for messages that name none; the key ``*``
+    stands for every topic. ``binary`` and ``time_units`` are None where the format's own default
+    holds.
+    """
+
+    table: tuple[tuple[str, TableId], ...] = ()
+    timezone: str = "UTC"
+    binary: str | None = None
+    time_units: str | None = None
+    swap_old_data: bool = False
+    key_is_full: bool = True
+    decimal_scale: int | None = None
+    order_by: str = "sequence"
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+class TableHints(NamedTuple):
+    """What the pipeline file says of one table: its key columns and its declared logical types."""
+
+    keys: tuple[str, ...] = ()
+    columns: Mapping[str, str] = {}
+
+
+NO_HINTS = TableHints()
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a parser may know beyond the message: the source's options and its tables' declarations."""
+
+    options: Options = Options()
+    tables: Callable[[TableId], TableHints] = lambda _table: NO_HINTS
+
+    def table_of(self, topic: str) -> TableId | None:
+        """The table that ``options.table`` gives a topic or file, or None."""
+        for pattern, table in self.options.table:
+            if pattern in ("*", topic) or re.fullmatch(_glob(pattern), topic):
+                return table
+        return None
+
+
+def _glob(pattern: str) -> str:
+    return "(.*/)?" + re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")

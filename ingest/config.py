@@ -1,0 +1,132 @@
+"""The pipeline file: YAML 1.2 read into checked, frozen dataclasses, every fault with its place."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One source of messages. Kafka members are empty for files, and the other way round."""
+
+    name: str
+    kind: str  # files | kafka
+    format: str
+    options: Options = Options()
+    # files
+    path: str = ""  # absolute glob or URI
+    framing: str = ""  # lines | document | length | avro-container; the format's own unless given
+    settle: float = 60.0  # seconds after which a file that stands still is finished
+    order_files_by: str = "name"  # name | mtime
+    max_record_bytes: int = 64 * 1024 * 1024
+    storage: Mapping[str, str] = field(default_factory=dict)
+    # kafka
+    bootstrap_servers: str = ""
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    start: object = "earliest"
+    registry: str = ""
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    # both
+    max_messages: int | None = None
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableRule:
+    """One entry of ``tables:``; the first whose ``match`` fits a table applies, alone."""
+
+    match: str = "*"
+    exclude: bool = False
+    into: str = ""  # template of the mirror's name, e.g. "shop.{table}"; empty keeps the source's
+    keys: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    no_key: str = "hold"  # append | full_row | hold
+    on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
+    shard_column: str = ""
+    change_feed: bool = False
+    plain_tables: bool = False
+    history: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One of the user's own checks: a Great Expectations type with its arguments."""
+
+    type: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+    severity: str = "error"  # warn | error
+
+
+@dataclass(frozen=True, slots=True)
+class QualityRule:
+    """The expectations of one mirror (``database.table`` or a pattern)."""
+
+    table: str
+    expect: tuple[Expectation, ...] = ()
+    freshness: float | None = None  # seconds that the newest commit may be old
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """One pipeline file, checked: names, absolute paths, sources and rules."""
+
+    name: str
+    file: Path
+    lake: str  # absolute plain path, or a URI
+    sources: tuple[Source, ...]
+    tables: tuple[TableRule, ...] = ()
+    quality: tuple[QualityRule, ...] = ()
+    spark: Mapping[str, str] = field(default_factory=dict)  # passed to the session as they are
+    master: str = ""
+    plain_tables: bool = False
+    horizon_days: int = 7  # how long time travel and manifests are promised
+
+    def rule(self, table: TableId) -> TableRule:
+        """The rule of a source table: the first whose pattern fits, else the defaults."""
+        return _rule(self.tables, table)
+
+    def hints(self, source: Source) -> Hints:
+        """What the parser of a source may know: its options and its tables' keys and columns."""
+        rules = self.tables
+
+        @lru_cache(maxsize=10_000)
+        def hints_of(table: TableId) -> TableHints:
+            rule = _rule(rules, table)
+            return TableHints(rule.keys, rule.columns) if rule.keys or rule.columns else NO_HINTS
+
+        return Hints(source.options, hints_of)
+
+
+_DEFAULT_RULE = TableRule()
+_HELPER_TABLES = ("_*_gho", "_*_ghc", "_*_del", "_*_old", "_*_new")
+
+
+def _rule(rules: tuple[TableRule, ...], table: TableId) -> TableRule:
+    for rule in rules:
+        if matches(rule.match, table):
+            return rule
+    if any(fnmatch.fnmatchcase(table.table or "", pattern) for pattern in _HELPER_TABLES):
+        return TableRule(exclude=True)  # helper tables of online schema tools
+    return _DEFAULT_RULE
+
+
+def matches(pattern: str, table: TableId) -> bool:
+    """True if ``database.table`` or ``database.schema.table`` fits the pattern, part by part.
+
+    A pattern of one part without a dot fits any database's table of that name; ``*`` fits all.
+    """
+    if pattern == "*":
+        return True
+    parts = [part for part in table if part is not None]
+    wanted = pattern.split(".")
+    if len(wanted) == 1:
+        parts = parts[-1:]
+    return len(wanted) == len(parts) and all(map(fnmatch.fnmatchcase, parts, wanted))

@@ -1,0 +1,48 @@
+"""The few exceptions. This module imports nothing, so that every other one may import it.
+
+Every message is one sentence: what was found, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class IngestError(Exception):
+    """Root of everything this package raises on purpose; the text is meant for people."""
+
+    exit_code = 2
+
+
+class ConfigError(IngestError):
+    """A pipeline file cannot be used; ``problems`` lists every fault as ``file:line:col text``."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class SetupError(IngestError):
+    """Java, a jar, a path or a permission is missing; the text names the one command that mends it."""
+
+
+class LockedError(IngestError):
+    """Another live run holds the lake's lock."""
+
+
+class HeldError(IngestError):
+    """A mirror, lane or source waits for a person; the text names the command that releases it."""
+
+    exit_code = 1
+
+
+class Undecodable(Exception):
+    """One message cannot be decoded: it becomes a reject and the run goes on.
+
+    Args:
+        code: stable reason code, lower case with dashes, e.g. ``bad-json``; people group by it.
+        detail: one sentence for people, without the message's own values where they may be secret.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail

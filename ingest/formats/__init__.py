@@ -1,0 +1,93 @@
+"""The support matrix: one module per documented format, found by its name.
+
+A format module (``dts_canal`` for the format ``dts-canal``) holds
+
+- ``ABOUT``: an `About`, from which help, the support matrix and ``detect`` are made;
+- ``parse(message, hints)``: the changes of one message, in the message's own order.  It raises
+  `ingest.errors.Undecodable` for a message that it cannot read, and nothing else;
+- ``recognise(sample)``: the evidence that one message is of this format, or None.
+
+Adding a format is adding its module here; nothing else under ``ingest`` names it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Protocol, cast
+
+from ingest.change import Change, Hints, Message
+from ingest.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What the support matrix says of one format; every text is for people.
+
+    Args:
+        title: the format in a few words, with its vendor.
+        document: the source document and its section.
+        operations: what it can say: ``insert update delete read truncate ddl heartbeat ...``.
+        order: the documented position that orders changes, in words.
+        strength: ``strong`` (any arrival order gives the same mirror) or ``weak`` (arrival decides).
+        keys: where the key columns come from.
+        types: where column types come from.
+        images: ``full``, ``partial`` or ``full (updates may be partial)``.
+        ddl: where DDL text or structure stands, or ``none``.
+        losses: what the dialect loses by its own documentation, one sentence each.
+        options: the ``options:`` that have a meaning here, with the default in words.
+        framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses unless told.
+        binary: True where a message is no JSON text.
+    """
+
+    title: str
+    document: str
+    operations: tuple[str, ...]
+    order: str
+    strength: str
+    keys: str
+    types: str
+    images: str
+    ddl: str
+    losses: tuple[str, ...] = ()
+    options: dict[str, str] = field(default_factory=dict)
+    framing: str = "lines"
+    binary: bool = False
+
+
+class Format(Protocol):
+    """The shape of a format module."""
+
+    ABOUT: About
+
+    @staticmethod
+    def parse(message: Message, hints: Hints) -> Iterable[Change]:
+        """The changes of one message."""
+
+    @staticmethod
+    def recognise(sample: bytes) -> str | None:
+        """Evidence that the sample is of this format."""
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Every format's name, sorted."""
+    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
+
+
+@cache
+def load(name: str) -> Format:
+    """The module of a format by its name.
+
+    Raises:
+        ConfigError: no such format; the text names the nearest ones.
+    """
+    if name not in names():
+        import difflib
+
+        near = difflib.get_close_matches(name, names(), 3, 0.3)
+        raise ConfigError([f"{name!r} is no format; did you mean {' or '.join(near or names())}?"])
+    return cast(Format, importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
