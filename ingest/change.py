@@ -7,6 +7,7 @@ message holds them.  `Order` is a change's place in history, compared field by f
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -69,6 +70,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     decides. ``position`` is the same as the vendor wrote it. ``event_time`` counts microseconds
     since 1970 UTC. ``partial`` says that a column missing from ``after`` keeps its value; in a full
     image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
+    ``structure`` is what a DDL message says of the table itself, which beats its SQL text: compact
+    JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
     """
 
     op: Op
@@ -87,6 +90,41 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     transaction: str | None = None
     ddl: str | None = None
     note: str | None = None
+    structure: str | None = None
+    dialect: str = "mysql"
+
+
+def describe(change: Change) -> dict[str, object]:
+    """A change as the JSON object that ``decode`` prints, its members in their fixed order."""
+    return {
+        "op": str(change.op),
+        "database": change.table.database,
+        "schema": change.table.schema,
+        "table": change.table.table,
+        "keys": list(change.keys),
+        "before": change.before,
+        "after": change.after,
+        "types": dict(change.types),
+        "partial": change.partial,
+        "order": [0, change.phase, list(change.sequence), change.half, change.row],
+        "sequence": change.position,
+        "event_time": _instant(change.event_time),
+        "transaction": change.transaction,
+        "ddl": change.ddl,
+        "note": change.note,
+    }
+
+
+def _instant(micros: int | None) -> str | None:
+    """Microseconds since 1970 as canonical ``timestamp`` text; None outside the years 1 to 9999."""
+    if micros is None:
+        return None
+    try:
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+    text = moment.isoformat()
+    return (text.rstrip("0") if "." in text else text) + "Z"
 
 
 class Order(NamedTuple):
@@ -175,10 +213,15 @@ NO_HINTS = TableHints()
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a parser may know beyond the message: the source's options and its tables' declarations."""
+    """What a parser may know beyond the message: the source's options and its tables' declarations.
+
+    ``schema`` gives the JSON text of a registry's schema by its id, and raises `KeyError` for an id
+    that the registry does not know; None where the source has no registry.
+    """
 
     options: Options = Options()
     tables: Callable[[TableId], TableHints] = lambda _table: NO_HINTS
+    schema: Callable[[int], str] | None = None
 
     def table_of(self, topic: str) -> TableId | None:
         """The table that ``options.table`` gives a topic or file, or None."""

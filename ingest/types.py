@@ -37,12 +37,12 @@ _DELTA = {
 PATTERNS = {
     "boolean": r"true|false",
     "integer": r"-?[0-9]{1,40}",
-    "decimal": r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?",
-    "float": r"NaN|-?Infinity|[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?",
+    "decimal": r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?0*([0-9]{1,2}|[1-3][0-9]{2}|400))?",
+    "float": r"NaN|-?Infinity|[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?0*([0-9]{1,2}|[1-3][0-9]{2}|400))?",
     "date": r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
     "datetime": r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?",
     "timestamp": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})",
-    "binary": r"([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?",
+    "binary": r"[A-Za-z0-9+/]*={0,2}",  # and a length that four divides
 }
 """Full-match patterns of canonical text, in the common subset of Python's and Java's syntax."""
 
@@ -51,12 +51,19 @@ _FAMILY = {
     **dict.fromkeys(["float32", "float64"], "float"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_FRACTION = re.compile(r"(?:datetime|timestamp|time)\([0-9]\)")
 
 
 def is_logical(name: str) -> bool:
-    """True if ``name`` is a word of the vocabulary; a decimal may carry precision and scale."""
+    """True if ``name`` is a word of the vocabulary.
+
+    A decimal may carry precision and scale; a time type may carry its fraction digits
+    (``datetime(6)``), which tell the units of bare integers and nothing else.
+    """
     found = _DECIMAL.fullmatch(name)
-    return bool(found and int(found[2]) <= int(found[1]) <= 1000) or name in (*LOGICAL, "bit(64)")
+    if found:
+        return int(found[2]) <= int(found[1]) <= 1000
+    return name in (*LOGICAL, "bit(64)") or bool(_FRACTION.fullmatch(name))
 
 
 def base(logical: str) -> str:
@@ -84,7 +91,7 @@ def delta(logical: str) -> str:
         return f"DECIMAL({parts[0]},{parts[1]})"
     if logical == "bit(64)":
         return "DECIMAL(20,0)"
-    return _DELTA.get(logical, "STRING")
+    return _DELTA.get(base(logical), "STRING")
 
 
 LOB = frozenset({"binary", "json", "geometry", "unknown"})
@@ -216,4 +223,128 @@ _ORACLE = {
     "xml": "string",
     "sdo_geometry": "geometry",
     "boolean": "boolean",
+}
+
+
+@lru_cache(maxsize=4096)
+def sqlserver(declared: str) -> str:
+    """The logical type of a SQL Server type name; its tinyint has no sign, datetimeoffset is an instant."""
+    name = re.sub(r"\([^)]*\)", "", declared).strip().lower().removesuffix(" identity")
+    found = _ARGUMENTS.search(declared)
+    if name in ("numeric", "decimal"):
+        return _decimal(found[1] if found else None, 0)
+    return _SQLSERVER.get(name, "unknown")
+
+
+_SQLSERVER = {
+    "bit": "boolean",
+    "tinyint": "uint8",
+    "smallint": "int16",
+    "int": "int32",
+    "bigint": "int64",
+    "money": "decimal(19,4)",
+    "smallmoney": "decimal(10,4)",
+    "real": "float32",
+    "float": "float64",
+    **dict.fromkeys(
+        "char varchar text nchar nvarchar ntext xml uniqueidentifier sysname hierarchyid".split(), "string"
+    ),
+    **dict.fromkeys(["binary", "varbinary", "image", "timestamp", "rowversion"], "binary"),
+    "date": "date",
+    "time": "time",
+    **dict.fromkeys(["datetime", "datetime2", "smalldatetime"], "datetime"),
+    "datetimeoffset": "timestamp",
+    **dict.fromkeys(["geometry", "geography"], "geometry"),
+}
+
+
+@lru_cache(maxsize=4096)
+def oms(declared: str, oracle_mode: bool = False) -> str:
+    """The logical type of a column type as OMS names it, for a MySQL or an Oracle tenant.
+
+    OMS mixes the source's names with its own. Its INT64 is the signed 64-bit integer; its BIGINT is
+    an integer of any length (unsigned ones included), so it becomes ``decimal(20,0)``.
+    """
+    own = _OMS.get(declared.strip().lower())
+    if own is not None:
+        return own
+    known = oracle(declared) if oracle_mode else "unknown"
+    return mysql(declared) if known == "unknown" else known
+
+
+_OMS = {
+    "bigint": "decimal(20,0)",
+    "zoned_datetime": "timestamp",
+    "zoneddatetime": "timestamp",
+    "localdatetime": "datetime",
+    "interval_day_to_second": "interval",
+    "interval_year_to_month": "interval",
+    "clob": "string",
+    "nclob": "string",
+}
+
+OMS_LOB = frozenset(
+    "tinytext text mediumtext longtext tinyblob blob mediumblob longblob bytes clob nclob bfile json "
+    "xml xmltype geometry".split()
+)
+"""Type names, lower case without arguments, whose unchanged value OMS may send as NULL."""
+
+
+def streamx(declared: str) -> str:
+    """The logical type of one of StreamX's six type names; DATE counts milliseconds since 1970."""
+    return _STREAMX.get(declared.strip().upper(), "unknown")
+
+
+_STREAMX = {
+    "BOOLEAN": "boolean",
+    "DOUBLE": "float64",
+    "DATE": "timestamp",
+    "BYTES": "binary",
+    "LONG": "int64",
+    "STRING": "string",
+}
+
+
+@lru_cache(maxsize=4096)
+def postgres(declared: str) -> str:
+    """The logical type of a PostgreSQL type name, long or short, with or without arguments.
+
+    Arrays, ranges, network types and bit strings are kept as text; a name that is neither built in
+    nor of a usual extension (an enum, a domain) is ``unknown``.
+    """
+    lowered = re.sub(r"\s+", " ", declared.strip().lower()).replace('"', "")
+    if lowered.endswith("]") or lowered.startswith("_") or lowered.endswith(" array"):
+        return "string"
+    found = _ARGUMENTS.search(lowered)
+    args = found[1] if found else None
+    name = re.sub(r"\s*\([^)]*\)", "", lowered).removeprefix("pg_catalog.").strip()
+    if name in ("numeric", "decimal", "dec"):
+        return _decimal(args, 0)
+    if name == "float" and args and args.strip().isdigit() and int(args) <= 24:
+        return "float32"
+    return "interval" if name.startswith("interval") else _POSTGRES.get(name, "unknown")
+
+
+_POSTGRES = {
+    **dict.fromkeys(["boolean", "bool"], "boolean"),
+    **dict.fromkeys(["smallint", "int2", "smallserial", "serial2"], "int16"),
+    **dict.fromkeys(["integer", "int", "int4", "serial", "serial4"], "int32"),
+    **dict.fromkeys(["bigint", "int8", "bigserial", "serial8"], "int64"),
+    **dict.fromkeys(["oid", "xid", "cid"], "uint32"),
+    **dict.fromkeys(["real", "float4"], "float32"),
+    **dict.fromkeys(["double precision", "float8", "float"], "float64"),
+    **dict.fromkeys(
+        "text varchar char bpchar character name citext uuid inet cidr macaddr macaddr8 xml money bit varbit "
+        "hstore ltree tsvector tsquery int4range int8range numrange tsrange tstzrange daterange pg_lsn "
+        "point line lseg box path polygon circle timetz".split(),
+        "string",
+    ),
+    **dict.fromkeys(["character varying", "bit varying", "time with time zone"], "string"),
+    **dict.fromkeys(["json", "jsonb"], "json"),
+    "bytea": "binary",
+    "date": "date",
+    **dict.fromkeys(["time", "time without time zone"], "time"),
+    **dict.fromkeys(["timestamp", "timestamp without time zone"], "datetime"),
+    **dict.fromkeys(["timestamptz", "timestamp with time zone"], "timestamp"),
+    **dict.fromkeys(["geometry", "geography"], "geometry"),
 }

@@ -11,7 +11,9 @@ import base64
 import binascii
 import datetime as dt
 import json
+import math
 import re
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -43,6 +45,9 @@ class Number(str):
     __slots__ = ()
 
 
+_anything = msgspec.json.Decoder(dict[str, Any], float_hook=Number)
+
+
 def members(raw: bytes | Raw) -> dict[str, Raw]:
     """One level of a JSON object, each value as its own bytes.
 
@@ -59,6 +64,34 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
     return found
 
 
+def opened(raw: bytes) -> tuple[dict[str, Raw], str | None]:
+    """One message's top level, with a note if it could be read only after `lenient` mended it.
+
+    Raises:
+        Undecodable: ``not-this-format`` for JSON that is no object, else as `members`.
+    """
+    try:
+        return members(raw), None
+    except Undecodable as error:
+        if error.code != "bad-json":
+            raise
+        mended = lenient(raw)
+        if mended != raw:
+            return members(mended), "lenient: comments or trailing commas were dropped"
+        _refuse_other_json(raw)
+        raise
+
+
+def _refuse_other_json(raw: bytes) -> None:
+    if raw.lstrip()[:1] in (b"{", b""):
+        return
+    try:
+        strict(raw)
+    except Undecodable:
+        return
+    raise Undecodable("not-this-format", "the message is JSON, but no object")
+
+
 def image(raw: bytes | Raw) -> Image:
     """A JSON object as a row image: strings as they are, numbers and booleans as their text.
 
@@ -67,12 +100,39 @@ def image(raw: bytes | Raw) -> Image:
     try:
         found = _texts.decode(raw)
     except msgspec.ValidationError:
-        return {name: text(value) for name, value in members(raw).items()}
+        return _bare_image(bytes(raw))
     except Exception as error:
         raise _malformed(raw, error) from None
     if len(_encode(found)) != _length(raw):
         _refuse_duplicates(raw)
     return found
+
+
+def _bare_image(raw: bytes) -> Image:
+    """An image with bare numbers or nested values; the common case first, exactly."""
+    try:
+        found = _anything.decode(raw)
+        bare = 0
+        for name, value in found.items():
+            if type(value) is not str and value is not None:
+                found[name] = _bare_text(value)
+                bare += 2  # the quotes that it now has
+    except Exception:
+        return _slow_image(raw)
+    # any other difference (blanks, escapes, a name twice, -0) is for the careful way to judge
+    return found if len(_encode(found)) == len(raw) + bare else _slow_image(raw)
+
+
+def _slow_image(raw: bytes) -> Image:
+    return {name: text(value) for name, value in members(raw).items()}
+
+
+def _bare_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (Number, int)):
+        return str(value)
+    raise TypeError("nested")
 
 
 def items(raw: bytes | Raw) -> list[Raw]:
@@ -144,10 +204,11 @@ def lenient(raw: bytes) -> bytes:
 
     Returns the input itself where there is nothing of the kind. Strings are left alone.
     """
-    return _LENIENT.sub(lambda m: m.group(1) or m.group(3) or b"", raw)
+    return _LENIENT.sub(lambda m: m.group(1) or b"", raw)
 
 
-_LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*")|(//[^\r\n]*)|,(?=\s*(?://[^\r\n]*\s*)*([}\]]))', re.DOTALL)
+_LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*+")|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)
+"""Strings (kept), comments and trailing commas; possessive, so that no input takes long."""
 
 
 class _NumberEncoder(json.JSONEncoder):
@@ -190,8 +251,8 @@ def _refuse_constant(name: str) -> None:
 
 def _refuse_surrogates(value: Any) -> None:
     try:
-        _encode(value)
-    except Exception:
+        _encode(value, enc_hook=str)  # str: a Number is no plain text to msgspec
+    except UnicodeEncodeError:
         raise Undecodable("bad-unicode", "a lone surrogate is no character") from None
 
 
@@ -259,6 +320,46 @@ def boolean_text(value: str) -> str:
 
 
 _BOOLEANS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}
+
+
+def unscaled_text(value: bytes, scale: int) -> str:
+    """A decimal from its big-endian two's-complement unscaled bytes: ``04 1a 28``, 2 is ``2688.40``."""
+    if len(value) > MAX_UNSCALED or abs(scale) > MAX_EXPONENT:
+        raise ValueError(f"{len(value)} bytes with scale {scale} are no decimal of any source")
+    number = int.from_bytes(value, "big", signed=True)
+    if scale <= 0:
+        return str(number * 10**-scale)
+    digits = str(abs(number)).rjust(scale + 1, "0")
+    return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+MAX_UNSCALED = 512  # bytes; 1,233 digits
+
+
+def float_text(value: float) -> str:
+    """The shortest text that reads back as the same double."""
+    return _finite_text(value, repr(value))
+
+
+def float32_text(value: float) -> str:
+    """The shortest text that reads back as the same single-precision number (``0.1``, not its double).
+
+    A value that is no single-precision number keeps its text as a double.
+    """
+    if abs(value) <= MAX_FLOAT32:
+        for digits in (6, 7, 8, 9):
+            found = f"{value:.{digits}g}"
+            if abs(float(found)) <= MAX_FLOAT32 and _single.unpack(_single.pack(float(found)))[0] == value:
+                return repr(float(found))
+    return float_text(value)
+
+
+MAX_FLOAT32 = 3.4028235677973366e38  # above it a double rounds to infinity
+_single = struct.Struct("<f")
+
+
+def _finite_text(value: float, found: str) -> str:
+    return found if math.isfinite(value) else _NOT_FINITE[found]
 
 
 # --- bytes --------------------------------------------------------------------------------------
@@ -436,3 +537,28 @@ def zone_of(name: str) -> ZoneInfo:
 def micros_of(value: int | None, unit: int) -> int | None:
     """An event time in microseconds from a count in ``unit`` ticks a second; None stays None."""
     return None if value is None else value * MICROS // unit
+
+
+def wall_text(count: int, unit: int, zone: str) -> str:
+    """The zone-less date and time that clocks in ``zone`` showed at an instant counted since 1970 UTC."""
+    seconds, rest = divmod(count, unit)
+    try:
+        local = (_EPOCH_UTC + dt.timedelta(seconds=seconds)).astimezone(zone_of(zone))
+    except OverflowError:
+        raise ValueError(f"{seconds} seconds lie outside the years 1 to 9999") from None
+    digits = str(rest).rjust(len(str(unit)) - 1, "0") if unit > 1 else ""
+    return local.replace(tzinfo=None).isoformat(" ") + fraction(digits)
+
+
+_EPOCH_UTC = EPOCH.replace(tzinfo=dt.UTC)
+
+
+@lru_cache(maxsize=8192)
+def instant_micros(value: str, zone: str) -> int:
+    """Microseconds since 1970 UTC of text as in `zoned_text`; digits past the sixth are cut."""
+    found = DATETIME.fullmatch(zoned_text(value, zone)[:-1])
+    if found is None:
+        raise ValueError(f"{value[:40]!r} is no date and time")
+    day, clock, digits = found.groups()
+    span = dt.datetime.fromisoformat(f"{day} {clock}") - EPOCH
+    return (span.days * 86400 + span.seconds) * MICROS + int((digits or "")[:6].ljust(6, "0"))

@@ -1,4 +1,4 @@
-"""The pipeline file: YAML 1.2 read into checked, frozen dataclasses, every fault with its place."""
+"""What a checked pipeline file says, as frozen dataclasses that every stage and worker can carry."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
 
+NO_OPTIONS = Options()
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -18,7 +20,7 @@ class Source:
     name: str
     kind: str  # files | kafka
     format: str
-    options: Options = Options()
+    options: Options = NO_OPTIONS
     # files
     path: str = ""  # absolute glob or URI
     framing: str = ""  # lines | document | length | avro-container; the format's own unless given

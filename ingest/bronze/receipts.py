@@ -1,0 +1,69 @@
+"""Receipts: what was read of each file, kept beside the messages so that positions never get lost."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+
+FINGERPRINT = 4096  # bytes at the head, and before the position, that are compared on every visit
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One read range of one file; byte counts are of the content after decompression.
+
+    ``fault`` is empty, or says why the range could not be read beyond ``end``.
+    """
+
+    file: str
+    start: int
+    end: int
+    count: int
+    sha256: str
+    size: int  # of the file as stored, when it was planned
+    mtime: float
+    head: str = ""  # hash of the file's first bytes, up to FINGERPRINT or the position
+    tail: str = ""  # hash of the last bytes before ``end``, up to FINGERPRINT
+    fault: str = ""
+
+    def to_json(self) -> bytes:
+        """The receipt as it stands in bronze's ``value``."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes | bytearray) -> Receipt:
+        """Read a receipt back; members of later versions are passed over."""
+        found = json.loads(bytes(text))
+        return cls(**{name: value for name, value in found.items() if name in cls.__slots__})
+
+
+@dataclass(slots=True)
+class FileState:
+    """What is known of one file from all its receipts."""
+
+    position: int = 0  # the end of what was read, holes apart
+    size: int = -1  # of the file when it was last planned
+    mtime: float = 0.0
+    head: str = ""
+    tail: str = ""
+    ranges: dict[int, tuple[int, str]] = field(default_factory=dict)  # start -> (end, sha256)
+
+    def add(self, receipt: Receipt) -> None:
+        """Take in one receipt, in any order."""
+        if receipt.end > receipt.start:
+            self.ranges[receipt.start] = (receipt.end, receipt.sha256)
+            if receipt.start == 0:
+                self.head = receipt.head
+            if receipt.end >= self.position:
+                self.position, self.tail = receipt.end, receipt.tail
+        if (receipt.mtime, receipt.size) >= (self.mtime, self.size):
+            self.mtime, self.size = receipt.mtime, receipt.size
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Ranges before the position that could not be read when their neighbours were."""
+        found, reached = [], 0
+        for start in sorted(self.ranges):
+            if start > reached:
+                found.append((reached, start))
+            reached = max(reached, self.ranges[start][0])
+        return found

@@ -1,0 +1,1 @@
+"""The command ``ingest``: one module per group of verbs, imported when one of its verbs is called."""

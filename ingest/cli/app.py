@@ -1,0 +1,132 @@
+"""The command itself: which module holds which verb, what every verb shares, and the exit codes.
+
+0 is done, 1 is finished with failures, 2 is could not start.  A module of verbs holds a `typer.Typer`
+named ``app`` with its verbs as commands, and imports nothing heavy at its top: help imports them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ingest.cli import output
+from ingest.errors import IngestError
+
+VERBS = {
+    "init": "pipeline_verbs",
+    "validate": "pipeline_verbs",
+    "schema": "pipeline_verbs",
+    "decode": "decode",
+    "detect": "decode",
+    "formats": "decode",
+    "doctor": "setup",
+    "jars": "setup",
+}
+"""Every verb with its module under ``ingest.cli``, in the order in which help lists them."""
+
+EVERYWHERE = ("--debug", "--quiet")  # accepted before and after the verb
+
+
+class Verbs(TyperGroup):
+    """The group of all verbs, each imported when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the library's signature
+        """The verbs in the order of help."""
+        return list(VERBS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The verb of that name, or None."""
+        if cmd_name not in VERBS:
+            return None
+        module = importlib.import_module(f"ingest.cli.{VERBS[cmd_name]}")
+        return typer.main.get_group(module.app).get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As always, but an unknown verb is answered with the nearest one."""
+        if args[0] not in VERBS:
+            from ingest.config.words import nearest
+
+            ctx.fail(f"there is no verb {args[0]!r}{nearest(args[0], VERBS)}")
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the options that hold for every verb before the verb, wherever they stand."""
+        end = args.index("--") if "--" in args else len(args)
+        found = [arg for arg in args[:end] if arg in EVERYWHERE]
+        rest = [arg for arg in args[:end] if arg not in EVERYWHERE]
+        return super().parse_args(ctx, found + rest + args[end:])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a verb; a failure becomes one sentence and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except IngestError as error:
+            output.error(str(error))
+            raise typer.Exit(error.exit_code) from None
+        except Exception as error:
+            if _is_control(error) or ctx.params.get("debug"):
+                raise
+            output.error(_unexpected(error))
+            raise typer.Exit(2) from None
+
+
+def _is_control(error: Exception) -> bool:
+    """True for what the command-line library itself handles: exits, wrong usage, a closed pipe."""
+    ours = type(error).__module__.split(".")[0] in ("typer", "click")
+    return ours or isinstance(error, BrokenPipeError | EOFError)
+
+
+def _unexpected(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory; give the command more or the work less"
+    text = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
+    return f"something unexpected went wrong ({what}); add --debug for the traceback"
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import PackageNotFoundError
+        from importlib.metadata import version as installed
+
+        try:
+            output.line(f"ingest {installed('ingest')}")
+        except PackageNotFoundError:
+            output.line("ingest, not installed as a package")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Verbs,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=False)
+def everywhere(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected failure.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Land change messages of many database replication products in exact Delta mirrors."""
+    output.be_quiet(quiet)
+
+
+def main() -> None:
+    """The console script."""
+    if sys.stdout is None or sys.stderr is None:  # started with a closed descriptor
+        os._exit(2)
+    app(prog_name="ingest")

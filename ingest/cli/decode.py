@@ -1,0 +1,187 @@
+"""The verbs that need no pipeline, no Spark and no Java: decode, detect, formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.errors import ConfigError, Undecodable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ingest.change import Hints
+    from ingest.formats import About, Format
+    from ingest.framing import Record
+
+app = typer.Typer()
+_PANEL = "Look at messages, without Spark"
+_COLUMNS = ("op", "table", "keys", "before", "after", "partial", "order", "event_time", "ddl", "note")
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="A file, plain or gz, bz2, zstd; - reads stdin.")]
+Framing = Annotated[
+    Literal["lines", "document", "length", "avro-container", "raw"] | None,
+    typer.Option(help="How messages stand in the file; told by its content unless given."),
+]
+
+
+@app.command(rich_help_panel=_PANEL)
+def decode(
+    format_: Annotated[str, typer.Argument(metavar="FORMAT", help="`ingest formats` lists them.")],
+    file: File,
+    table: Annotated[str | None, typer.Option(help="database.table, for messages that name none.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key column; may be repeated.")] = None,
+    option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="As in options:.")] = None,
+    column: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE", help="As in columns:.")] = None,
+    framing: Framing = None,
+    message_key: Annotated[str | None, typer.Option(help="The Kafka key of every message.")] = None,
+    output_: Annotated[
+        Literal["jsonl", "json", "table"] | None,
+        typer.Option("--output", "-o", help="jsonl unless on a terminal."),
+    ] = None,
+) -> None:
+    """Decode messages to exact changes, one JSON object each."""
+    from ingest import formats
+    from ingest.cli.reading import messages
+
+    module = formats.load(format_)
+    hints = _hints(format_, table, key or [], _pairs("option", option), _pairs("column", column))
+    _, records = messages(file, framing, module.ABOUT.binary)
+    found = _decoded(module, hints, records, message_key, file)
+    if _print(found, output_ or ("table" if output.on_terminal() else "jsonl")):
+        raise typer.Exit(1)
+
+
+def _hints(
+    format_: str, table: str | None, keys: list[str], given: dict[str, str], columns: dict[str, str]
+) -> Hints:
+    from ingest.change import Hints, TableHints
+    from ingest.config import read, words
+
+    problems = []
+    for name, logical in columns.items():
+        try:
+            words.logical(logical)
+        except ValueError as error:
+            problems.append(f"--column {name}: {error}")
+    if problems:
+        raise ConfigError(problems)
+    options = read.options(given | ({"table": table} if table else {}), format_)
+    declared = TableHints(tuple(keys), columns)
+    return Hints(options, lambda _table: declared)
+
+
+def _pairs(name: str, given: list[str] | None) -> dict[str, str]:
+    pairs = dict(text.partition("=")[::2] for text in given or [])
+    if wrong := [text for text in given or [] if not text.partition("=")[0] or "=" not in text]:
+        raise ConfigError([f"--{name} {wrong[0]!r} lacks a part; write name=value"])
+    return pairs
+
+
+def _decoded(
+    module: Format, hints: Hints, records: Iterable[Record | Undecodable], key: str | None, topic: str
+) -> Iterator[dict[str, Any]]:
+    """Changes as objects, and one object for each reject."""
+    from ingest.change import Message, describe
+
+    for record in records:
+        if isinstance(record, Undecodable):
+            yield {"reject": record.code, "detail": record.detail}
+            continue
+        message = Message(record.value, None if key is None else key.encode(), topic)
+        try:
+            changes = list(module.parse(message, hints))  # all of a message or nothing
+        except Undecodable as error:
+            yield {"reject": error.code, "detail": error.detail}
+        else:
+            yield from map(describe, changes)
+
+
+def _print(found: Iterator[dict[str, Any]], form: str) -> bool:
+    """Print the objects; True if one of them is a reject."""
+    rejected = 0
+    kept = []
+    for entry in found:
+        rejected += "reject" in entry
+        if form == "jsonl":
+            output.json_line(entry)
+        else:
+            kept.append(entry)
+    if form == "json":
+        output.json(kept)
+    elif form == "table":
+        output.table(_COLUMNS, ([_cell(entry, column) for column in _COLUMNS] for entry in kept))
+    if rejected:
+        output.note(f"{rejected} of the messages could not be decoded")
+    return bool(rejected)
+
+
+def _cell(entry: dict[str, Any], column: str) -> str:
+    if "reject" in entry:
+        return str({"op": "reject", "table": entry["reject"], "note": entry["detail"]}.get(column, ""))
+    if column == "table":
+        return ".".join(entry[part] for part in ("database", "schema", "table") if entry[part])
+    value = entry[column]
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={'NULL' if text is None else text}" for name, text in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+@app.command(rich_help_panel=_PANEL)
+def detect(
+    file: File,
+    lines: Annotated[int, typer.Option(min=1, help="How many messages to look at.")] = 200,
+    framing: Framing = None,
+    output_: Output = "table",
+) -> None:
+    """Name the format of a file's messages, with evidence, and what cannot be told from them."""
+    from ingest.cli import detection
+
+    verdict = detection.judge(file, *detection.sample(file, framing, lines))
+    if output_ == "json":
+        output.json(verdict)
+    else:
+        output.line(detection.in_words(verdict))
+    if not verdict["format"] or verdict["odd"]:
+        raise typer.Exit(1)
+
+
+@app.command(name="formats", rich_help_panel=_PANEL)
+def formats_(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All that is known of each.")] = False,
+    output_: Output = "table",
+) -> None:
+    """List the formats: what each can say, how it is ordered, and what it loses."""
+    from ingest import formats
+
+    abouts = {name: formats.load(name).ABOUT for name in formats.names()}
+    if output_ == "json":
+        output.json([_described(name, about) for name, about in abouts.items()])
+    elif verbose:
+        output.line("\n\n".join(_in_full(name, about) for name, about in abouts.items()))
+    else:
+        rows = ((name, a.title, a.strength, a.images, a.keys, a.ddl) for name, a in abouts.items())
+        output.table(("format", "title", "order", "images", "keys from", "ddl from"), rows)
+
+
+def _described(name: str, about: About) -> dict[str, Any]:
+    import dataclasses
+
+    return {"format": name, **dataclasses.asdict(about)}
+
+
+def _in_full(name: str, about: About) -> str:
+    lines = [f"{name}: {about.title}"]
+    for key, value in _described(name, about).items():
+        if key in ("format", "title") or value in ("", (), {}):
+            continue
+        if isinstance(value, dict):
+            lines += [f"  {key}:", *(f"    {option}: {text}" for option, text in value.items())]
+        else:
+            lines.append(f"  {key}: {', '.join(value) if isinstance(value, tuple) else value}")
+    return "\n".join(lines)

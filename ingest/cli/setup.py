@@ -1,0 +1,86 @@
+"""The verbs about this machine: ``doctor`` and ``jars fetch``."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+
+app = typer.Typer()
+jars_app = typer.Typer(no_args_is_help=True)
+app.add_typer(jars_app, name="jars", help="Get the pinned jars.")
+
+JarsDir = Annotated[
+    Path | None,
+    typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, or go, instead of the cache."),
+]
+Settings = Annotated[
+    Path | None,
+    typer.Option(envvar="INGEST_IVY_SETTINGS", help="An Ivy settings file that names your own repository."),
+]
+
+
+@app.command()
+def doctor(
+    file: Annotated[
+        Path | None, typer.Argument(help="A pipeline file, to check its paths and services too.")
+    ] = None,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Check Python, Java, jars, paths and services; exit 1 if anything has to be mended."""
+    from ingest.cli.doctor import examine
+    from ingest.config import load
+
+    _use(jars_dir)
+    rows = list(examine(load(file) if file else None))
+    if output_as == "json":
+        output.json([asdict(row) for row in rows])
+    else:
+        columns = ("check", "state", "found", "to mend it")
+        output.table(columns, [(row.check, row.state, row.found, row.mend) for row in rows])
+    if any(row.state != "ok" for row in rows):
+        raise typer.Exit(1)
+
+
+@jars_app.command("fetch")
+def jars_fetch(
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+    settings: Settings = None,
+    *,
+    archive: Annotated[
+        bool, typer.Option(help="Also prepare Java's class archive (200 MB), which makes every start faster.")
+    ] = True,
+) -> None:
+    """Get the pinned jars once, each checked by its SHA-256."""
+    from ingest.lake import jars
+
+    _use(jars_dir)
+    paths = jars.fetch(settings=str(settings or ""), say=output.note)
+    if archive:
+        _prepare()
+    if output_as == "json":
+        output.json([{"file": str(path)} for path in paths])
+    else:
+        output.table(("jar",), [(path,) for path in paths])
+
+
+def _prepare() -> None:
+    from ingest.lake.session import prepare
+
+    if not prepare(say=output.note):
+        output.note("this Java cannot keep a class archive: starts take some seconds longer, nothing else")
+
+
+def _use(jars_dir: Path | None) -> None:
+    from ingest.lake import jars
+
+    if jars_dir:
+        os.environ[jars.FOLDER_VARIABLE] = str(jars_dir)

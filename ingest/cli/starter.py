@@ -1,0 +1,89 @@
+"""The starter pipeline file that ``init`` writes: working keys, and the rest as comments."""
+
+from __future__ import annotations
+
+import glob
+import os
+from pathlib import Path
+
+from ingest import formats
+from ingest.cli import detection
+from ingest.config.words import is_uri, listed
+from ingest.errors import ConfigError
+
+SCHEMA_FILE = "ingest.schema.json"
+
+_TEXT = """\
+# yaml-language-server: $schema={schema}
+# Check it with `ingest validate {file}`.
+
+pipeline: {name}
+lake: {lake}             # a folder, relative to this file, or a URI
+
+{sources}
+    # settle: 60s              # a file that stands still for so long is finished
+
+# The first entry that matches a table applies, alone.
+# tables:
+#   - match: "shop.*"          # database.table, or database.schema.table
+#     keys: [id]               # where the messages name no key
+#     columns: {{price: "decimal(12,2)"}}   # where the messages name no types
+#     on_schema_change: lenient   # evolve, freeze or ignore
+
+# quality:
+#   - table: shop.orders
+#     freshness: 2h
+#     expect:
+#       - {{type: expect_column_values_to_not_be_null, column: id}}
+"""
+
+
+def text(file: Path, name: str, source: str, format_name: str | None, lake: str) -> str:
+    """The starter's YAML for one source of files.
+
+    Raises:
+        ConfigError: the source's format is neither given nor to be told from its files.
+    """
+    sample = _first(source)
+    found, framing = (format_name, None) if format_name else _told(source, sample)
+    about = formats.load(str(found)).ABOUT
+    if framing is None:
+        framing = detection.sample(sample, None, 1)[0] if sample else about.framing
+    path = source if is_uri(source) else _beside(file, source)
+    return _TEXT.format(
+        schema=SCHEMA_FILE,
+        file=file,
+        name=detection.quoted(name),
+        lake=detection.quoted(lake),
+        sources=detection.block(path, str(found), framing, named=name),
+    )
+
+
+def _first(source: str) -> str | None:
+    """A file of the source to sample, the newest one."""
+    if is_uri(source):
+        return None
+    found = glob.glob(source, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+    files = [path for path in map(Path, found) if path.is_file()]
+    return str(max(files, key=lambda path: path.stat().st_mtime)) if files else None
+
+
+def _told(source: str, sample: str | None) -> tuple[str, str]:
+    if sample is None:
+        raise ConfigError([f"{source} matches no file here, so its format cannot be told; give --format"])
+    verdict = detection.judge(sample, *detection.sample(sample, None, 200))
+    if verdict["odd"]:
+        raise ConfigError([detection.in_words(verdict)])
+    if not verdict["format"]:
+        rivals = verdict["candidates"]
+        which = f"it may be {listed(rivals)}" if rivals else "it is like no known one"
+        raise ConfigError([f"the format of {sample} cannot be told ({which}); give --format"])
+    return verdict["format"], verdict["framing"]
+
+
+def _beside(file: Path, source: str) -> str:
+    """The source's path as seen from the pipeline file's folder."""
+    if Path(source).is_absolute():
+        return source
+    path = os.path.relpath(source, file.parent)
+    return path if path.startswith("..") else f"./{path}"

@@ -1,0 +1,26 @@
+"""The pipeline file: YAML 1.2 read into checked, frozen dataclasses, every fault with its place.
+
+``model`` holds the dataclasses, ``document`` reads YAML with positions, ``words`` the small texts
+(durations, sizes, table names), ``fields`` the keys that a file may hold, ``read`` puts them
+together, ``advice`` looks at what several keys mean together.  Importing this package costs nothing:
+the YAML reader and the validator are imported by the first `load`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, matches
+
+__all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "load", "matches"]
+
+
+def load(path: str | Path) -> Pipeline:
+    """The pipeline of a file.
+
+    Raises:
+        ConfigError: the file cannot be used; all its faults at once, each as ``file:line:col text``.
+    """
+    from ingest.config.read import check
+
+    return check(path).pipeline

@@ -1,0 +1,139 @@
+"""What several keys mean together: what is refused because it must go wrong, and what is warned of."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+from collections.abc import Iterator
+from pathlib import Path
+
+from ingest import formats
+from ingest.change import TableId
+from ingest.config import fields
+from ingest.config.document import Document, Where
+from ingest.config.model import Pipeline
+from ingest.config.read import Checked, is_secret
+from ingest.config.words import is_uri
+
+_EVERYWHERE = ("order_by",)  # read by every format alike
+
+
+def refuse(document: Document, pipeline: Pipeline) -> None:
+    """Note as faults what can be proved to go wrong in an otherwise sound file."""
+    first: dict[str, str] = {}
+    for i, source in enumerate(pipeline.sources):
+        for table in {table for _, table in source.options.table}:
+            mirror = _mirror(pipeline, table)
+            if mirror and first.setdefault(mirror, source.name) != source.name:
+                document.fault(
+                    ("sources", i, "options", "table"),
+                    f"the sources {first[mirror]!r} and {source.name!r} both fill the mirror {mirror}, and their "
+                    "positions cannot be compared; give the table's rule a shard_column, or another table here",
+                )
+
+
+def _mirror(pipeline: Pipeline, table: TableId) -> str | None:
+    rule = pipeline.rule(table)
+    if rule.exclude or rule.shard_column:
+        return None
+    return rule.into.format(**table._asdict()) if rule.into else str(table)
+
+
+def warnings(checked: Checked) -> list[str]:
+    """What a person should look at, in the order of the file, as ``file:line:col text``."""
+    document = checked.document
+    found = [*_files(checked), *_options(checked), *_rules(checked), *_secrets(document), *_brokers(checked)]
+    placed = sorted({(document.place(where), text) for where, text in found})
+    return [f"{document.file}:{line}:{column} {text}" for (line, column), text in placed]
+
+
+def notes(checked: Checked) -> list[str]:
+    """What holds for sources by their format and is good to know."""
+    weak = [s for s in checked.pipeline.sources if formats.load(s.format).ABOUT.strength == "weak"]
+    return [
+        f"source {source.name!r} is weakly ordered: {source.format} carries no position that orders changes, so the "
+        "order of arrival within a file or partition is taken for the truth"
+        for source in weak
+        if source.options.order_by != "event_time"
+    ]
+
+
+Advice = Iterator[tuple[Where, str]]
+
+
+def _files(checked: Checked) -> Advice:
+    for i, source in enumerate(checked.pipeline.sources):
+        if source.kind != "files" or is_uri(source.path):
+            continue
+        if not glob.has_magic(source.path) and Path(source.path).is_dir():
+            yield (
+                ("sources", i, "path"),
+                f"{source.path} is a folder; write {source.path}/* for the files in it",
+            )
+        elif not glob.glob(source.path, recursive=True):  # noqa: PTH207 - Path.glob takes no absolute pattern
+            yield ("sources", i, "path"), f"no file matches {source.path} yet"
+
+
+def _options(checked: Checked) -> Advice:
+    for i, source in enumerate(checked.keys.sources):
+        meant = {*formats.load(source.format).ABOUT.options, *_EVERYWHERE}
+        for key in source.options.model_fields_set - meant:
+            yield ("sources", i, "options", key), f"the option {key} has no meaning for {source.format}"
+
+
+def _rules(checked: Checked) -> Advice:
+    rules = checked.pipeline.tables
+    for i, rule in enumerate(rules):
+        before = next((earlier.match for earlier in rules[:i] if covers(earlier.match, rule.match)), None)
+        if before is not None:
+            yield (
+                ("tables", i, "match"),
+                f"the rule for {rule.match!r} never applies: {before!r} stands before it",
+            )
+
+
+def covers(wide: str, narrow: str) -> bool:
+    """True if every table that fits ``narrow`` is known to fit ``wide``."""
+    if wide == "*":
+        return True
+    if narrow == "*" or set(wide) & set("?["):
+        return wide == narrow
+    wides, narrows = wide.split("."), narrow.split(".")
+    if len(wides) == 1:
+        narrows = narrows[-1:]
+    return len(wides) == len(narrows) and all(map(fnmatch.fnmatchcase, narrows, wides))
+
+
+def _secrets(document: Document) -> Advice:
+    for where, value in leaves(document.tree):
+        if isinstance(value, str) and value and where not in document.references and is_secret(where, value):
+            yield (
+                where,
+                f"{where[-1]} holds a secret in plain text; write ${{VAR}} or ${{file:/path}} instead",
+            )
+
+
+def leaves(tree: object, where: Where = ()) -> Iterator[tuple[Where, object]]:
+    """Every single value of a tree with the way to it."""
+    if isinstance(tree, dict):
+        for key, value in tree.items():
+            yield from leaves(value, (*where, key))
+    elif isinstance(tree, list | tuple):
+        for i, value in enumerate(tree):
+            yield from leaves(value, (*where, i))
+    else:
+        yield where, tree
+
+
+def _brokers(checked: Checked) -> Advice:
+    for i, source in enumerate(checked.keys.sources):
+        if not isinstance(source, fields.KafkaKeys):
+            continue
+        for broker in source.bootstrap_servers.split(","):
+            if not broker.strip().rpartition(":")[2].isdigit():
+                yield (
+                    ("sources", i, "bootstrap_servers"),
+                    f"{broker.strip()!r} names no port; write host:9092",
+                )
+        if source.registry and not formats.load(source.format).ABOUT.binary:
+            yield ("sources", i, "registry"), f"a registry has no meaning for {source.format}"

@@ -1,0 +1,262 @@
+"""YAML 1.2 with positions: a tree of plain values, and where each of them stands in the file.
+
+Every scalar stays the text that the file shows (`Word`), so that ``1.10`` is not ``1.1`` and ``no``
+is a column name; a field that wants a number reads the text.  ``${VAR}``, ``${VAR:-default}`` and
+``${file:/path}`` are resolved here, after parsing and in values only, so that what they hold can
+never become structure (``$${`` is a plain ``${``).  JSON is accepted, being YAML.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from ingest.errors import ConfigError
+
+Where = tuple[str | int, ...]
+"""The way from the top of the file to a value: keys and list indexes."""
+
+MAX_DEPTH = 40
+MAX_VALUES = 200_000  # a handful of nested aliases can stand for more values than memory holds
+
+_TAG = "tag:yaml.org,2002:"
+_REFERENCE = re.compile(r"\$(\$\{[^}]*\})|\$\{([^}]*)\}")  # the first is an escaped one
+_VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+
+
+class Word(str):
+    """An unquoted scalar: its text, and in ``value`` what YAML takes it for (number, boolean)."""
+
+    __slots__ = ("value",)
+    value: object
+
+
+@dataclass(slots=True)
+class Document:
+    """A pipeline file read but not yet understood.
+
+    ``places`` has the 1-based line and column of every key and list item, ``references`` the text as
+    written of every value that holds ``${...}``, ``faults`` what is wrong with the YAML itself.
+    """
+
+    file: Path
+    tree: Any = None
+    places: dict[Where, tuple[int, int]] = field(default_factory=dict)
+    references: dict[Where, str] = field(default_factory=dict)
+    faults: list[tuple[tuple[int, int], str]] = field(default_factory=list)
+    values: int = 0
+
+    def place(self, where: Where) -> tuple[int, int]:
+        """The position of a value, or of the nearest thing around it."""
+        while where and where not in self.places:
+            where = where[:-1]
+        return self.places.get(where, (1, 1))
+
+    def fault(self, where: Where, text: str) -> None:
+        """Note one fault of the value at ``where``."""
+        self.faults.append((self.place(where), text))
+
+    def problems(self) -> list[str]:
+        """All faults in the order of the file, each once, as ``file:line:col text``."""
+        ordered = sorted(set(self.faults))
+        return [f"{self.file}:{line}:{column} {text}" for (line, column), text in ordered]
+
+
+def read(path: Path) -> Document:
+    """Read a file into a `Document`.
+
+    Raises:
+        ConfigError: no readable file, no UTF-8, no YAML, or no mapping at the top.
+    """
+    document = Document(path)
+    node = _compose(path, _text(path))
+    if not isinstance(node, MappingNode):
+        what = "a list" if isinstance(node, SequenceNode) else "a single value"
+        raise ConfigError(
+            [f"{path}:1:1 the file holds {what}; it must hold keys such as pipeline: and sources:"]
+        )
+    try:
+        document.tree = _build(document, node, ())
+    except _TooMuch as error:
+        raise ConfigError([f"{path}:1:1 {error}"]) from None
+    return document
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: there is no such file; `ingest init {path}` writes one"]) from None
+    except IsADirectoryError:
+        raise ConfigError([f"{path}: is a folder; name the pipeline file in it"]) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError([f"{path}: cannot be read: {reason}"]) from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
+        raise ConfigError([f"{path}:{line}:{column} is not UTF-8 text; save the file as UTF-8"]) from None
+    if not text.strip():
+        raise ConfigError([f"{path}: is empty; `ingest init {path} --force` writes a starter"])
+    return text
+
+
+def _compose(path: Path, text: str) -> Node:
+    try:
+        node: Node | None = YAML(typ="rt", pure=True).compose(text)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        raise ConfigError([f"{path}:{line}:{column} {_yaml_problem(error)}"]) from None
+    except YAMLError as error:
+        raise ConfigError([f"{path}:1:1 is no YAML: {str(error).splitlines()[0]}"]) from None
+    except RecursionError:
+        raise ConfigError([f"{path}:1:1 is nested too deeply"]) from None
+    if node is None:
+        raise ConfigError([f"{path}: holds only comments; `ingest init {path} --force` writes a starter"])
+    return node
+
+
+def _yaml_problem(error: MarkedYAMLError) -> str:
+    problem = str(error.problem or "the file is no YAML").strip()
+    if "'\\t'" in problem:
+        return "a tab stands where YAML wants blanks; indent with blanks"
+    if "another document" in problem:
+        return "a second document starts here; keep one pipeline in one file"
+    context = str(error.context).strip() if error.context else ""
+    return f"is no YAML: {context + ': ' if context else ''}{problem}"
+
+
+class _TooMuch(Exception):
+    pass
+
+
+def _build(document: Document, node: Node, where: Where) -> Any:
+    document.values += 1
+    if document.values > MAX_VALUES or len(where) > MAX_DEPTH:
+        raise _TooMuch("the file is too large or nested too deeply (an alias that holds itself?)")
+    document.places.setdefault(where, _mark(node))
+    if isinstance(node, MappingNode):
+        return _mapping(document, node, where)
+    if isinstance(node, ScalarNode):
+        return _scalar(document, node, where)
+    return [_build(document, item, (*where, i)) for i, item in enumerate(node.value)]
+
+
+def _mapping(document: Document, node: MappingNode, where: Where) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
+    for key, value in node.value:
+        if not isinstance(key, ScalarNode):
+            document.faults.append((_mark(key), "a key must be plain text, not a list or a mapping"))
+        elif key.tag == _TAG + "merge":
+            merged |= _merged(document, value, where)
+        elif key.value in found:
+            document.faults.append((_mark(key), f"the key {key.value!r} stands here a second time; keep one"))
+        else:
+            document.places[(*where, key.value)] = _mark(key)
+            found[key.value] = _build(document, value, (*where, key.value))
+    return {**merged, **found}
+
+
+def _merged(document: Document, node: Node, where: Where) -> dict[str, Any]:
+    """What ``<<: *anchor`` brings; the first of several wins, as in YAML 1.1."""
+    if isinstance(node, MappingNode):
+        return _mapping(document, node, where)
+    if isinstance(node, SequenceNode) and all(isinstance(item, MappingNode) for item in node.value):
+        found: dict[str, Any] = {}
+        for item in reversed(node.value):
+            found |= _mapping(document, item, where)
+        return found
+    document.faults.append((_mark(node), "<< takes a mapping, such as *an_anchor"))
+    return {}
+
+
+def _scalar(document: Document, node: ScalarNode, where: Where) -> Any:
+    kind = str(node.tag).removeprefix(_TAG)
+    if kind == "null":
+        return None
+    if kind not in ("str", "int", "float", "bool", "timestamp", "merge"):
+        document.faults.append((_mark(node), f"the tag {node.tag} is not allowed; write the plain value"))
+        return None
+    text = _whole_characters(document, node)
+    if "$" in text:
+        return _resolve(document, text, where)
+    word = Word(text)
+    word.value = _typed(kind, text)
+    return word
+
+
+def _typed(kind: str, text: str) -> object:
+    """A scalar as YAML reads it: for the arguments of expectations, which take real numbers."""
+    try:
+        if kind == "int":
+            return int(text.replace("_", ""), 0 if text.lstrip("+-")[:2] in ("0x", "0o", "0b") else 10)
+        if kind == "float":
+            return float(text.replace("_", "").lower().replace(".inf", "inf").replace(".nan", "nan"))
+    except ValueError:
+        return text
+    return text.lower() == "true" if kind == "bool" else text
+
+
+def _whole_characters(document: Document, node: ScalarNode) -> str:
+    """JSON writes characters past U+FFFF as two escapes, which YAML leaves apart."""
+    text = str(node.value)
+    try:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        document.faults.append((_mark(node), "half of a surrogate pair is no character"))
+        return ""
+
+
+def _resolve(document: Document, text: str, where: Where) -> str:
+    def one(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[1]
+        document.references[where] = text
+        return _reference(document, found[2], where)
+
+    return _REFERENCE.sub(one, text)
+
+
+def _reference(document: Document, inner: str, where: Where) -> str:
+    if inner.startswith("file:"):
+        return _file_reference(document, inner[5:], where)
+    found = _VARIABLE.fullmatch(inner)
+    if found is None:
+        document.fault(
+            where, f"${{{inner}}} is no reference; write ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
+        )
+        return ""
+    name, default = found.groups()
+    value = os.environ.get(name)
+    if default is not None:
+        return value or default
+    if value is None:
+        document.fault(
+            where, f"the environment variable {name} is not set; set it or write ${{{name}:-default}}"
+        )
+    return value or ""
+
+
+def _file_reference(document: Document, name: str, where: Where) -> str:
+    path = document.file.parent / name
+    try:
+        return path.read_text("utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        document.fault(where, f"the file {path} of ${{file:...}} cannot be read: {reason}")
+        return ""
+
+
+def _mark(node: Node) -> tuple[int, int]:
+    return node.start_mark.line + 1, node.start_mark.column + 1

@@ -1,0 +1,235 @@
+"""From a file to a checked `Pipeline`: every fault at once, each with its line and column."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ingest import formats
+from ingest.change import Options
+from ingest.config import fields, words
+from ingest.config.document import Document, Where, read
+from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule
+from ingest.errors import ConfigError
+
+SECRET = re.compile(
+    r"passw|pwd|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b", re.IGNORECASE
+)
+_STANDARD_OPTIONS = tuple(fields.OptionKeys.model_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A pipeline, its file as read (`document`) and as understood (`keys`)."""
+
+    pipeline: Pipeline
+    document: Document
+    keys: fields.PipelineKeys
+
+
+def check(path: str | Path) -> Checked:
+    """Read and check one pipeline file.
+
+    Raises:
+        ConfigError: with all faults of the file.
+    """
+    from ingest.config import advice
+
+    document = read(Path(path))
+    keys = _understand(document)
+    _check_names(document)
+    _check_options(document)
+    if document.faults or keys is None:
+        raise ConfigError(document.problems())
+    pipeline = _pipeline(document.file, keys)
+    advice.refuse(document, pipeline)
+    if document.faults:
+        raise ConfigError(document.problems())
+    return Checked(pipeline, document, keys)
+
+
+def options(given: Mapping[str, Any], format_name: str) -> Options:
+    """A source's ``options:`` from text values, for the verbs that need no pipeline file.
+
+    Raises:
+        ConfigError: an unknown option or a value without a meaning.
+    """
+    known = known_options(format_name)
+    problems = [f"option {key!r} is unknown{words.nearest(key, known)}" for key in given if key not in known]
+    try:
+        keys = fields.OptionKeys.model_validate(dict(given))
+    except ValidationError as error:
+        problems += [f"option {fault['loc'][0]}: {_sentence(fault)}" for fault in error.errors()]
+    if problems:
+        raise ConfigError(problems)
+    return _options(keys)
+
+
+def known_options(format_name: str) -> tuple[str, ...]:
+    """The names that ``options:`` may hold for a format."""
+    own = formats.load(format_name).ABOUT.options if format_name in formats.names() else {}
+    return tuple(dict.fromkeys((*_STANDARD_OPTIONS, *own)))
+
+
+def is_secret(where: Where, value: object) -> bool:
+    """True for a value whose key says that it is secret, or a URL that carries a password."""
+    if any(SECRET.search(str(step)) for step in where):
+        return True
+    return isinstance(value, str) and bool(re.search(r"://[^/@\s]+:[^/@\s]+@", value))
+
+
+# --- faults -------------------------------------------------------------------------------------
+
+
+def _understand(document: Document) -> fields.PipelineKeys | None:
+    try:
+        return fields.PipelineKeys.model_validate(document.tree)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _note(document, fault)
+    return None
+
+
+def _note(document: Document, fault: Mapping[str, Any]) -> None:
+    where, model = _locate(document, tuple(fault["loc"]))
+    if fault["type"] == "union_tag_invalid":
+        where = (*where, "kind")
+    if where in document.references and any(place == document.place(where) for place, _ in document.faults):
+        return  # the reference could not be resolved, so its value means nothing
+    if where in document.references or is_secret(where, fault.get("input")):
+        written = document.references.get(where, "the value")
+        document.fault(where, f"{written} does not resolve to a usable value of {where[-1]}")
+        return
+    document.fault(where, _sentence(fault, model))
+
+
+def _locate(document: Document, loc: tuple[str | int, ...]) -> tuple[Where, tuple[str, ...]]:
+    """Where in the file a fault is, and in which model; the location also names the model's kind."""
+    where: Where = ()
+    model: list[str] = []
+    for step in loc:
+        inside = (*where, step) in document.places
+        if inside or step is loc[-1]:
+            where = (*where, step)
+        if isinstance(step, str) and step is not loc[-1]:
+            model.append(step)
+    return where, tuple(model)
+
+
+def _sentence(fault: Mapping[str, Any], model: tuple[str, ...] = ()) -> str:
+    kind, key = fault["type"], fault["loc"][-1] if fault["loc"] else ""
+    match kind:
+        case "value_error":
+            return str(fault["ctx"]["error"])
+        case "extra_forbidden":
+            known = list(fields.MODELS[model].model_fields) if model in fields.MODELS else []
+            return f"the key {key!r} is unknown here{words.nearest(str(key), known)}"
+        case "missing":
+            return f"the key {key!r} is missing"
+        case "union_tag_invalid":
+            tag = str(fault["ctx"]["tag"])
+            return f"kind: {tag!r} is not one of files or kafka{words.nearest(tag, ('files', 'kafka'))}"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "a mapping of keys belongs here"
+        case "tuple_type":
+            return f"{key} must be a list; start each entry with a dash"
+    return str(fault["msg"])
+
+
+def _sources(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
+    found = document.tree.get("sources")
+    for i, source in enumerate(found if isinstance(found, list) else []):
+        if isinstance(source, dict):
+            yield i, source
+
+
+def _check_names(document: Document) -> None:
+    first: dict[str, int] = {}
+    for i, source in _sources(document):
+        name = source.get("name")
+        if isinstance(name, str) and first.setdefault(name, i) != i:
+            line, _ = document.place(("sources", first[name], "name"))
+            document.fault(
+                ("sources", i, "name"), f"the source {name!r} stands in line {line} already; use another name"
+            )
+
+
+def _check_options(document: Document) -> None:
+    """Options of a format's own are not in the model: their names come from its module."""
+    for i, source in _sources(document):
+        given, format_name = source.get("options"), source.get("format")
+        if not isinstance(given, dict) or format_name not in formats.names():
+            continue
+        known = known_options(str(format_name))
+        for key in given.keys() - set(known):
+            where = ("sources", i, "options", key)
+            document.fault(where, f"the option {key!r} is unknown{words.nearest(key, known)}")
+
+
+# --- the dataclasses ----------------------------------------------------------------------------
+
+
+def _pipeline(file: Path, keys: fields.PipelineKeys) -> Pipeline:
+    folder = file.absolute().parent
+    return Pipeline(
+        name=str(keys.pipeline),
+        file=file.absolute(),
+        lake=absolute(keys.lake, folder),
+        sources=tuple(_source(source, folder) for source in keys.sources),
+        tables=tuple(_rule(rule) for rule in keys.tables),
+        quality=tuple(_quality(rule) for rule in keys.quality),
+        spark=_plain(keys.spark),
+        master=str(keys.master or ""),
+        plain_tables=keys.plain_tables,
+        horizon_days=keys.horizon_days,
+    )
+
+
+def absolute(path: str, folder: Path) -> str:
+    """A path as an absolute one, taken from the pipeline file's folder; a URI as it is."""
+    if words.is_uri(path):
+        return path
+    return os.path.normpath(folder / Path(path).expanduser())
+
+
+def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
+    given = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
+    given = {name: value for name, value in given.items() if value is not None}
+    given["options"] = _options(keys.options)
+    if isinstance(keys, fields.FileKeys):
+        given["path"] = absolute(keys.path, folder)
+    return Source(**given)
+
+
+def _options(keys: fields.OptionKeys) -> Options:
+    given = {name: _plain(getattr(keys, name)) for name in _STANDARD_OPTIONS}
+    return Options(**given, extra={key: str(value) for key, value in (keys.model_extra or {}).items()})
+
+
+def _rule(keys: fields.TableKeys) -> TableRule:
+    given = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
+    return TableRule(**{name: value for name, value in given.items() if value is not None})
+
+
+def _quality(keys: fields.QualityKeys) -> QualityRule:
+    expect = tuple(
+        Expectation(str(item.type), _plain(item.model_extra or {}), str(item.severity)) for item in keys.expect
+    )
+    return QualityRule(str(keys.table), expect, keys.freshness, _plain(keys.thresholds))
+
+
+def _plain(value: Any) -> Any:
+    """Text without its place in the file: encoders take `str` itself only."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(map(_plain, value))
+    return value

@@ -1,0 +1,164 @@
+"""The small texts of a pipeline file: durations, sizes, table names, logical types and the like.
+
+Each function takes the text as written and returns what it means, or raises `ValueError` with one
+sentence that says what to write instead.  The command line reads its options with the same functions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import zoneinfo
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+
+from ingest import types, values
+from ingest.change import TableId
+
+BINARY = ("base64", "hex", "base16", "iso8859-1", "int-list", "utf8")
+TIME_UNITS = ("millis", "micros", "nanos", "adaptive")
+ORDER_BY = ("sequence", "arrival", "event_time")
+PLACEHOLDERS = ("database", "schema", "table")
+
+_SECONDS = {
+    "ms": Decimal("0.001"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+    "d": Decimal(86400),
+}
+_BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
+_TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
+_TIME_WITH_DIGITS = re.compile(r"(datetime|timestamp|time)\([0-9]\)")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean x?``, or nothing where no known word is near."""
+    by_folded = {name.lower().replace("-", "_"): name for name in known}
+    near = difflib.get_close_matches(word.lower().replace("-", "_"), by_folded, 2, 0.55)
+    return f"; did you mean {' or '.join(by_folded[name] for name in near)}?" if near else ""
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a, b or c``."""
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def duration(text: str) -> float:
+    """Seconds of ``60s``, ``5m``, ``2h``, ``1d``, ``500ms``; a bare number counts seconds."""
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None or (found[2] or "s") not in _SECONDS:
+        raise ValueError(f"{text!r} is no duration; write for example 60s, 5m, 2h or 1d")
+    return float(Decimal(found[1]) * _SECONDS[found[2] or "s"])
+
+
+def size(text: str) -> int:
+    """Bytes of ``64MiB``, ``10MB``, ``1GiB``; a bare number counts bytes."""
+    found = _AMOUNT.fullmatch(text.strip())
+    if found is None or found[2].lower() not in _BYTES:
+        raise ValueError(f"{text!r} is no size; write for example 64MiB, 500KB or 1GiB")
+    count = int(Decimal(found[1]) * _BYTES[found[2].lower()])
+    if count < 1:
+        raise ValueError(f"{text!r} is no size; it must be at least one byte")
+    return count
+
+
+def count(text: str) -> int:
+    """A positive whole number; ``1_000_000`` is accepted."""
+    digits = text.strip().replace("_", "")
+    if not (digits.isascii() and digits.isdigit() and len(digits) < 19 and int(digits) > 0):
+        raise ValueError(f"{text!r} is no positive whole number")
+    return int(digits)
+
+
+def ratio(text: str) -> float:
+    """A threshold: ``0.1%`` is 0.001, a bare number is itself."""
+    bare = text.strip()
+    try:
+        number = Decimal(bare.removesuffix("%"))
+    except InvalidOperation:
+        number = Decimal(-1)
+    if not number.is_finite() or number < 0:
+        raise ValueError(f"{text!r} is no threshold; write for example 0.1% or 5")
+    return float(number / 100 if bare.endswith("%") else number)
+
+
+def boolean(text: str) -> bool:
+    """``true`` or ``false``, and nothing else."""
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return text.strip().lower() == "true"
+
+
+def name(text: str) -> str:
+    """A pipeline's or source's name: letters, digits and ``_ - .``."""
+    if not _NAME.fullmatch(text) or set(text) == {"."}:
+        raise ValueError(f"{text!r} is no name; use letters, digits, _, - and . only")
+    return text
+
+
+def one_of(text: str, known: Iterable[str]) -> str:
+    """The text itself if it is one of the known words."""
+    if text not in (known := tuple(known)):
+        raise ValueError(f"{text!r} is not one of {listed(known)}{nearest(text, known)}")
+    return text
+
+
+def table(text: str) -> TableId:
+    """``db.t`` or ``db.schema.t``; a part that holds a dot stands in backquotes."""
+    parts = [quoted or plain for quoted, plain in _TABLE_PART.findall(text)]
+    if not 2 <= len(parts) <= 3 or not re.fullmatch(r"(`[^`]+`|[^.`]+)(\.(`[^`]+`|[^.`]+)){1,2}", text):
+        raise ValueError(f"{text!r} is no table; write database.table or database.schema.table")
+    return TableId(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
+
+
+def tables(value: str | Mapping[str, str]) -> tuple[tuple[str, TableId], ...]:
+    """The ``table`` option: one table for all topics, or a map of topic (file) patterns to tables."""
+    if isinstance(value, Mapping):
+        return tuple((pattern, table(target)) for pattern, target in value.items())
+    return (("*", table(value)),)
+
+
+def timezone(text: str) -> str:
+    """An IANA time zone's name, checked."""
+    try:
+        values.zone_of(text)
+    except ValueError:
+        hint = nearest(text, zoneinfo.available_timezones()) or "; write an IANA name such as Asia/Shanghai"
+        raise ValueError(f"{text!r} is no time zone{hint}") from None
+    return text
+
+
+def logical(text: str) -> str:
+    """A logical type of `ingest.types`; a time type may carry its fraction digits, ``datetime(6)``."""
+    if types.is_logical(text) or _TIME_WITH_DIGITS.fullmatch(text):
+        return text
+    meant = types.mysql(text)
+    if meant == "unknown":
+        meant = types.oracle(text)
+    hint = f"; did you mean {meant}?" if meant != "unknown" else nearest(text, types.LOGICAL)
+    raise ValueError(f"{text!r} is no type{hint or '; the types are ' + listed(types.LOGICAL)}")
+
+
+def template(text: str) -> str:
+    """A mirror's name, ``database.table``, with ``{database}``, ``{schema}`` and ``{table}`` in it."""
+    holes = re.findall(r"\{([^{}]*)\}", text)
+    if bad := [hole for hole in holes if hole not in PLACEHOLDERS]:
+        raise ValueError(
+            f"{{{bad[0]}}} is no placeholder{nearest(bad[0], PLACEHOLDERS)}; there are "
+            + listed(f"{{{word}}}" for word in PLACEHOLDERS)
+        )
+    bare = re.sub(r"\{[^{}]*\}", "x", text)
+    if "{" in bare or "}" in bare:
+        raise ValueError(f"{text!r} has a brace without its partner")
+    table(bare)
+    return text
+
+
+def is_uri(text: str) -> bool:
+    """True for ``s3a://bucket/x`` and its like; a plain path is none."""
+    return bool(_URI.match(text))

@@ -1,0 +1,236 @@
+"""ALTER TABLE, clause by clause, in the clauses' own order.
+
+MySQL and PostgreSQL separate clauses by commas; Oracle writes them one behind the other and puts
+several columns into brackets.  A clause that begins with a word of `_OPTIONS` has no effect on a
+mirror; a clause that begins with anything else not known makes the statement unread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingest.change import TableId
+from ingest.ddl import columns
+from ingest.ddl.model import Column, Effect, of_column
+from ingest.ddl.scope import Scope
+from ingest.ddl.tokens import Cursor, Token, Unread, split
+
+_OPTIONS = frozenset(
+    "ENGINE COMMENT AUTO_INCREMENT ROW_FORMAT CHARSET CHARACTER DEFAULT COLLATE CONVERT ALGORITHM LOCK FORCE ORDER "
+    "ENABLE DISABLE PARTITION REMOVE STATS_PERSISTENT STATS_AUTO_RECALC STATS_SAMPLE_PAGES KEY_BLOCK_SIZE MAX_ROWS "
+    "MIN_ROWS CHECKSUM COMPRESSION ENCRYPTION TABLESPACE UNION CONNECTION DATA INDEX INSERT_METHOD PACK_KEYS "
+    "AVG_ROW_LENGTH DELAY_KEY_WRITE PASSWORD SECONDARY_ENGINE SECONDARY_LOAD SECONDARY_UNLOAD VALIDATE WITHOUT WITH "
+    "WAIT NOWAIT REPLICA_NUM TABLEGROUP PROGRESSIVE_MERGE_NUM BLOCK_SIZE USE_BLOOM_FILTER LOCALITY PRIMARY_ZONE READ "
+    "PARALLEL NOPARALLEL OWNER CLUSTER REPLICA INHERIT NO RESET NOT OF LOGGING NOLOGGING CACHE NOCACHE MOVE SHRINK "
+    "COMPRESS NOCOMPRESS STORAGE PCTFREE PCTUSED INITRANS ALLOCATE DEALLOCATE ROW MONITORING NOMONITORING RESULT_CACHE "
+    "INMEMORY FLASHBACK REORGANIZE COALESCE REBUILD ANALYZE CHECK OPTIMIZE REPAIR SPLIT MERGE TABLET_SIZE "
+    "PCTVERSION UPGRADE ILM PAGE_COMPRESSED AUTO_INCREMENT_MODE TTL SKIP_INDEX".split()
+)
+_KEYS = frozenset("PRIMARY INDEX KEY UNIQUE FOREIGN CONSTRAINT CHECK FULLTEXT SPATIAL SUPPLEMENTAL".split())
+_PARTITIONS = frozenset({"PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS"})
+_ORACLE_STARTS = frozenset({"ADD", "MODIFY", "DROP", "RENAME"})
+
+_Clause = Callable[[Cursor, Scope, TableId], Sequence[Effect]]
+
+
+def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
+    """The effects of everything behind ``ALTER TABLE``."""
+    cursor.accept("IF", "EXISTS")
+    cursor.accept("ONLY")
+    table = scope.table(cursor)
+    cursor.symbol("*")
+    if cursor.accept("WAIT"):
+        cursor.next()
+    cursor.accept("NOWAIT")
+    found: list[Effect] = []
+    for clause in _clauses(cursor.rest(), scope):
+        found += _clause(Cursor(clause), scope, table)
+    return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
+
+
+def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
+    if any(token.word in _PARTITIONS for token in items[1:3]):  # always alone; its commas part partitions
+        return [items]
+    parts = split(items)
+    if scope.dialect != "oracle":
+        return parts
+    return [piece for part in parts for piece in _oracle_clauses(part)]
+
+
+def _oracle_clauses(items: Sequence[Token]) -> list[Sequence[Token]]:
+    found: list[Sequence[Token]] = []
+    depth = start = 0
+    for i, token in enumerate(items):
+        if token.kind == "symbol":
+            depth += (token.text == "(") - (token.text == ")")
+        elif depth == 0 and i > start + 1 and token.word in _ORACLE_STARTS:
+            found.append(items[start:i])
+            start = i
+    return [*found, items[start:]]
+
+
+def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    first = cursor.word()
+    read = _CLAUSES.get(first)
+    if read is None:
+        if first in _OPTIONS:
+            return ()
+        raise Unread(f"the clause that begins with {cursor.peek().text[:40]!r} is not known here")
+    cursor.next()
+    return read(cursor, scope, table)
+
+
+# --- columns ------------------------------------------------------------------------------------
+
+
+def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.word() in _PARTITIONS or (cursor.word() == "COLUMN" and cursor.word(1) == "GROUP"):
+        return ()
+    explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
+    cursor.accept("IF", "NOT", "EXISTS")
+    if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
+        return ()
+    return [
+        of_column("add_column", table, _new_column(part, scope))
+        for part in _definitions(cursor)
+        if explicit or not columns.is_constraint(part, scope.dialect)
+    ]
+
+
+def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
+    """The definitions of a bracketed list, or the only one."""
+    return split(cursor.group()) if cursor.is_symbol("(") else [cursor.rest()]
+
+
+def _new_column(items: Sequence[Token], scope: Scope) -> Column:
+    made = columns.definition(items, scope.dialect, scope.source).column
+    if made.type is None:
+        raise Unread(f"the added column {made.name[:40]!r} has no type")
+    return columns.implicit(made) if scope.dialect == "mysql" else made
+
+
+def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.word() in _PARTITIONS:
+        return _emptied("DROP", cursor, table)
+    if cursor.accept("COLUMNS", "CONTINUE") or cursor.word() == "UNUSED" or cursor.word() == "IDENTITY":
+        return ()
+    explicit = cursor.accept("COLUMN")
+    if not explicit and (cursor.word() in _KEYS or (cursor.word() == "PERIOD" and cursor.word(1) == "FOR")):
+        return ()
+    if not explicit and scope.dialect == "oracle" and not cursor.is_symbol("("):
+        raise Unread(f"DROP {cursor.peek().text[:40]!r} is not known here")
+    return _dropped(cursor, scope, table)
+
+
+def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> list[Effect]:
+    cursor.accept("IF", "EXISTS")
+    if cursor.is_symbol("("):
+        return [Effect("drop_column", table, scope.column(Cursor(part))) for part in split(cursor.group())]
+    return [Effect("drop_column", table, scope.column(cursor))]
+
+
+def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.word() in _PARTITIONS | {"CONSTRAINT", "NESTED", "LOB", "VARRAY"}:
+        return ()
+    if cursor.word() in ("PRIMARY", "UNIQUE", "DEFAULT") and cursor.word(1) in ("KEY", "ATTRIBUTES"):
+        return ()
+    cursor.accept("COLUMN")
+    cursor.accept("IF", "EXISTS")
+    return [_retyped(part, scope, table) for part in _definitions(cursor)]
+
+
+def _retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Effect:
+    return of_column("modify_column", table, columns.definition(items, scope.dialect, scope.source).column)
+
+
+def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    cursor.accept("COLUMN")
+    cursor.accept("IF", "EXISTS")
+    old = scope.column(cursor)
+    changed = _retyped(cursor.rest(), scope, table)
+    if old == changed.column:
+        return (changed,)
+    return Effect("rename_column", table, old, to=changed.column), changed
+
+
+def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.word() in _KEYS:
+        return ()
+    cursor.accept("COLUMN")
+    column = scope.column(cursor)
+    if cursor.accept("SET", "DATA", "TYPE") or cursor.accept("TYPE"):
+        named = Token("name", column, 0, 0)
+        return (_retyped([named, *cursor.rest()], scope, table),)
+    if cursor.accept("SET", "DEFAULT"):
+        default, known, note = columns.literal_default(cursor.rest(), None, scope.dialect)
+        return (Effect("modify_column", table, column, default=default, has_default=known, note=note),)
+    if cursor.accept("SET", "NOT", "NULL"):
+        return (Effect("modify_column", table, column, nullable=False),)
+    if cursor.accept("DROP", "NOT", "NULL"):
+        return (Effect("modify_column", table, column, nullable=True),)
+    if cursor.word() in ("SET", "DROP", "ADD", "RESET", "RESTART"):  # storage, statistics, identity
+        return (Effect("modify_column", table, column),)
+    raise Unread(f"ALTER COLUMN ... {cursor.peek().text[:40]!r} is not known here")
+
+
+def _rename(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.word() in _PARTITIONS or (cursor.word() in _KEYS and cursor.word(1) not in ("TO", "AS")):
+        return ()
+    if cursor.accept("TO") or cursor.accept("AS") or cursor.symbol("="):
+        return (_renamed_table(cursor, scope, table),)
+    if not cursor.accept("COLUMN") and scope.dialect == "mysql":
+        return (_renamed_table(cursor, scope, table),)
+    cursor.accept("IF", "EXISTS")
+    old = scope.column(cursor)
+    if not cursor.accept("TO"):
+        raise Unread("RENAME COLUMN without TO")
+    return (Effect("rename_column", table, old, to=scope.column(cursor)),)
+
+
+def _renamed_table(cursor: Cursor, scope: Scope, table: TableId) -> Effect:
+    new = scope.table(
+        cursor, like=table if scope.dialect != "mysql" or scope.message.database is None else None
+    )
+    return Effect("rename_table", table, to=new)
+
+
+def _set(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    if cursor.accept("UNUSED"):
+        cursor.accept("COLUMN")
+        return _dropped(cursor, scope, table)
+    if cursor.accept("SCHEMA"):
+        return (Effect("rename_table", table, to=TableId(table.database, scope.column(cursor), table.table)),)
+    return ()
+
+
+# --- partitions ---------------------------------------------------------------------------------
+
+
+def _emptied(word: str, cursor: Cursor, table: TableId) -> Sequence[Effect]:
+    """Rows that vanish with a partition are named by no row message: nothing but a person can tell."""
+    clause = " ".join([word, *(token.text for token in cursor.rest()[:40])])
+    return (Effect("truncate_partition", table, note=clause[:400]),)
+
+
+def _partition(word: str) -> _Clause:
+    def read(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+        if cursor.word() in _PARTITIONS:
+            return _emptied(word, cursor, table)
+        raise Unread(f"{word} {cursor.peek().text[:40]!r} is not known here")
+
+    return read
+
+
+_CLAUSES: dict[str, _Clause] = {
+    "ADD": _add,
+    "DROP": _drop,
+    "MODIFY": _modify,
+    "CHANGE": _change,
+    "ALTER": _alter_column,
+    "RENAME": _rename,
+    "SET": _set,
+    "TRUNCATE": _partition("TRUNCATE"),
+    "EXCHANGE": _partition("EXCHANGE"),
+    "DETACH": _partition("DETACH"),
+    "ATTACH": _partition("ATTACH"),
+}

@@ -1,0 +1,380 @@
+"""Column definitions: name, type, default, nullability, comment, position.
+
+A definition is read as: the name, then type words up to the first word that begins an attribute,
+then attributes in any order.  What is no attribute is passed over, so that storage clauses and
+engine options need no list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ingest import types, values
+from ingest.ddl.model import Column, Dialect
+from ingest.ddl.tokens import Cursor, Token, Unread, split
+
+_ATTRIBUTES = frozenset(
+    "NOT NULL DEFAULT COMMENT PRIMARY UNIQUE KEY AUTO_INCREMENT AUTOINCREMENT CHARSET COLLATE GENERATED AS ON "
+    "FIRST AFTER BEFORE CHECK REFERENCES CONSTRAINT VISIBLE INVISIBLE ENABLE DISABLE SRID STORAGE COLUMN_FORMAT "
+    "ENCRYPT DECRYPT USING VIRTUAL STORED PERSISTENT SORT COMPRESSED SKIP_INDEX DEFERRABLE INITIALLY RELY NORELY "
+    "VALIDATE NOVALIDATE CASCADE RESTRICT IDENTITY ENCODE LOB".split()
+)
+_CONSTRAINTS: dict[Dialect, frozenset[str]] = {
+    "mysql": frozenset(
+        "PRIMARY KEY INDEX UNIQUE FULLTEXT SPATIAL CONSTRAINT FOREIGN CHECK VECTOR CLUSTERING".split()
+    ),
+    "oracle": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK SUPPLEMENTAL SCOPE REF".split()),
+    "postgres": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK EXCLUDE LIKE".split()),
+}
+_SOFT = frozenset(
+    {"VECTOR", "CLUSTERING", "SCOPE", "REF", "EXCLUDE", "LIKE", "PERIOD"}
+)  # legal column names too
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A column and whether its own definition makes it the primary key."""
+
+    column: Column
+    primary: bool = False
+
+
+def name(cursor: Cursor, dialect: Dialect) -> str:
+    """An identifier: quoted as it is, unquoted folded as the dialect folds it."""
+    token = cursor.next()
+    if token.kind == "name" or (token.kind == "string" and dialect == "mysql"):  # ANSI_QUOTES
+        return token.text
+    if token.kind == "word":
+        return {"oracle": token.text.upper(), "postgres": token.text.lower()}.get(dialect, token.text)
+    if token.kind in ("number", "hex", "bits"):  # MySQL names may begin with a digit
+        return token.text
+    raise Unread(f"{token.text[:40]!r} stands where a name should")
+
+
+def is_constraint(items: Sequence[Token], dialect: Dialect) -> bool:
+    """True if an element of a column list is a key, index or check and no column."""
+    cursor = Cursor(items)
+    word = cursor.word()
+    if word == "PERIOD":
+        return cursor.word(1) == "FOR"
+    if word not in _CONSTRAINTS[dialect]:
+        return False
+    return word not in _SOFT or cursor.word(1) in ("INDEX", "KEY", "FOR", "USING") or cursor.is_symbol("(", 1)
+
+
+def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...]:
+    """The columns of ``[CONSTRAINT x] PRIMARY KEY ... (a, b(10), c DESC)``, else nothing."""
+    cursor = Cursor(items)
+    if cursor.accept("CONSTRAINT") and cursor.word() != "PRIMARY":
+        cursor.next()
+    if not cursor.accept("PRIMARY", "KEY"):
+        return ()
+    while not cursor.done and not cursor.is_symbol("("):
+        cursor.next()
+    return tuple(name(Cursor(part), dialect) for part in split(cursor.group()))
+
+
+def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definition:
+    """One column definition.
+
+    Args:
+        items: its tokens.
+        dialect: whose types, folding and attributes hold.
+        source: the whole statement, from which ``declared`` is cut.
+    """
+    cursor = Cursor(items)
+    column = name(cursor, dialect)
+    type_tokens = _type_tokens(cursor)
+    found = _attributes(cursor, dialect)
+    declared = logical = None
+    if type_tokens:
+        declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
+        logical = _bounded_type(declared, dialect, found.charset)
+        found.serial = found.serial or type_tokens[0].word in _SERIALS
+    if found.generated and logical is None:
+        logical = "unknown"  # Oracle takes a virtual column's type from its expression
+    default, has_default, note = _default(found, logical, dialect)
+    made = Column(
+        column,
+        logical,
+        declared,
+        found.nullable,
+        default,
+        has_default,
+        found.comment,
+        found.position,
+        note,
+    )
+    return Definition(made, found.primary)
+
+
+def _bounded_type(declared: str, dialect: Dialect, charset: str | None) -> str:
+    try:
+        return logical_type(declared, dialect, charset)
+    except ValueError:  # thousands of digits are no precision
+        raise Unread(f"the type {declared[:40]!r} cannot be read") from None
+
+
+def _type_tokens(cursor: Cursor) -> list[Token]:
+    found: list[Token] = []
+    while not cursor.done:
+        word = cursor.word()
+        if word in _ATTRIBUTES or (word == "CHARACTER" and cursor.word(1) == "SET"):
+            break
+        if cursor.is_symbol("="):
+            raise Unread("an equals sign stands where a type should")
+        if cursor.is_symbol("("):
+            start = cursor.at
+            cursor.group()
+            found += cursor.items[start : cursor.at]
+        else:
+            found.append(cursor.next())
+    return found
+
+
+# --- types --------------------------------------------------------------------------------------
+
+_SERIALS = frozenset({"SERIAL", "BIGSERIAL", "SMALLSERIAL", "SERIAL4", "SERIAL8", "SERIAL2"})
+_MYSQL_SYNONYMS = {
+    "int1": "tinyint",
+    "int2": "smallint",
+    "int3": "mediumint",
+    "middleint": "mediumint",
+    "int4": "int",
+    "int8": "bigint",  # in a statement eight bytes; in a capture's type list eight bits
+    "float4": "float",
+    "float8": "double",
+    "uuid": "char",
+    "inet4": "char",
+    "inet6": "char",
+    "raw": "varbinary",
+    "long": "mediumtext",
+    "long varchar": "mediumtext",
+    "long varbinary": "mediumblob",
+    "varchar2": "varchar",
+    "number": "decimal",
+    "clob": "longtext",
+}
+
+
+def logical_type(declared: str, dialect: Dialect, charset: str | None = None) -> str:
+    """The logical type that a statement's type makes, with what the dialect implies."""
+    lowered = declared.lower()
+    if dialect == "postgres":
+        return types.postgres(declared)
+    if dialect == "oracle":
+        bare = re.sub(r"\s*\(.*", "", lowered)
+        if bare in ("decimal", "numeric", "dec") and "(" not in lowered:
+            return "decimal(38,0)"
+        return types.oracle(_ORACLE_SYNONYMS.get(bare, declared))
+    lowered = lowered.removeprefix("national ")
+    words = re.sub(r"\(.*", "", lowered).split()
+    synonym = _MYSQL_SYNONYMS.get(" ".join(words[:2])) or _MYSQL_SYNONYMS.get(words[0] if words else "")
+    logical = types.mysql(synonym + " " + lowered.partition(" ")[2] if synonym else lowered)
+    if logical == "decimal":
+        return "decimal(10,0)"
+    return "binary" if charset == "binary" and logical == "string" else logical
+
+
+_ORACLE_SYNONYMS = {
+    "double precision": "float",
+    "real": "float",
+    "character": "char",
+    "character varying": "varchar2",
+    "char varying": "varchar2",
+    "national character": "nchar",
+    "national character varying": "nvarchar2",
+    "national char": "nchar",
+    "national char varying": "nvarchar2",
+    "nchar varying": "nvarchar2",
+}
+
+
+# --- attributes ---------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Attributes:
+    nullable: bool | None = None
+    default: Sequence[Token] = ()
+    comment: str | None = None
+    position: str | None = None
+    charset: str | None = None
+    primary: bool = False
+    generated: bool = False
+    serial: bool = False
+
+
+def _attributes(cursor: Cursor, dialect: Dialect) -> _Attributes:
+    found = _Attributes()
+    while not cursor.done:
+        if cursor.is_symbol("("):
+            cursor.group()
+        elif not _named(cursor, found, dialect) and not _flag(cursor, found):
+            cursor.next()
+    return found
+
+
+def _flag(cursor: Cursor, found: _Attributes) -> bool:
+    """An attribute without a value."""
+    if cursor.accept("NOT", "NULL"):
+        found.nullable = False
+    elif cursor.accept("NULL"):
+        found.nullable = True
+    elif cursor.accept("PRIMARY", "KEY"):
+        found.primary, found.nullable = True, False
+    elif cursor.accept("AUTO_INCREMENT") or cursor.accept("AS", "IDENTITY"):
+        found.serial = True
+    elif cursor.accept("AS"):
+        found.generated = True
+    elif not (cursor.accept("UNIQUE", "KEY") or cursor.accept("UNIQUE")):
+        return _inline_key(cursor, found)
+    return True
+
+
+def _inline_key(cursor: Cursor, found: _Attributes) -> bool:
+    if cursor.accept("KEY"):  # MySQL: a bare KEY in a column definition is the primary key
+        found.primary, found.nullable = True, False
+        return True
+    return False
+
+
+def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
+    """An attribute with a value behind it."""
+    if cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
+        found.default = _default_tokens(cursor)
+    elif cursor.accept("COMMENT"):
+        found.comment = cursor.next().text
+    elif cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
+        found.charset = cursor.next().text.lower()
+    elif cursor.accept("GENERATED", "BY", "DEFAULT"):  # else DEFAULT would be taken for a value
+        found.serial = True
+        cursor.accept("ON", "NULL")
+    elif dialect == "mysql" and cursor.accept("FIRST"):
+        found.position = "first"
+    elif dialect == "mysql" and cursor.accept("AFTER"):
+        found.position = "after " + name(cursor, dialect)
+    elif cursor.accept("ON", "UPDATE") or cursor.accept("ON", "DELETE"):
+        cursor.accept("SET") or cursor.accept("NO")
+        cursor.next()
+    else:
+        return False
+    return True
+
+
+def _default_tokens(cursor: Cursor) -> Sequence[Token]:
+    start = cursor.at
+    cursor.group() if cursor.is_symbol("(") else cursor.next()
+    while not cursor.done and cursor.word() not in _ATTRIBUTES:
+        cursor.group() if cursor.is_symbol("(") else cursor.next()
+    return cursor.items[start : cursor.at]
+
+
+# --- defaults -----------------------------------------------------------------------------------
+
+_Default = tuple[str | None, bool, str | None]
+
+
+def _default(found: _Attributes, logical: str | None, dialect: Dialect) -> _Default:
+    if found.serial:
+        return None, True, "identity"
+    if found.generated:
+        return None, True, "generated"
+    if not found.default:
+        return None, False, None
+    return literal_default(found.default, logical, dialect)
+
+
+def literal_default(items: Sequence[Token], logical: str | None, dialect: Dialect) -> _Default:
+    """A DEFAULT's tokens as canonical text; anything but a literal is noted as an expression."""
+    items = _unwrapped(items)
+    if dialect == "postgres":
+        items = _without_cast(items)
+    if len(items) == 1 and items[0].word == "NULL":
+        return None, True, None
+    if len(items) == 2 and items[0].word in ("DATE", "TIMESTAMP", "TIME") and items[1].kind == "string":
+        items = items[1:]
+    try:
+        return _canonical(items, logical, dialect), True, None
+    except ValueError:
+        return None, True, "expression"
+
+
+_MAX_BRACKETS = 8  # around one literal; each costs a pass over what it holds
+
+
+def _unwrapped(items: Sequence[Token]) -> Sequence[Token]:
+    for _ in range(_MAX_BRACKETS):
+        cursor = Cursor(items)
+        if not cursor.is_symbol("("):
+            break
+        inside = cursor.group()
+        if not cursor.done or not inside:
+            break
+        items = inside
+    return items
+
+
+def _without_cast(items: Sequence[Token]) -> Sequence[Token]:
+    for i, token in enumerate(items):
+        if token.kind == "symbol" and token.text == "::":
+            return _unwrapped(items[:i])
+    return items
+
+
+def _canonical(items: Sequence[Token], logical: str | None, dialect: Dialect) -> str:
+    family = types.base(logical or "unknown")
+    token = items[-1]
+    if len(items) == 1 and token.kind in ("bits", "hex"):
+        return _bytes_literal(token, family)
+    if len(items) == 1 and token.kind == "string":
+        return _text_literal(token.text, family)
+    if len(items) == 1 and token.word in ("TRUE", "FALSE"):
+        return token.word.lower() if family == "boolean" else str(int(token.word == "TRUE"))
+    signs = items[:-1]
+    if token.kind == "number" and all(sign.kind == "symbol" and sign.text in "+-." for sign in signs):
+        text = "".join(sign.text for sign in signs) + token.text
+        return _text_literal(values.number_text(text.lstrip("+")), family)
+    raise ValueError("no literal")
+
+
+def _bytes_literal(token: Token, family: str) -> str:
+    number = int(token.text or "0", 2 if token.kind == "bits" else 16)
+    if types.family(family) in ("integer", "decimal", "float"):
+        return str(number)
+    raw = number.to_bytes((len(token.text) + 7) // 8 if token.kind == "bits" else (len(token.text) + 1) // 2)
+    return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
+
+
+def _text_literal(text: str, family: str) -> str:
+    if family == "binary":
+        return values.base64_text(text.encode("utf-8"))
+    if family == "boolean":
+        return values.boolean_text(text)
+    if family == "datetime":
+        return values.zoneless_text(text if len(text) > 10 else text + " 00:00:00")
+    if family == "timestamp":
+        raise ValueError("the session's zone is not known")
+    if family in ("date", "time") or types.family(family) is None:
+        return text
+    return values.number_text(text.strip())
+
+
+_ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "binary": "", "bit": "0"}
+
+
+def implicit(column: Column) -> Column:
+    """MySQL gives the rows that stood before a NOT NULL column without DEFAULT a zero of its type."""
+    if column.nullable is not False or column.has_default or column.type is None:
+        return column
+    default = _ZEROS.get(column.type)
+    if column.type == "enum":
+        label = re.search(r"'((?:[^'\\]|\\.|'')*)'", column.declared or "")
+        default = label[1].replace("''", "'") if label else None
+    elif types.family(column.type) in ("integer", "decimal", "float") and default is None:
+        default = "0"
+    return replace(
+        column, default=default, has_default=True, note="expression" if default is None else "implicit"
+    )

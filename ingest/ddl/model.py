@@ -1,0 +1,181 @@
+"""What a statement does to mirrors, how dangerous that is, and its JSON for the ledger.
+
+Kinds, by the worst effect (DESIGN section 6):
+
+- ``safe``: create, add column, comment, a change of default or nullability only, and a retyping
+  that loses nothing: into text, or from a known narrower type;
+- ``lossy``: drop, truncate (also of a partition), rename, and a retyping that is not known to widen;
+- ``none``: no effect on a mirror (indexes, keys, grants, views, options, comments only);
+- ``unknown``: not read to its end, so no effects are listed.
+
+A statement does not name a column's old type.  Without it a retyping into a number or a date counts
+as lossy; whoever knows the mirror's types asks `kind_of` again with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from ingest import types
+from ingest.change import TableId
+
+Dialect = Literal["mysql", "oracle", "postgres"]
+Kind = Literal["safe", "lossy", "none", "unknown"]
+
+ACTIONS = (
+    "create_table",
+    "drop_table",
+    "rename_table",
+    "truncate",
+    "truncate_partition",
+    "add_column",
+    "drop_column",
+    "rename_column",
+    "modify_column",
+    "comment_column",
+)
+_LOSSY = frozenset(
+    {"drop_table", "rename_table", "truncate", "truncate_partition", "drop_column", "rename_column"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as a statement defines it.
+
+    Args:
+        type: logical type, or None where the statement leaves the type alone.
+        declared: the type as the source wrote it.
+        default: canonical text of a literal default; None for NULL and for what is no literal.
+        has_default: True if rows that stood before get a value: ``default``, or unless ``note``
+            says ``expression``, ``generated`` or ``identity``, NULL. ``note`` is ``implicit`` where
+            MySQL fills a NOT NULL column by its own rules.
+        position: ``first``, ``after NAME`` or None.
+    """
+
+    name: str
+    type: str | None = None
+    declared: str | None = None
+    nullable: bool | None = None
+    default: str | None = None
+    has_default: bool = False
+    comment: str | None = None
+    position: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One thing that a statement does; the members of `Column` hold for the column actions.
+
+    ``to`` is the new column name, or the new table's identity.  For ``create_table``, ``columns`` and
+    ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
+    ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.
+    """
+
+    action: str
+    table: TableId
+    column: str | None = None
+    to: str | TableId | None = None
+    type: str | None = None
+    declared: str | None = None
+    nullable: bool | None = None
+    default: str | None = None
+    has_default: bool = False
+    comment: str | None = None
+    position: str | None = None
+    columns: tuple[Column, ...] = ()
+    keys: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A statement's effects in its own order, its kind, and the reason in a few words."""
+
+    effects: tuple[Effect, ...]
+    kind: Kind
+    reason: str
+
+
+def of_column(action: str, table: TableId, column: Column) -> Effect:
+    """A column definition as the effect that makes or changes the column."""
+    return Effect(
+        action,
+        table,
+        column.name,
+        type=column.type,
+        declared=column.declared,
+        nullable=column.nullable,
+        default=column.default,
+        has_default=column.has_default,
+        comment=column.comment,
+        position=column.position,
+        note=column.note,
+    )
+
+
+def to_json(ddl: Ddl) -> str:
+    """The ledger's text of a `Ddl`."""
+    return msgspec.json.encode(ddl).decode("utf-8")
+
+
+def from_json(text: str) -> Ddl:
+    """The `Ddl` that `to_json` wrote."""
+    return msgspec.json.decode(text, type=Ddl)
+
+
+def kind_of(effects: Iterable[Effect], known: Mapping[str, str] | None = None) -> Kind:
+    """``safe``, ``lossy`` or (for no effects) ``none``; ``known`` maps columns to logical types."""
+    kinds = [_kind(effect, known or {}) for effect in effects]
+    return "lossy" if "lossy" in kinds else "safe" if kinds else "none"
+
+
+def _kind(effect: Effect, known: Mapping[str, str]) -> Kind:
+    if effect.action in _LOSSY:
+        return "lossy"
+    if effect.action == "modify_column" and effect.type is not None:
+        return "safe" if widens(known.get(effect.column or ""), effect.type) else "lossy"
+    return "safe"
+
+
+def widens(old: str | None, new: str) -> bool:
+    """True if every value of the logical type ``old`` (None: not known) fits ``new`` unchanged."""
+    if old == new:
+        return True
+    if types.delta(new) == "STRING":
+        return old not in ("binary", "bit")  # their canonical text is not what the source stores
+    if old is None:
+        return False
+    return (old, new) in _WIDER or _digits_fit(old, new)
+
+
+_WIDER = frozenset({("float32", "float64"), ("date", "datetime"), ("year", "int16"), ("year", "int32")})
+_DIGITS = {"8": 3, "16": 5, "32": 10, "64": 20}
+
+
+def _digits_fit(old: str, new: str) -> bool:
+    """Whole numbers and decimals: both sides of the point must fit."""
+    old_range, new_range = _range(old), _range(new)
+    if old_range is not None and new_range is not None:
+        return new_range[0] <= old_range[0] and old_range[1] <= new_range[1]
+    before = types.decimal_parts(old) or ((_DIGITS[_bits(old)], 0) if old_range else None)
+    after = types.decimal_parts(new)
+    return bool(before and after and after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1])
+
+
+def _bits(logical: str) -> str:
+    return logical.removeprefix("u").removeprefix("int")
+
+
+def _range(logical: str) -> tuple[int, int] | None:
+    bits = _bits(logical)
+    if bits not in _DIGITS:
+        return None
+    if logical.startswith("u"):
+        return 0, 2 ** int(bits) - 1
+    return -(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1

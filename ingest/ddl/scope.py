@@ -1,0 +1,51 @@
+"""What a statement's names mean: its dialect, and the table that the message itself names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.change import TableId
+from ingest.ddl import columns
+from ingest.ddl.model import Dialect
+from ingest.ddl.tokens import Cursor, Unread
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The statement's text and dialect, and the message's own table."""
+
+    dialect: Dialect
+    message: TableId
+    source: str
+
+    def table(self, cursor: Cursor, like: TableId | None = None) -> TableId:
+        """A table's name; parts that it lacks come from ``like``, else from the message."""
+        return self.identity(self.parts(cursor), like)
+
+    def parts(self, cursor: Cursor) -> list[str]:
+        """The parts of a dotted name, each unquoted by itself."""
+        found = [columns.name(cursor, self.dialect)]
+        while cursor.symbol("."):
+            found.append(columns.name(cursor, self.dialect))
+        return found
+
+    def identity(self, parts: list[str], like: TableId | None = None) -> TableId:
+        """One to three parts as a table's identity.
+
+        Two parts are schema and table where the message names a schema or the dialect is
+        PostgreSQL, else database (or owner) and table.
+        """
+        base = like or self.message
+        if len(parts) == 3:
+            return TableId(parts[0], parts[1], parts[2])
+        if len(parts) == 2:
+            if self.dialect == "postgres" or base.schema is not None:
+                return TableId(base.database, parts[0], parts[1])
+            return TableId(parts[0], None, parts[1])
+        if len(parts) == 1:
+            return TableId(base.database, base.schema, parts[0])
+        raise Unread(f"a table's name has {len(parts)} parts")
+
+    def column(self, cursor: Cursor) -> str:
+        """A column's name."""
+        return columns.name(cursor, self.dialect)

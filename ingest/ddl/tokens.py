@@ -1,0 +1,222 @@
+"""SQL text as tokens, comments gone: just enough lexing to find names, types and clauses.
+
+Quirks that matter: MySQL executes the inside of ``/*! ... */`` (with or without a version), its
+``"text"`` is a string, ``--`` starts a comment only before a blank, and a name may begin with a
+digit; Oracle has ``q'[text]'``; PostgreSQL has ``E'text'`` and ``$tag$text$tag$``.  Every pattern is
+possessive or runs to a fixed end, so that time grows with the length of the text and no faster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+MAX_LENGTH = 4_000_000
+
+
+class Unread(Exception):
+    """The statement cannot be read to its end; the text says why, for the ledger's reason."""
+
+
+class Token(NamedTuple):
+    """``kind`` is word, name (quoted), string, bits, hex, number or symbol; ``text`` is decoded."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def word(self) -> str:
+        """The upper-case word, or nothing for quoted names and everything else."""
+        return self.text.upper() if self.kind == "word" else ""
+
+
+_STRING = r"'(?:[^'\\]|\\.|'')*+'"
+_PLAIN_STRING = r"'(?:[^']|'')*+'"
+_COMMON = r"""
+  (?P<space>\s++)
+| (?P<backtick>`(?:[^`]|``)*+`)
+| (?P<number>[0-9]++(?:\.[0-9]*+)?(?:[eE][+-]?[0-9]++)?(?![\w$\#]))
+| (?P<word>[\w$\#]++)
+| (?P<symbol>::|[^\w\s'"`\x00])
+"""
+_LEXERS = {
+    "mysql": re.compile(
+        rf"""
+  (?P<comment>\#[^\n]*+|--(?=\s|$)[^\n]*+|/\*(?!!|M!)(?s:.*?)\*/)
+| (?P<hint>/\*M?![0-9]*+|\*/)
+| (?P<bits>[bB]'[01]*+'|0b[01]++(?!\w))
+| (?P<hex>[xX]'[0-9a-fA-F]*+'|0x[0-9a-fA-F]++(?!\w))
+| (?P<escaped>(?:[nN]|_[a-z0-9]++\s*+)?{_STRING}|"(?:[^"\\]|\\.|"")*+")
+| {_COMMON}""",
+        re.VERBOSE | re.DOTALL,
+    ),
+    "oracle": re.compile(
+        rf"""
+  (?P<comment>--[^\n]*+|/\*(?s:.*?)\*/)
+| (?P<custom>[nN]?[qQ]'(?:\[.*?\]|\(.*?\)|\{{.*?\}}|<.*?>|(?P<mark>[^\[({{<\s]).*?(?P=mark))')
+| (?P<open>[nN]?[qQ]')
+| (?P<plain>[nN]?{_PLAIN_STRING})
+| (?P<quoted>"(?:[^"]|"")*+")
+| {_COMMON}""",
+        re.VERBOSE | re.DOTALL,
+    ),
+    "postgres": re.compile(
+        rf"""
+  (?P<comment>--[^\n]*+|/\*(?s:.*?)\*/)
+| (?P<escaped>[eE]{_STRING})
+| (?P<bits>[bB]'[01]*+')
+| (?P<hex>[xX]'[0-9a-fA-F]*+')
+| (?P<plain>{_PLAIN_STRING})
+| (?P<dollar>\$(?P<tag>\w*+)\$.*?\$(?P=tag)\$)
+| (?P<open>\$\w*+\$)
+| (?P<quoted>"(?:[^"]|"")*+")
+| {_COMMON}""",
+        re.VERBOSE | re.DOTALL,
+    ),
+}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPE = re.compile(r"\\(.)|''|\"\"", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+def tokens(statement: str, dialect: str) -> list[Token]:
+    """Every token of the text, in order.
+
+    Raises:
+        Unread: a quote or comment that does not end, or a character that no token starts with.
+    """
+    if len(statement) > MAX_LENGTH:
+        raise Unread(f"the statement has more than {MAX_LENGTH} characters")
+    if _SURROGATE.search(statement):
+        raise Unread("the statement holds half a character (a lone surrogate)")
+    return list(_scan(statement, _LEXERS[dialect]))
+
+
+def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
+    at, end = 0, len(statement)
+    while at < end:
+        found = lexer.match(statement, at)
+        if found is None:
+            raise Unread(f"character {at + 1} starts no token (a quote or a comment may lack its end)")
+        start, at = at, found.end()
+        kind = found.lastgroup or ""
+        if kind == "open" or (kind == "symbol" and statement.startswith("/*", start)):
+            raise Unread(f"the text or comment at character {start + 1} has no end")
+        if kind not in ("space", "comment", "hint"):
+            yield Token(_KINDS.get(kind, kind), _decoded(kind, found.group()), start, at)
+
+
+_KINDS = dict.fromkeys(["escaped", "plain", "custom", "dollar"], "string") | dict.fromkeys(
+    ["backtick", "quoted"], "name"
+)
+
+
+def _decoded(kind: str, text: str) -> str:
+    if kind in ("backtick", "quoted"):
+        return text[1:-1].replace(text[0] * 2, text[0])
+    if kind == "plain":
+        return text[text.index("'") + 1 : -1].replace("''", "'")
+    if kind == "custom":
+        return text[text.index("'") + 2 : -2]
+    if kind == "dollar":
+        return text[text.index("$", 1) + 1 : text.rindex("$", 0, -1)]
+    if kind == "escaped":
+        quote = text[-1]
+        return _ESCAPE.sub(_unescape, text[text.index(quote) + 1 : -1])
+    if kind in ("bits", "hex"):
+        return text[2:].rstrip("'")
+    return text
+
+
+def _unescape(found: re.Match[str]) -> str:
+    char = found[1]
+    return found[0][0] if char is None else _ESCAPES.get(char, char)
+
+
+class Cursor:
+    """A place in a list of tokens; every method that reads moves on."""
+
+    __slots__ = ("at", "items")
+
+    def __init__(self, items: Sequence[Token]) -> None:
+        self.items = items
+        self.at = 0
+
+    def peek(self, ahead: int = 0) -> Token:
+        """The token here or further on; past the end a token that equals nothing."""
+        at = self.at + ahead
+        return self.items[at] if at < len(self.items) else _END
+
+    def word(self, ahead: int = 0) -> str:
+        """The upper-case word here or further on, or nothing."""
+        return self.peek(ahead).word
+
+    def accept(self, *words: str) -> bool:
+        """Move past these words if all stand here in this order."""
+        if all(self.word(i) == word for i, word in enumerate(words)):
+            self.at += len(words)
+            return True
+        return False
+
+    def symbol(self, text: str) -> bool:
+        """Move past this symbol if it stands here."""
+        if self.is_symbol(text):
+            self.at += 1
+            return True
+        return False
+
+    def is_symbol(self, text: str, ahead: int = 0) -> bool:
+        """True if this symbol stands here or further on."""
+        token = self.peek(ahead)
+        return token.kind == "symbol" and token.text == text
+
+    def next(self) -> Token:
+        """The token here, which must exist."""
+        token = self.peek()
+        if token is _END:
+            raise Unread("the statement ends too early")
+        self.at += 1
+        return token
+
+    def group(self) -> Sequence[Token]:
+        """The tokens inside the bracket that opens here; the place moves behind its end."""
+        if not self.symbol("("):
+            raise Unread(f"an opening bracket is missing before {self.peek().text[:40]!r}")
+        start, depth = self.at, 1
+        while depth:
+            token = self.next()
+            if token.kind == "symbol":
+                depth += (token.text == "(") - (token.text == ")")
+        return self.items[start : self.at - 1]
+
+    def rest(self) -> Sequence[Token]:
+        """All tokens from here on."""
+        found = self.items[self.at :]
+        self.at = len(self.items)
+        return found
+
+    @property
+    def done(self) -> bool:
+        """True behind the last token."""
+        return self.at >= len(self.items)
+
+
+_END = Token("end", "", 0, 0)
+
+
+def split(items: Sequence[Token], separator: str = ",") -> list[Sequence[Token]]:
+    """The tokens between separators that stand outside every bracket; empty parts are left out."""
+    parts: list[Sequence[Token]] = []
+    depth = start = 0
+    for i, token in enumerate(items):
+        if token.kind != "symbol":
+            continue
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.text == separator:
+            parts.append(items[start:i])
+            start = i + 1
+    parts.append(items[start:])
+    return [part for part in parts if part]

@@ -1,0 +1,241 @@
+"""Values that only the pipeline file describes (``columns:``), turned into canonical text.
+
+A message without a schema says of a value what JSON says: a text, a number, a boolean.  What a number
+of a declared ``datetime`` counts, and how bytes are written, the format and its options say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ingest import types
+from ingest.values import (
+    Number,
+    Raw,
+    base64_text,
+    bit_text,
+    boolean_text,
+    bytes_of,
+    date_text,
+    datetime_text,
+    float_text,
+    number_text,
+    strict,
+    string,
+    text,
+    time_text,
+    timestamp_text,
+    unscaled_text,
+    zoned_text,
+    zoneless_text,
+)
+
+
+class Reading(NamedTuple):
+    """What a format and its options say of bare values: byte encoding, bit order, units of time.
+
+    Units are ``millis``, ``micros``, ``nanos``, or ``adaptive``: by the declared fraction digits.
+    """
+
+    binary: str = "base64"
+    bits: str = "little"
+    time: str = "micros"
+    datetime: str = "adaptive"
+    timezone: str = "UTC"
+    decimal_scale: int | None = None
+
+
+class Column(NamedTuple):
+    """How one column's values become canonical text: from JSON bytes, from an Avro value."""
+
+    logical: str
+    json: Callable[[Raw], str | None]
+    plain: Callable[[Any], str | None]
+
+
+def column(declared: str, reading: Reading) -> Column:
+    """How a column of a declared type is read; a value that does not fit it keeps its own text."""
+    convert = _DECLARED.get(types.base(declared))
+    logical = without_digits(declared)
+    if convert is None:
+        return Column(logical, text, plain_text)
+
+    def read(raw: Raw) -> str | None:
+        data = bytes(raw)
+        if data == b"null":
+            return None
+        value = string(raw) if data[:1] == b'"' else Number(text(raw) or "")
+        try:
+            return convert(value, declared, reading)
+        except (ValueError, TypeError):
+            return str(value)
+
+    def plain(value: Any) -> str | None:
+        if value is None:
+            return None
+        bare = plain_text(value) or ""
+        try:
+            return convert(value if isinstance(value, (str, bytes)) else Number(bare), declared, reading)
+        except (ValueError, TypeError):
+            return bare
+
+    return Column(logical, read, plain)
+
+
+def without_digits(logical: str) -> str:
+    """A declared type without the fraction digits that told the units of its numbers."""
+    return types.base(logical) if types.base(logical) in ("time", "datetime", "timestamp") else logical
+
+
+def plain_text(value: Any) -> str | None:
+    """Any Avro value as text: the value itself, or compact JSON of what is nested."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return float_text(value)
+    if isinstance(value, bytes):
+        return base64_text(value)
+    return compact(value)
+
+
+def compact(value: Any) -> str:
+    """Decoded values as compact JSON text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_text)
+
+
+def variable_decimal(value: Mapping[str, Any]) -> str:
+    """A decimal that brings its own scale: ``{"scale": n, "value": bytes}``."""
+    scale, unscaled = value.get("scale"), value.get("value")
+    data = bytes_of(unscaled, "base64") if isinstance(unscaled, str) else unscaled
+    if not isinstance(data, bytes):
+        raise ValueError("a decimal without its value")
+    return unscaled_text(data, int(str(scale)))
+
+
+def geometry(value: Mapping[str, Any]) -> str:
+    """``SRID=n;`` and base64 WKB, from a struct with ``wkb`` and maybe ``srid``."""
+    wkb = value.get("wkb")
+    if isinstance(wkb, bytes):
+        wkb = base64_text(wkb)
+    if not isinstance(wkb, str):
+        raise ValueError("a geometry without its wkb")
+    return f"SRID={value.get('srid') or 0};{wkb}"
+
+
+def _integer(value: str, _declared: str, _reading: Reading) -> str:
+    return str(int(number_text(value)))
+
+
+def _uint64(value: str, _declared: str, _reading: Reading) -> str:
+    """Captures carry unsigned 64-bit numbers as signed ones: 2^64-1 arrives as -1."""
+    number = int(number_text(value))
+    return str(number + 2**64 if -(2**63) <= number < 0 else number)
+
+
+def _number(value: str, _declared: str, _reading: Reading) -> str:
+    return number_text(value)
+
+
+def _decimal(value: str | bytes, declared: str, reading: Reading) -> str:
+    """A number's text, or unscaled bytes where ``decimal_scale`` says that texts are base64.
+
+    Without that option a base64 text is no number and is left: ``1234`` would be both.
+    """
+    parts = types.decimal_parts(declared)
+    scale = parts[1] if parts else reading.decimal_scale
+    if isinstance(value, bytes) and scale is not None:
+        return unscaled_text(value, scale)
+    if isinstance(value, Number):
+        return variable_decimal(_object(value)) if value[:1] == "{" else number_text(value)
+    if reading.decimal_scale is None or scale is None:
+        return number_text(str(value))
+    return unscaled_text(bytes_of(str(value), "base64"), scale)
+
+
+def _boolean(value: str, _declared: str, _reading: Reading) -> str:
+    return boolean_text(value)
+
+
+def _date(value: str, _declared: str, _reading: Reading) -> str:
+    if isinstance(value, Number):
+        return date_text(int(value))
+    return value.removesuffix("Z")
+
+
+def _clock(value: str, declared: str, reading: Reading) -> str:
+    form = types.base(declared)
+    if not isinstance(value, Number):
+        return _clock_text(value, form, reading.timezone)
+    return _CLOCKS[form](int(value), _ticks(reading.time if form == "time" else reading.datetime, declared))
+
+
+def _clock_text(value: str, form: str, timezone: str) -> str:
+    if form == "timestamp":
+        return zoned_text(value, timezone)
+    if form == "datetime":
+        return zoneless_text(value.removesuffix("Z"))
+    return value.removesuffix("Z")
+
+
+_CLOCKS: dict[str, Callable[[int, int], str]] = {
+    "time": time_text,
+    "datetime": datetime_text,
+    "timestamp": timestamp_text,
+}
+
+
+def _ticks(units: str, declared: str) -> int:
+    """Ticks a second: up to three declared fraction digits are sent as milliseconds, six as microseconds."""
+    if units in _TICKS:
+        return _TICKS[units]
+    if not declared.endswith(")"):
+        raise ValueError("nothing says what the number counts")
+    digits = int(declared[-2])
+    return 10**3 if digits <= 3 else 10**6 if digits <= 6 else 10**9
+
+
+_TICKS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+
+
+def _binary(value: str | bytes, _declared: str, reading: Reading) -> str:
+    return base64_text(value if isinstance(value, bytes) else bytes_of(value, reading.binary))
+
+
+def _bit(value: str | bytes, _declared: str, reading: Reading) -> str:
+    if isinstance(value, Number):
+        return _BITS.get(value) or str(int(value))
+    return bit_text(value if isinstance(value, bytes) else bytes_of(value, reading.binary), reading.bits)
+
+
+_BITS = {"true": "1", "false": "0"}
+
+
+def _geometry(value: str, _declared: str, _reading: Reading) -> str:
+    return geometry(_object(value)) if value[:1] == "{" else value
+
+
+def _object(value: str) -> Mapping[str, Any]:
+    found = strict(value.encode())
+    if not isinstance(found, dict):
+        raise ValueError("no JSON object")
+    return found
+
+
+_DECLARED: dict[str, Callable[[Any, str, Reading], str]] = {
+    **dict.fromkeys(["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "year"], _integer),
+    "uint64": _uint64,
+    **dict.fromkeys(["float32", "float64"], _number),
+    "decimal": _decimal,
+    "boolean": _boolean,
+    "date": _date,
+    **dict.fromkeys(["time", "datetime", "timestamp"], _clock),
+    "binary": _binary,
+    "bit": _bit,
+    "geometry": _geometry,
+}

@@ -1,0 +1,225 @@
+"""The flat message of Canal and its sisters as JSON: envelope, rows, and what tells writers apart.
+
+One decoder call reads the envelope with its rows, and one encoder call proves that nothing stood
+twice in it: what was decoded must be as long again as what was sent.  Blanks, escapes and unknown
+members break the equality too; then the careful functions of `ingest.values` look again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from ingest import types, values
+from ingest.change import Image
+from ingest.errors import Undecodable
+
+MENDED = "mended: comments or trailing commas"
+
+Text = str | None | UnsetType
+Count = int | str | None | UnsetType
+Bytes = Raw | UnsetType
+Rows = list[Image | None]
+_Kept = TypeVar("_Kept")
+
+
+class Envelope(msgspec.Struct, Generic[_Kept], gc=False, rename="camel"):
+    """A flat message's documented members; ``_Kept`` is what ``data`` and ``old`` are read as."""
+
+    type: Text = UNSET
+    database: Text = UNSET
+    table: Text = UNSET
+    id: Count = UNSET
+    es: Count = UNSET
+    is_ddl: bool | UnsetType | None = UNSET
+    sql: Text = UNSET
+    gtid: Text = UNSET
+    data: _Kept | UnsetType = UNSET
+    old: _Kept | UnsetType = UNSET
+    mysql_type: Bytes = UNSET
+    pk_names: Bytes = UNSET
+    sql_type: Bytes = UNSET  # never read: its codes differ between writers
+    ts: Bytes = UNSET  # never read: the writer's clock
+    tidb: Bytes = msgspec.field(default=UNSET, name="_tidb")
+
+
+Decoded = Envelope[list[Image] | None]
+Sealed = Envelope[Raw]
+
+_decoded = msgspec.json.Decoder(Decoded)
+_sealed = msgspec.json.Decoder(Sealed)
+_encode = msgspec.json.encode
+
+
+def read(value: bytes) -> tuple[Decoded | Sealed, str | None]:
+    """A message's envelope, and a note if its text had to be mended first.
+
+    Rows of strings and nulls come decoded, all others sealed, for `rows` or a dialect's own reader.
+
+    Raises:
+        Undecodable: no JSON object, malformed, a name given twice, or a member of a wrong kind.
+    """
+    try:
+        return _read(value), None
+    except Undecodable as error:
+        mended = values.lenient(value) if error.code == "bad-json" else value
+        if mended == value:
+            raise
+        try:
+            return _read(mended), MENDED
+        except Undecodable:
+            raise error from None
+
+
+def _read(value: bytes) -> Decoded | Sealed:
+    found: Decoded | Sealed
+    try:
+        found = _decoded.decode(value)
+    except Exception:  # noqa: BLE001  # some value is no string, or the message is damaged
+        found = _read_sealed(value)
+    if len(_encode(found)) != len(value):
+        values.strict(value)  # a name given twice; or only blanks, escapes and unknown members
+    elif not value.isascii():
+        _check_utf8(value)  # members that stay bytes have not been looked at
+    return found
+
+
+def _read_sealed(value: bytes) -> Sealed:
+    try:
+        return _sealed.decode(value)
+    except Exception:  # noqa: BLE001  # the decoder leaks exceptions of other modules
+        return _read_member_by_member(value)
+
+
+def _check_utf8(value: bytes) -> None:
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
+
+
+def _read_member_by_member(value: bytes) -> Sealed:
+    """The slow and tolerant way: a damaged counter must not make good rows undecodable."""
+    if value.lstrip()[:1] not in (b"{", b""):
+        values.strict(value)  # a malformed document is told as such
+        raise Undecodable("not-this-format", "the message is JSON, but no object")
+    found = values.members(value)
+    return Envelope(
+        type=_word(found, "type"),
+        database=_word(found, "database"),
+        table=_word(found, "table"),
+        id=_count(found, "id"),
+        es=_count(found, "es"),
+        is_ddl="isDdl" in found and values.text(found["isDdl"]) == "true",
+        sql=_word(found, "sql"),
+        gtid=_word(found, "gtid"),
+        data=found.get("data", UNSET),
+        old=found.get("old", UNSET),
+        mysql_type=found.get("mysqlType", UNSET),
+        pk_names=found.get("pkNames", UNSET),
+        tidb=found.get("_tidb", UNSET),
+    )
+
+
+def _count(found: Mapping[str, Raw], name: str) -> Count:
+    return values.text(found[name]) if name in found else UNSET
+
+
+def _word(found: Mapping[str, Raw], name: str) -> Text:
+    raw = found.get(name)
+    if raw is None or values.is_null(raw):
+        return None
+    if bytes(raw)[:1] != b'"':
+        raise Undecodable("bad-message", f"the member {name} is no string")
+    return values.string(raw)
+
+
+def absent(kept: object) -> bool:
+    """True for a member that is missing or null, decoded or not."""
+    return kept is UNSET or kept is None or (isinstance(kept, Raw) and values.is_null(kept))
+
+
+def content(raw: Bytes) -> bytes:
+    """A sealed member's own bytes; none for a missing or null one."""
+    found = b"" if isinstance(raw, UnsetType) else bytes(raw)
+    return b"" if found == b"null" else found
+
+
+def rows(kept: list[Image] | Raw) -> Rows:
+    """The row images of ``data`` or ``old``; a null stands where the writer had no row."""
+    if not isinstance(kept, Raw):
+        return list(kept)
+    return [None if values.is_null(row) else values.image(row) for row in sealed_rows(kept)]
+
+
+def sealed_rows(kept: Raw) -> list[Raw]:
+    """The rows of a sealed ``data`` or ``old``, each as its own bytes."""
+    if bytes(kept)[:1] != b"[":
+        raise Undecodable("not-this-format", "data and old must be lists of rows")
+    return values.items(kept)
+
+
+def declared_types(raw: Bytes) -> dict[str, str]:
+    """``mysqlType``: each column's type as the writer names it."""
+    found = values.image(content(raw) or b"{}")
+    return {column: name or "" for column, name in found.items()}
+
+
+# --- what tells writers apart -------------------------------------------------------------------
+
+
+class Glimpse(NamedTuple):
+    """The marks of a writer in one message."""
+
+    type: str
+    id: bool  # the message has one
+    tidb: bool  # the message has TiDB's extension
+    sql_type: bool  # the message has JDBC types
+    base_names: bool  # types without the length that MySQL's declarations have: varchar
+    upper_case: bool  # types in upper case
+    old_is_full: bool  # old names every column of data
+    bare_numbers: bool  # values that are no strings
+    int_lists: bool  # binary values such as "[106, 103]"
+    epochs: bool  # TIMESTAMP values such as "1624614713.201"
+    moments: bool  # TIMESTAMP values such as "2021-06-25 17:51:53"
+
+
+def glimpse(sample: bytes) -> Glimpse | None:
+    """A look at a message, or None if it is no flat message."""
+    try:
+        found, _ = read(sample)
+        data = [] if absent(found.data) else rows(found.data)  # type: ignore[arg-type]  # not UNSET
+        old = [] if absent(found.old) else rows(found.old)  # type: ignore[arg-type]
+        declared = declared_types(found.mysql_type)
+    except Undecodable:
+        return None
+    row = next(filter(None, data + old), {})
+    if not found.type or not found.type.isupper() or (found.is_ddl is UNSET and not row):
+        return None
+    binaries = _values_of("binary", row, declared)
+    moments = _values_of("timestamp", row, declared)
+    return Glimpse(
+        type=found.type,
+        id=found.id is not UNSET,
+        tidb=found.tidb is not UNSET,
+        sql_type=found.sql_type is not UNSET,
+        base_names=any(_NEEDS_LENGTH.fullmatch(name) for name in declared.values()),
+        upper_case=any(name[:1].isupper() for name in declared.values()),
+        old_is_full=bool(data and old and old[0] and old[0].keys() >= row.keys()),
+        bare_numbers=isinstance(found.data, Raw) or isinstance(found.old, Raw),
+        int_lists=any(value.startswith("[") for value in binaries),
+        epochs=any(values.NUMBER.fullmatch(value) for value in moments),
+        moments=any(value[4:5] == "-" for value in moments),
+    )
+
+
+_NEEDS_LENGTH = re.compile(r"varchar|char|varbinary|decimal|enum|set", re.IGNORECASE)
+
+
+def _values_of(logical: str, row: Image, declared: Mapping[str, str]) -> list[str]:
+    found = [row.get(column) for column, name in declared.items() if types.mysql(name) == logical]
+    return [value for value in found if value is not None]

@@ -1,0 +1,279 @@
+"""The fold in plain Python: what a mirror's content *is*.
+
+A mirror at batch N is the fold, in order, of all changes of its table with batch <= N.  This module
+is the definition: the Spark fold is tested against it, ``explain`` prints its steps, and the few
+histories that SQL cannot fold (values inherited over a changed key) run through it inside Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import NamedTuple
+
+from ingest import types
+from ingest.change import Change, Image, Op, Order
+from ingest.values import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER
+
+Key = tuple[object, ...]
+
+
+class Placed(NamedTuple):
+    """A change with its place in history."""
+
+    order: Order
+    change: Change
+
+
+class SchemaStep(NamedTuple):
+    """A DDL effect that the table's policy applies, at its place in history.
+
+    ``action``: ``add_column`` (``default`` fills the rows that stand), ``rename_column`` (``to``
+    takes over the values of ``column``), ``drop_column``, or ``new_incarnation`` (a CREATE after a
+    DROP: the old rows go).
+    """
+
+    order: Order
+    action: str
+    column: str = ""
+    to: str = ""
+    default: str | None = None
+
+
+class Step(NamedTuple):
+    """What one event did to one key: for ``explain``.
+
+    ``effect`` is one of ``set``, ``overlay``, ``delete``, ``cleared``, ``fill``, ``rename``,
+    ``drop``, ``nothing``.
+    """
+
+    key: Key
+    event: Placed | SchemaStep
+    effect: str
+    row: Image | None
+    why: str
+
+
+@dataclass(slots=True)
+class Row:
+    """One live row; ``complete`` is False for a row known only from a partial update."""
+
+    values: Image
+    complete: bool = True
+
+
+@dataclass(slots=True)
+class Table:
+    """The state that the fold works on: the live rows, and each key's last live values.
+
+    The last values outlive a delete, because a key change may arrive as delete(old) and
+    insert(new) whose unavailable values are the old row's.
+    """
+
+    keys: tuple[str, ...]
+    key_types: Mapping[str, str] = field(default_factory=dict)
+    rows: dict[Key, Row] = field(default_factory=dict)
+    last: dict[Key, Image] = field(default_factory=dict)
+
+    def key(self, *images: Image | None) -> Key:
+        """The typed key of a row from the first image that has each column.
+
+        Raises:
+            KeyCellError: a key cell is missing, NULL, or does not fit its type.
+        """
+        return tuple(self._cell(column, images) for column in self.keys)
+
+    def _cell(self, column: str, images: tuple[Image | None, ...]) -> object:
+        for image in images:
+            if image is not None and column in image:
+                value = image[column]
+                if value is None:
+                    raise KeyCellError(column, "is NULL")
+                return typed(self.key_types.get(column, "unknown"), value, column)
+        raise KeyCellError(column, "is missing")
+
+
+class KeyCellError(ValueError):
+    """A change without a usable key: it is rejected, for a mirror never gets a NULL key."""
+
+    def __init__(self, column: str, what: str) -> None:
+        super().__init__(f"the key column {column!r} {what}")
+        self.column = column
+
+
+def fold(
+    events: Iterable[Placed | SchemaStep], keys: tuple[str, ...], key_types: Mapping[str, str] | None = None
+) -> dict[Key, Row]:
+    """The live rows after all events, whatever order they are given in."""
+    table = Table(keys, key_types or {})
+    for _step in steps(table, events):
+        pass
+    return table.rows
+
+
+def steps(table: Table, events: Iterable[Placed | SchemaStep]) -> Iterator[Step]:
+    """Apply events to ``table`` in their order, telling what each did to each key it touched."""
+    for event in sorted(events, key=lambda event: event.order):
+        if isinstance(event, SchemaStep):
+            yield from _schema(table, event)
+        else:
+            try:
+                yield from _APPLY[event.change.op](table, event)
+            except KeyCellError as error:
+                yield Step((), event, "nothing", None, f"rejected: {error}")
+
+
+def typed(logical: str, text: str, column: str = "") -> object:
+    """A key cell's value, so that ``1.0`` and ``1.00`` are one key.
+
+    Raises:
+        KeyCellError: the text is no value of the type, or would be rounded or cut.
+    """
+    kind = types.family(logical)
+    try:
+        if kind == "integer":
+            return int(_number(text))
+        if kind == "decimal":
+            return _exact_decimal(logical, text)
+        if kind == "datetime":
+            return text.rstrip("0").rstrip(".") if "." in text else text
+    except (ValueError, ArithmeticError):
+        raise KeyCellError(column, f"is no {logical}: {text[:40]!r}") from None
+    return text
+
+
+def _number(text: str) -> str:
+    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.fullmatch(text):
+        raise ValueError(text)
+    return text
+
+
+def _exact_decimal(logical: str, text: str) -> object:
+    parts = types.decimal_parts(logical)
+    if parts is None or parts[0] > 38:
+        return text
+    value = Decimal(_number(text))
+    if not value:
+        return Decimal(0)
+    _sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    if abs(exponent) > MAX_EXPONENT + MAX_NUMBER_LENGTH:
+        raise ValueError(text)
+    while digits[-1] == 0:
+        digits, exponent = digits[:-1], exponent + 1
+    if -exponent > parts[1] or len(digits) + exponent > parts[0] - parts[1]:
+        raise ValueError(text)
+    return Decimal((_sign, digits, exponent))
+
+
+def changed_key(table: Table, change: Change) -> Key | None:
+    """The old key of a change that moves its row to another key, else None.
+
+    A ``before`` that lacks every key column is no key change.
+    """
+    before = change.before
+    if before is None or not any(column in before for column in table.keys):
+        return None
+    old = table.key(before, change.after)
+    return old if old != table.key(change.after, before) else None
+
+
+def _upsert(table: Table, event: Placed) -> Iterator[Step]:
+    change = event.change
+    after = change.after or {}
+    key = table.key(after, change.before)
+    old = changed_key(table, change) if change.op in (Op.UPDATE, Op.INSERT) else None
+    if old is not None:
+        base = table.rows.get(old)
+        inherited = base.values if base else table.last.get(old)
+        yield from _remove(table, old, event, "its key changed")
+        if change.partial:
+            yield _inherit(table, key, event, inherited)
+            return
+    elif change.op is Op.UPDATE and change.partial:
+        yield _overlay(table, key, event)
+        return
+    yield _set(table, key, event, dict(after), complete=True, effect="set", why=f"{change.op} carries the row")
+
+
+def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> Step:
+    after = event.change.after or {}
+    if inherited is None and key in table.rows:  # the same message again: the row has moved already
+        inherited = table.rows[key].values
+    values = {**(inherited or {}), **after}
+    why = "the key changed; columns not sent come from the old key" if inherited else "the old key is unknown"
+    return _set(table, key, event, values, complete=inherited is not None, effect="set", why=why)
+
+
+def _overlay(table: Table, key: Key, event: Placed) -> Step:
+    row = table.rows.get(key)
+    values = {**(row.values if row else {}), **(event.change.after or {})}
+    why = "only the columns sent change" if row else "a partial update of a row never seen"
+    return _set(table, key, event, values, complete=bool(row and row.complete), effect="overlay", why=why)
+
+
+def _set(
+    table: Table, key: Key, event: Placed, values: Image, *, complete: bool, effect: str, why: str
+) -> Step:
+    table.rows[key] = Row(values, complete)
+    table.last[key] = values
+    return Step(key, event, effect, values, why)
+
+
+def _delete(table: Table, event: Placed) -> Iterator[Step]:
+    change = event.change
+    yield from _remove(table, table.key(change.before, change.after), event, "deleted")
+
+
+def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:
+    gone = table.rows.pop(key, None)
+    yield Step(key, event, "delete" if gone else "nothing", None, why if gone else f"{why}, but no row stood")
+
+
+def _truncate(table: Table, event: Placed | SchemaStep) -> Iterator[Step]:
+    why = "the table was truncated" if isinstance(event, Placed) else "the table was created anew"
+    for key in list(table.rows):
+        del table.rows[key]
+        yield Step(key, event, "cleared", None, why)
+
+
+def _schema(table: Table, event: SchemaStep) -> Iterator[Step]:
+    if event.action == "new_incarnation":
+        yield from _truncate(table, event)
+        return
+    change = _SCHEMA[event.action]
+    for key, row in table.rows.items():
+        values = change(event, row.values)
+        if values is not row.values:
+            row.values = table.last[key] = values
+            yield Step(key, event, event.action.partition("_")[0], values, f"{event.action} {event.column}")
+
+
+def _fill(event: SchemaStep, values: Image) -> Image:
+    return values if event.column in values else {**values, event.column: event.default}
+
+
+def _rename(event: SchemaStep, values: Image) -> Image:
+    """The new name takes over the values; the policy decides whether the old column stays."""
+    if event.to in values or event.column not in values:
+        return values
+    return {**values, event.to: values[event.column]}
+
+
+def _drop(event: SchemaStep, values: Image) -> Image:
+    return {name: value for name, value in values.items() if name != event.column}
+
+
+_SCHEMA: dict[str, Callable[[SchemaStep, Image], Image]] = {
+    "add_column": _fill,
+    "rename_column": _rename,
+    "drop_column": _drop,
+}
+_APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {
+    Op.READ: _upsert,
+    Op.INSERT: _upsert,
+    Op.UPDATE: _upsert,
+    Op.DELETE: _delete,
+    Op.TRUNCATE: _truncate,
+}

@@ -1,0 +1,425 @@
+"""Canal flat messages (alibaba/canal 1.1, `FlatMessage`), and what the whole family shares.
+
+``{"type": "UPDATE", "database", "table", "data": [...], "old": [...], "mysqlType", "pkNames", ...}``:
+one message holds many rows, ``old[i]`` belongs to ``data[i]`` and holds the changed columns only, a
+DELETE's row stands in ``data``.  Quirks of the open-source writer:
+
+- ``id`` numbers a batch, many messages share it and it restarts: it is no sequence, arrival decides.
+- ENUM is the label's index, SET a bit mask, geometry is SRID and WKB, bytes are ISO-8859-1 text, a
+  TIMESTAMP is text in the zone of Canal's JVM (option ``timezone``), ``gtid`` is a set of transactions.
+- The ``type`` of DDL is coarse (an ALTER may be CINDEX): the statement in ``sql`` decides.
+- A statement-format binlog gives a DML type without rows but with ``sql``: such a message is refused.
+
+A sister format is a `Dialect`: the few points in which it differs, handed to `changes`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import msgspec
+from msgspec import Raw
+
+from ingest import flat, types, values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.columns import (
+    Converters,
+    Maker,
+    Settings,
+    bytes_in,
+    convert,
+    geometry_in,
+    instant,
+    label,
+    label_set,
+    zoneless,
+)
+from ingest.errors import Undecodable
+from ingest.flat import Decoded, Rows, Sealed
+from ingest.formats import About
+
+ABOUT = About(
+    title="Canal flat message, open source (Alibaba)",
+    document="alibaba/canal 1.1, connector MQMessageUtils.messageConverter",
+    operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "control"),
+    order="none: `id` numbers a batch; the order within a partition or file is the truth",
+    strength="weak",
+    keys="pkNames; a row-id column of RDS or PolarDB-X where there is none",
+    types="mysqlType, as MySQL declares them",
+    images="full (partial under a minimal row image); old holds the changed columns",
+    ddl="sql",
+    losses=(
+        "Decimals lose one trailing zero.",
+        "Neither binlog file nor position is sent, so messages out of order cannot be put in order.",
+    ),
+    options={
+        "timezone": "the zone of TIMESTAMP texts, that of Canal's JVM (default UTC)",
+        "binary": "the encoding of bytes (default iso8859-1)",
+        "table": "the table of messages that name none",
+    },
+)
+
+ROW_TYPES = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE, "INIT": Op.READ, "ROW": Op.READ}
+DDL_TYPES = frozenset(
+    ["DDL", "INIT_DDL", "CREATE", "ALTER", "ERASE", "DROP", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX"]
+)
+MARKS = {
+    "MHEARTBEAT": Op.HEARTBEAT,
+    "HEARTBEAT": Op.HEARTBEAT,
+    "GTID": Op.CONTROL,
+    "XACOMMIT": Op.CONTROL,
+    "XAROLLBACK": Op.CONTROL,
+}
+ROW_ID_COLUMNS = ("__#alibaba_rds_row_id#__", "_drds_implicit_id_")  # key of tables that declare none
+LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
+
+_BLANK_OR_COMMENT = r"(?:\s|/\*(?!!).*?\*/|--[^\n]*+\n|#[^\n]*+\n|/\*!\d*+)*+"
+_TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOTALL)
+_ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
+
+Envelope = Decoded | Sealed
+
+
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
+
+    sequence: tuple[int, ...] = ()
+    text: str | None = None
+    note: str | None = None
+
+
+NOWHERE = Position()
+
+
+def id_decides(found: Envelope) -> Position:
+    """For dialects whose ``id`` is documented to increase."""
+    return position_of(found.id, "id")
+
+
+def position_of(count: flat.Count, name: str) -> Position:
+    """A position of one integer; masked or missing, it leaves a note and arrival decides."""
+    if isinstance(count, int):
+        return Position((count,), str(count))
+    if not isinstance(count, str):
+        return Position(note=f"{name} is missing, arrival decides")
+    number = values.integer(count)
+    if number is None:
+        return Position((), count, f"{name} is no integer, arrival decides")
+    return Position((number,), count)
+
+
+def mysql_types(declared: Mapping[str, str]) -> dict[str, str]:
+    """Logical types of MySQL's own type names."""
+    return {column: types.mysql(name) for column, name in declared.items()}
+
+
+class Plan(NamedTuple):
+    """What one list of column types asks for, worked out once per distinct list."""
+
+    types: dict[str, str]
+    columns: frozenset[str]  # the message's own list; a row that lacks one of them is partial
+    converters: Converters
+    large: frozenset[str]
+    bits: frozenset[str]
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """Where a member of the family differs from the others.
+
+    Args:
+        makers: by base logical type, what makes a column's converter.
+        position: the documented place of a message, if there is one.
+        types: logical types of the names in ``mysqlType``.
+        rows: reads ``data`` and ``old`` that hold other values than strings.
+        deleted_in_old: a DELETE's row is looked for in ``old`` first.
+        gtid_is_transaction: ``gtid`` names one transaction, not the set of all executed ones.
+        large: text types whose unchanged value is sent as NULL, as binary and JSON then are too;
+            empty where the writer does no such thing.
+        marks: message types that carry no row.
+    """
+
+    makers: Mapping[str, Maker]
+    position: Callable[[Envelope], Position] = lambda _found: NOWHERE
+    types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
+    rows: Callable[[Raw, Plan], Rows] = lambda kept, _plan: flat.rows(kept)
+    deleted_in_old: bool = False
+    gtid_is_transaction: bool = False
+    large: frozenset[str] = frozenset()
+    marks: Mapping[str, Op] = field(default_factory=lambda: MARKS)
+
+
+TEXT_MAKERS: dict[str, Maker] = {
+    "timestamp": instant,
+    "datetime": zoneless,
+    "binary": bytes_in("iso8859-1"),
+    "enum": label,
+    "set": label_set,
+    "geometry": geometry_in("iso8859-1"),
+}
+DIALECT = Dialect(makers=TEXT_MAKERS)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The changes of one message."""
+    return changes(message, hints, DIALECT)
+
+
+def recognise(sample: bytes) -> str | None:
+    """Evidence of the open-source writer: a batch id, and types in full and in lower case."""
+    seen = flat.glimpse(sample)
+    if seen is None or not seen.id or seen.tidb or seen.upper_case or seen.base_names:
+        return None
+    if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
+        return None
+    return "Canal message with a batch id and no other dialect's marks"
+
+
+# --- one message --------------------------------------------------------------------------------
+
+
+class Head(msgspec.Struct, frozen=True, gc=False):
+    """What all changes of one message share."""
+
+    table: TableId
+    place: Position
+    event_time: int | None
+    transaction: str | None
+    note: str | None
+
+
+def changes(message: Message, hints: Hints, dialect: Dialect) -> list[Change]:
+    """The changes of one message of any dialect of the family."""
+    if message.value is None:
+        return [Change(op=Op.CONTROL, table=hints.table_of(message.topic) or NO_TABLE, note="tombstone")]
+    found, note = flat.read(message.value)
+    kind = found.type or ""
+    head = _head(found, message.topic, hints, dialect, note)
+    op = ROW_TYPES.get(kind)
+    if op and not (flat.absent(found.data) and flat.absent(found.old)):
+        return _row_changes(found, op, head, hints, dialect)
+    if kind in dialect.marks:
+        return [_without_row(dialect.marks[kind], head)]
+    if found.is_ddl is True or kind in DDL_TYPES:
+        return _table_events(kind, found.sql or "", head)
+    raise _refusal(found)
+
+
+def _refusal(found: Envelope) -> Undecodable:
+    if not found.type:
+        return Undecodable("not-this-format", "the member type is missing")
+    if found.type not in ROW_TYPES:
+        return Undecodable("unknown-operation", f"the type {found.type[:40]!r} is not documented")
+    if found.sql:
+        return Undecodable("statement-binlog", "a DML statement without its rows: set binlog_format=ROW")
+    return Undecodable("no-rows", f"the {found.type} holds no row")
+
+
+def _head(found: Envelope, topic: str, hints: Hints, dialect: Dialect, note: str | None) -> Head:
+    place = dialect.position(found)
+    table = _table(found, topic, hints)
+    name = table.table or ""
+    blank = "the table name begins or ends with a blank" if name != name.strip() else None
+    if note or blank or place.note:
+        note = _joined([note, place.note, blank])
+    transaction = found.gtid or None if dialect.gtid_is_transaction else None
+    return Head(table, place, _event_time(found.es), transaction, note)
+
+
+def _table(found: Envelope, topic: str, hints: Hints) -> TableId:
+    if found.table:
+        return TableId(found.database or None, None, found.table)
+    return hints.table_of(topic) or TableId(found.database or None, None, None)
+
+
+def _event_time(es: flat.Count) -> int | None:
+    """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
+    count = values.integer(es) if isinstance(es, str) else es
+    return count * 1000 if count and 0 < count <= LAST_MILLISECOND else None
+
+
+def _without_row(op: Op, head: Head, ddl: str | None = None, row: int = 0) -> Change:
+    return Change(
+        op=op,
+        table=head.table,
+        sequence=head.place.sequence,
+        position=head.place.text,
+        event_time=head.event_time,
+        transaction=head.transaction,
+        row=row,
+        ddl=ddl,
+        note=head.note,
+    )
+
+
+def _table_events(kind: str, sql: str, head: Head) -> list[Change]:
+    """The DDL event, and before it the truncate that it stands for."""
+    if not (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
+        return [_without_row(Op.DDL, head, ddl=sql)]
+    if head.table.table is None:
+        raise Undecodable("no-table", "a TRUNCATE without its table: set the option table")
+    emptied = _without_row(Op.TRUNCATE, head)
+    return [emptied, _without_row(Op.DDL, head, ddl=sql, row=1)] if sql else [emptied]
+
+
+# --- its rows -----------------------------------------------------------------------------------
+
+Pair = tuple[Image | None, Image | None]
+"""One row before and after."""
+
+
+def _row_changes(found: Envelope, op: Op, head: Head, hints: Hints, dialect: Dialect) -> list[Change]:
+    if head.table.table is None:
+        raise Undecodable("no-table", "the message names no table: set the option table")
+    options, declared = hints.options, hints.tables(head.table)
+    columns = tuple(declared.columns.items()) if declared.columns else ()
+    plan = _plan(flat.content(found.mysql_type), columns, options.timezone, options.binary, dialect)
+    pairs = _pairs(found, op, options.swap_old_data, dialect, plan)
+    if not pairs:
+        raise _refusal(found)
+    keys = declared.keys or _key_names(flat.content(found.pk_names)) or _row_id(pairs[0])
+    return [_row_change(op, head, keys, plan, pair, row, dialect) for row, pair in enumerate(pairs)]
+
+
+@lru_cache(maxsize=4096)
+def _plan(
+    mysql_type: bytes,
+    columns: tuple[tuple[str, str], ...],
+    timezone: str,
+    binary: str | None,
+    dialect: Dialect,
+) -> Plan:
+    """What rows of one ``mysqlType`` need under the pipeline's ``columns:`` and options."""
+    declared = flat.declared_types(Raw(mysql_type))
+    logical = dialect.types(declared) | dict(columns)
+    converters, unlabelled = [], []
+    for column, kind in logical.items():
+        make = dialect.makers.get(types.base(kind))
+        change = make(declared.get(column, ""), Settings(timezone, binary)) if make else None
+        if change:
+            converters.append((column, change))
+        elif make and kind in ("enum", "set"):
+            unlabelled.append(column)
+    return Plan(
+        types=logical,
+        columns=frozenset(declared),
+        converters=tuple(converters),
+        large=frozenset(
+            column for column in declared if _is_large(logical[column], declared[column], dialect)
+        ),
+        bits=frozenset(column for column, kind in logical.items() if types.base(kind) == "bit"),
+        note=f"labels unknown, numbers kept: {', '.join(unlabelled)}" if unlabelled else None,
+    )
+
+
+def _is_large(logical: str, declared: str, dialect: Dialect) -> bool:
+    return logical in types.LOB or declared.partition("(")[0].strip().lower() in dialect.large
+
+
+@lru_cache(maxsize=4096)
+def _key_names(pk_names: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(_names.decode(pk_names)) if pk_names else ()
+    except Exception:  # noqa: BLE001  # the decoder leaks exceptions of other modules
+        raise Undecodable("bad-message", "pkNames is no list of names") from None
+
+
+_names = msgspec.json.Decoder(list[str])
+
+
+def _row_id(pair: Pair) -> tuple[str, ...]:
+    image = pair[0] if pair[1] is None else pair[1]
+    return tuple(column for column in ROW_ID_COLUMNS if image and column in image)
+
+
+def _pairs(found: Envelope, op: Op, swap: bool, dialect: Dialect, plan: Plan) -> list[Pair]:
+    """Each row's images before and after, told by content where writers differ."""
+    data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
+    if op is Op.DELETE:
+        first, second = (old, data) if dialect.deleted_in_old else (data, old)
+        return [(row, None) for row in _whole(first or second)]
+    if op is not Op.UPDATE:
+        return [(None, row) for row in _whole(data or (old if swap else []))]
+    after = _whole(data)
+    if not old:
+        return [(None, row) for row in after]
+    if len(old) != len(after):
+        raise Undecodable("images-differ", f"old holds {len(old)} rows, data {len(after)}")
+    if swap:  # old is the row after the change, or what changed of it
+        return [(row, row | (new or {})) for row, new in zip(after, old, strict=True)]
+    return list(zip(old, after, strict=True))
+
+
+def _rows(kept: object, dialect: Dialect, plan: Plan) -> Rows:
+    if isinstance(kept, list):
+        return kept
+    return dialect.rows(kept, plan) if isinstance(kept, Raw) and not values.is_null(kept) else []
+
+
+def _whole(rows: Rows) -> list[Image]:
+    if None in rows:
+        raise Undecodable("bad-message", "a row of data is null")
+    return cast(list[Image], rows)
+
+
+def _row_change(
+    op: Op, head: Head, keys: tuple[str, ...], plan: Plan, pair: Pair, row: int, dialect: Dialect
+) -> Change:
+    before, after = pair
+    notes = [head.note, plan.note]
+    if plan.converters:
+        notes += [convert(image, plan.converters) for image in pair if image]
+    if dialect.large and op is Op.UPDATE:
+        notes.append(_drop_unchanged(before or {}, after or {}, plan, keys))
+    image = (before if after is None else after) or {}
+    notes += [f"the key column {key} is not in the row" for key in keys if key not in image]
+    if before and not before.keys() <= image.keys():
+        names = ", ".join(column for column in before if column not in image)
+        notes.append(f"old names columns that data lacks: {names}")
+    return Change(
+        op=op,
+        table=head.table,
+        keys=keys,
+        before=before,
+        after=after,
+        types=plan.types,
+        partial=not plan.columns <= image.keys(),
+        phase=0 if op is Op.READ and not head.place.sequence else 1,
+        sequence=head.place.sequence,
+        position=head.place.text,
+        event_time=head.event_time,
+        transaction=head.transaction,
+        row=row,
+        note=_joined(notes),
+    )
+
+
+def _drop_unchanged(before: Image, after: Image, plan: Plan, keys: tuple[str, ...]) -> str | None:
+    """Take out large and untyped columns that are NULL on both sides: unchanged ones are sent so.
+
+    ``old`` lists the changed columns only, so a NULL column that it does not name is NULL there too.
+    """
+    if None not in after.values():
+        return None
+    gone = [
+        column
+        for column, value in after.items()
+        if value is None
+        and before.get(column) is None
+        and (column in plan.large or column not in plan.types)
+        and column not in keys
+    ]
+    for column in gone:
+        del after[column]
+        before.pop(column, None)
+    return f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None
+
+
+def _joined(notes: list[str | None]) -> str | None:
+    told = [note for note in notes if note]
+    return "; ".join(dict.fromkeys(told)) if told else None

@@ -1,0 +1,298 @@
+"""Alibaba DataWorks data integration to Kafka ("Appendix: Message format"), written by StreamX.
+
+One object per record: ``schema`` lists the columns with one of six types, the key and the source,
+``payload`` holds the images, the operation, the place and the clock. Quirks:
+
+- An update is two messages that share a ``sequenceId``, UPDATE_BEFOR (spelt so) and UPDATE_AFTER, or,
+  by a setting of the task, one UPDATE_AFTER with both images.
+- ``sequenceId`` is digits in a text. Rows of the full load carry ``"-1"``, and ``eventTime`` -1.
+- DATE is a count of milliseconds, whatever the column was at the source; DOUBLE may come as text.
+- ``primaryKey`` may be null: then RDS adds the column ``#alibaba_rds_row_id#``, Oracle ``rowid``.
+- ``ddl.ddlMeta`` is a serialized Java object; it is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ingest import types, values
+from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.rows import (
+    TOMBSTONE,
+    Convert,
+    Plan,
+    convert,
+    converters,
+    finish,
+    instant,
+    named_table,
+    noted,
+    require_image,
+    statement,
+)
+
+ABOUT = About(
+    title="Alibaba DataWorks data integration (StreamX) JSON",
+    document="DataWorks, synchronize a full database to Kafka, Appendix: Message format",
+    operations=("insert", "update", "delete", "truncate", "ddl", "heartbeat", "begin", "commit"),
+    order="payload.sequenceId; of a pair the image before goes first",
+    strength="strong",
+    keys="schema.primaryKey, else #alibaba_rds_row_id#, else rowid of Oracle",
+    types="schema.dataColumn: BOOLEAN DOUBLE DATE BYTES LONG STRING",
+    images="full",
+    ddl="payload.ddl.text",
+    losses=(
+        "All numbers with a point are DOUBLE or STRING: the source's decimal precision is not sent.",
+        "All dates and times are milliseconds: finer fractions are gone, and so is what kind they were.",
+        "Of an update in two messages the row is missing from the mirror between the two.",
+        "An Oracle row that moves gets another rowid, so it looks like a new row.",
+    ),
+    options={
+        "timezone": "zone in which DATE numbers declared date, datetime or time are read, default UTC",
+        "binary": "encoding of BYTES, default base64",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    "INSERT": Op.INSERT,
+    "UPDATE_BEFOR": Op.DELETE,
+    "UPDATE_BEFORE": Op.DELETE,
+    "UPDATE_AFTER": Op.UPDATE,
+    "DELETE": Op.DELETE,
+    "TRUNCATE": Op.TRUNCATE,
+    **dict.fromkeys("CREATE ALTER ERASE QUERY RENAME CINDEX DINDEX".split(), Op.DDL),
+    "TRANSACTION_BEGIN": Op.BEGIN,
+    "TRANSACTION_END": Op.COMMIT,
+    "MHEARTBEAT": Op.HEARTBEAT,
+    **dict.fromkeys("GTID XACOMMIT XAROLLBACK".split(), Op.CONTROL),
+}
+BEFORE = ("UPDATE_BEFOR", "UPDATE_BEFORE")
+FULL_LOAD = "-1"
+ROW_IDS = ("#alibaba_rds_row_id#",)
+JAVA = "rO0AB"  # how base64 of a serialized Java object begins
+
+
+class Schema(NamedTuple):
+    """The ``schema`` member, read once per distinct text: the same bytes come with every row."""
+
+    table: TableId
+    keys: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    dialect: str
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message; a TRUNCATE with a statement makes two."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    payload = members_of(envelope.get("payload"))
+    kind = values.text(payload.get("op", b"null"))
+    if kind is None or "version" not in envelope:
+        raise Undecodable("not-this-format", "version or payload.op is missing")
+    op = OPS.get(kind)
+    if op is None:
+        raise Undecodable("unknown-operation", f"payload.op {kind[:40]!r} is not documented")
+    schema = read_schema(bytes(envelope.get("schema", b"null")))
+    place = _place(payload, schema, kind, op, note)
+    if op in (Op.DDL, Op.TRUNCATE):
+        return ddl_event(place, payload, kind)
+    if op in (Op.INSERT, Op.UPDATE, Op.DELETE):
+        return (_row(place, payload, schema, kind, hints, message.topic),)
+    return (place,)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``version``, an operation and a clock, with ``dataColumn`` or ``primaryKey`` in the schema."""
+    found = envelope_of(sample)
+    if found is None:
+        return None
+    schema, payload = found
+    if payload.get("op") == b'"MHEARTBEAT"' or "dataColumn" in schema or "primaryKey" in schema:
+        return "version, payload.op, payload.timestamp and schema.dataColumn"
+    return None
+
+
+def envelope_of(sample: bytes) -> tuple[dict[str, bytes], dict[str, bytes]] | None:
+    """Schema and payload of a sample that has version, operation and clock, else None."""
+    try:
+        found, _note = values.opened(sample)
+        payload = {name: bytes(raw) for name, raw in members_of(found.get("payload")).items()}
+        schema = {name: bytes(raw) for name, raw in members_of(found.get("schema")).items()}
+    except Undecodable:
+        return None
+    clock = payload.get("timestamp", b"")
+    return (schema, payload) if "version" in found and "op" in payload and clock[:1] == b"{" else None
+
+
+def members_of(raw: Raw | None) -> dict[str, Raw]:
+    """The members of an object; none for null or nothing."""
+    return {} if raw is None or values.is_null(raw) else values.members(raw)
+
+
+# --- schema -------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def read_schema(raw: bytes) -> Schema:
+    """Table, key and columns of a message's ``schema``."""
+    schema = members_of(Raw(raw))
+    if "column" in schema or "pk" in schema:
+        raise Undecodable("not-this-format", "schema.column and schema.pk belong to another dialect")
+    source = image_of(schema.get("source"))
+    database, owner = source.get("dbName") or None, source.get("schemaName") or None
+    kind = (source.get("dbType") or "").lower()
+    if owner == database and "mysql" in kind:  # MySQL has no schemas: the name is only repeated
+        owner = None
+    columns = column_list(schema.get("dataColumn"))
+    dialect = dialect_of(kind)
+    keys = names_of(schema.get("primaryKey")) or _row_id(columns, dialect == "oracle")
+    return Schema(TableId(database, owner, source.get("tableName") or None), keys, columns, dialect)
+
+
+def dialect_of(kind: str) -> str:
+    """The SQL dialect of a source by its own name for itself, lower case."""
+    return next((name for name in ("oracle", "postgres") if name in kind), "mysql")
+
+
+def image_of(raw: Raw | None) -> Image:
+    """An object's members as text; none for null or nothing."""
+    return {} if raw is None or values.is_null(raw) else values.image(raw)
+
+
+def column_list(raw: Raw | None) -> tuple[tuple[str, str], ...]:
+    """Name and type of each column of a list of ``{"name": .., "type": ..}``."""
+    if raw is None or values.is_null(raw):
+        return ()
+    entries = (values.image(entry) for entry in values.items(raw))
+    return tuple((entry.get("name") or "", entry.get("type") or "") for entry in entries)
+
+
+def names_of(raw: Raw | None) -> tuple[str, ...]:
+    """A list of names; none for null or nothing."""
+    if raw is None or values.is_null(raw):
+        return ()
+    return tuple(name for name in map(values.text, values.items(raw)) if name)
+
+
+def _row_id(columns: tuple[tuple[str, str], ...], oracle: bool) -> tuple[str, ...]:
+    known = ROW_IDS + (("rowid", "ROWID") if oracle else ())
+    return next(((name,) for name, _type in columns if name in known), ())
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def _place(payload: Mapping[str, Raw], schema: Schema, kind: str, op: Op, note: str | None) -> Change:
+    position = values.text(payload.get("sequenceId", b"null")) or None
+    number = values.integer(position)
+    row = op in (Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)
+    full_load = position == FULL_LOAD
+    if row and not full_load and (number is None or number < 0):
+        note = noted(note, "the position is missing or unreadable")
+    return Change(
+        op=op,
+        table=schema.table,
+        keys=schema.keys if row else (),
+        phase=0 if full_load else 1,
+        sequence=(number,) if number is not None and number >= 0 else (),
+        position=position,
+        event_time=event_time(payload),
+        note=noted("update-before", note) if kind in BEFORE else note,
+        dialect=schema.dialect,
+    )
+
+
+def event_time(payload: Mapping[str, Raw]) -> int | None:
+    """The source's clock in microseconds; the full load's -1 is none."""
+    count = values.integer(image_of(payload.get("timestamp")).get("eventTime"))
+    return values.micros_of(count, 1000) if count is not None and count >= 0 else None
+
+
+def _row(
+    place: Change, payload: Mapping[str, Raw], schema: Schema, kind: str, hints: Hints, topic: str
+) -> Change:
+    before = None if place.op is Op.INSERT else _image(payload.get("before"))
+    after = None if place.op is Op.DELETE else _image(payload.get("after"))
+    require_image(before if place.op is Op.DELETE else after, place.op)
+    table = named_table(place.table, hints, topic)
+    declared = hints.tables(table)
+    plan = plan_of(schema.columns, tuple(declared.columns.items()), hints.options)
+    kept = [*convert(before, plan), *convert(after, plan)]
+    place = replace(place, half=1 if kind == "UPDATE_AFTER" and before is None else 0)
+    keys, lacks = declared.keys or place.keys, _lacks(after or before or {}, schema)
+    return finish(place, table, keys, before, after, plan, kept, partial=lacks)
+
+
+def _image(raw: Raw | None) -> Image | None:
+    found = members_of(raw).get("dataColumn")
+    return None if found is None or values.is_null(found) else values.image(found)
+
+
+def _lacks(row: Image, schema: Schema) -> bool:
+    return any(name not in row for name, _type in schema.columns)
+
+
+def ddl_event(place: Change, payload: Mapping[str, Raw], kind: str) -> tuple[Change, ...]:
+    """The DDL event of a table, with the truncation before it for TRUNCATE."""
+    ddl = image_of(payload.get("ddl"))
+    unread = "ddlMeta holds a serialized Java object, left unread"
+    java = (ddl.get("ddlMeta") or "").startswith(JAVA)
+    place = replace(place, note=noted(place.note, unread if java else None))
+    return statement(place, ddl.get("text"), kind, truncates=kind == "TRUNCATE")
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def plan_of(
+    columns: tuple[tuple[str, str], ...], declared: tuple[tuple[str, str], ...], options: Options
+) -> Plan:
+    """The plan for rows with these columns."""
+    return _plan(columns, declared, options.timezone, options.binary)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    columns: tuple[tuple[str, str], ...],
+    declared: tuple[tuple[str, str], ...],
+    zone: str,
+    binary: str | None,
+) -> Plan:
+    sent = {name: types.streamx(kind) for name, kind in columns}
+    known = {**sent, **dict(declared)}
+    chosen = dict(converters(known, zone, binary, "millis"))
+    chosen.update({name: _date_in(zone) for name in known if types.base(known[name]) == "date"})
+    chosen.update({name: _clock_in(zone) for name in known if types.base(known[name]) == "time"})
+    bits = tuple(name for name in known if types.base(known[name]) == "bit")
+    return Plan(known, tuple(chosen.items()), frozenset(known), tuple(sent), bits)
+
+
+def _date_in(zone: str) -> Convert:
+    """A date from the milliseconds of its midnight, as clocks in ``zone`` show them."""
+
+    def convert_date(value: str) -> str:
+        if not values.INTEGER.fullmatch(value):
+            return value
+        return values.wall_text(*instant(value, 1000), zone)[:10]
+
+    return convert_date
+
+
+def _clock_in(zone: str) -> Convert:
+    """A time of day from the milliseconds of that time on some day, as clocks in ``zone`` show them."""
+
+    def convert_time(value: str) -> str:
+        if not values.INTEGER.fullmatch(value):
+            return value
+        return values.wall_text(*instant(value, 1000), zone)[11:]
+
+    return convert_time

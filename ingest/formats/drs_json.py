@@ -1,0 +1,54 @@
+"""JSON of Huawei Cloud DRS ("Kafka Message Format", section JSON).
+
+- ``id`` increases and orders messages.
+- ``old`` holds the whole row before an UPDATE, and the row of a DELETE.
+- Bytes are a list of numbers as text (``"[106, 103]"``), TIMESTAMP is seconds since 1970 as text.
+- Full load comes as INIT, its tables as INIT_DDL (newer documents); type names have no length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ingest.change import Change, Hints, Message
+from ingest.columns import bytes_in, instant, zoneless
+from ingest.flat import glimpse
+from ingest.formats import About
+from ingest.formats.canal import Dialect, changes, id_decides
+
+ABOUT = About(
+    title="JSON, Huawei Cloud DRS",
+    document="Huawei DRS, Kafka Message Format, JSON",
+    operations=("insert", "update", "delete", "read", "truncate", "ddl"),
+    order="id, which increases",
+    strength="strong",
+    keys="pkNames",
+    types="mysqlType, without lengths",
+    images="full, before and after",
+    ddl="sql",
+    losses=("Types carry no precision: a decimal is text in the mirror unless `columns:` declares it.",),
+    options={"binary": "the encoding of bytes (default int-list)"},
+)
+
+DIALECT = Dialect(
+    makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("int-list")},
+    position=id_decides,
+    deleted_in_old=True,
+)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The changes of one message."""
+    return changes(message, hints, DIALECT)
+
+
+def recognise(sample: bytes) -> str | None:
+    """Evidence of DRS: an id, and bytes as lists of numbers or TIMESTAMP as seconds."""
+    seen = glimpse(sample)
+    if seen is None or not seen.id or seen.upper_case:
+        return None
+    if seen.epochs:
+        return "Canal message with an id and TIMESTAMP as seconds"
+    if seen.int_lists and not seen.moments:
+        return "Canal message with an id and bytes as lists of numbers"
+    return "Canal message with the type INIT_DDL" if seen.type == "INIT_DDL" else None

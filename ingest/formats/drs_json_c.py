@@ -1,0 +1,45 @@
+"""JSON-C of Huawei Cloud DRS ("Kafka Message Format", section JSON-C).
+
+As JSON, with two differences: a DELETE's row stands in ``data``, and TIMESTAMP is text
+``yyyy-mm-dd hh:mm:ss``, whose zone is not documented (option ``timezone``). For Oracle sources
+``database`` holds the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ingest.change import Change, Hints, Message
+from ingest.flat import glimpse
+from ingest.formats import drs_json
+from ingest.formats.canal import changes
+
+ABOUT = replace(
+    drs_json.ABOUT,
+    title="JSON-C, Huawei Cloud DRS",
+    document="Huawei DRS, Kafka Message Format, JSON-C",
+    options={
+        "timezone": "the zone of TIMESTAMP texts (default UTC)",
+        "binary": "the encoding of bytes (default int-list)",
+    },
+)
+
+DIALECT = replace(drs_json.DIALECT, deleted_in_old=False)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The changes of one message."""
+    return changes(message, hints, DIALECT)
+
+
+def recognise(sample: bytes) -> str | None:
+    """Evidence of JSON-C: an id, TIMESTAMP as text, and bytes as numbers or whole rows in ``old``."""
+    seen = glimpse(sample)
+    if seen is None or not seen.id or seen.upper_case or not seen.moments:
+        return None
+    if seen.int_lists:
+        return "Canal message with an id, bytes as lists of numbers and TIMESTAMP as text"
+    if seen.old_is_full and seen.base_names:
+        return "Canal message with an id, whole rows in old and TIMESTAMP as text"
+    return None

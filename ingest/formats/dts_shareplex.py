@@ -1,0 +1,63 @@
+"""SharePlex JSON of Alibaba DTS ("Data formats of a Kafka cluster", Shareplex Json) and of Quest itself.
+
+The members are those of ``oms-shareplex``. Quirks:
+
+- ``scn`` is a number that grows with every transaction, ``seq`` counts the operations in it from 1.
+- ``time`` is UTC, though the printed examples carry no ``Z``.
+- The document names whole words (INSERT, UPDATE BEFORE, DROP COLUMN) and prints short ones (``ins``).
+- Quest's own writer sends only key columns in ``key`` and omits NULL columns of a row; its ``meta`` may
+  hold no more than operation and table (option ``key_is_full: false``; arrival then decides).
+- A delete may name no table (the printed one does not): the option ``table`` then does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ingest import values
+from ingest.change import Change, Hints, Image, Message, Op, Options
+from ingest.formats import oms_shareplex
+from ingest.formats.oms_shareplex import Dialect, known, meta_of, read
+
+ABOUT = replace(
+    oms_shareplex.ABOUT,
+    title="Alibaba DTS (and Quest) SharePlex JSON",
+    document="Alibaba Cloud DTS, Data formats of a message queue: Shareplex Json",
+    order="meta.scn as a number, then meta.seq; without them arrival decides",
+    images="full while `key_is_full` holds, else updates are partial",
+    losses=(
+        "Key columns are not named, so `keys:` must name them.",
+        "meta may lack scn and seq: such messages stand in the order of their arrival.",
+        "With `key_is_full: false` an update may lack unchanged columns, and a row NULL ones.",
+        "A table's name may be missing from a message.",
+    ),
+    options={
+        **oms_shareplex.ABOUT.options,
+        "timezone": "zone of TIMESTAMP texts that name none, default UTC; meta.time is always UTC",
+        "table": "the table of messages that name none",
+    },
+)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message; a TRUNCATE with its statement makes two."""
+    return read(message, hints, DTS)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``meta.op`` without the rowid that OMS builds from table and key."""
+    meta = meta_of(sample)
+    if meta is None or oms_shareplex.recognise(sample):
+        return None
+    return "meta.op with one of data, key and sql"
+
+
+def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:
+    scn, seq = values.integer(known(meta.get("scn"))), values.integer(meta.get("seq"))
+    if scn is None or scn < 0:
+        return ()
+    return (scn, seq) if seq else (scn,)
+
+
+DTS = Dialect(_order, nulls_may_hide=False, utc=True)

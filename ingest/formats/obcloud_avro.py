@@ -1,0 +1,318 @@
+"""OceanBase Cloud data subscription, Avro ("Data subscription message formats", section Avro).
+
+``avro_schemas/oceanbase.avsc`` is the document's schema without its namespace, which is masked there
+and has no part in the bytes, and without the default of ``DateTimeObject.nanos``, which no int can have.
+
+- A message is one bare datum. Images are lists beside ``fields``; ``pkIndexes`` and ``ukIndexes`` point
+  into ``fields``.
+- The union branch says how a value is written, ``type_info`` what it is; JSON, XML and intervals are
+  STRING, an Oracle DATE may come as date or as date with a time. STRING and BINARY hold small and large
+  values alike.
+- A record too large for one message is split (``total`` above 1). How its pieces are encoded inside is
+  not documented, and one piece is never applied alone.
+- An unchanged large value is sent as NULL on both sides of an update (FORMATS.md section 12.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from msgspec.structs import replace
+
+from ingest import avro
+from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.values import (
+    base64_text,
+    float32_text,
+    float_text,
+    fraction,
+    integer,
+    number_text,
+    timestamp_text,
+)
+
+ABOUT = About(
+    title="OceanBase Cloud data subscription, Avro",
+    document="OceanBase Cloud data subscription, section Avro JSON message format",
+    operations=("insert", "update", "delete", "ddl", "heartbeat", "begin", "commit"),
+    order="id",
+    strength="strong",
+    keys="pkIndexes, else the first of ukIndexes",
+    types="type_info and union branch of each value",
+    images="full (unchanged large values of updates may be missing)",
+    ddl="sql holds the statement",
+    losses=(
+        "Large and small texts, JSON and intervals have one type.",
+        "A record split over several messages cannot be read and is set aside.",
+        "An Oracle TIMESTAMP without a zone is sent as an instant.",
+    ),
+    options={"order_by": "sequence"},
+    framing="length",
+    binary=True,
+)
+
+OPS = {
+    "INSERT": Op.INSERT,
+    "UPDATE": Op.UPDATE,
+    "DELETE": Op.DELETE,
+    "DDL": Op.DDL,
+    "BEGIN": Op.BEGIN,
+    "COMMIT": Op.COMMIT,
+    "HEARTBEAT": Op.HEARTBEAT,
+}
+SMALL = frozenset(
+    ["INTEGER", "LONG", "FLOAT", "DOUBLE", "DECIMAL", "TIMESTAMP", "DATE", "TIME", "DATETIME", "BOOLEAN"]
+    + ["BIT", "ENUM", "SET"]
+)
+"""Types of ``type_info`` that never hold a large value, so that their NULL is one."""
+
+NULL_TYPES = {
+    "INTEGER": "int32",
+    "LONG": "int64",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "DECIMAL": "decimal",
+    "STRING": "string",
+    "BINARY": "binary",
+    "RAW": "binary",
+    "TIMESTAMP": "timestamp",
+    "TIME": "time",
+    "DATETIME": "datetime",
+    "BOOLEAN": "boolean",
+    "BIT": "bit",
+    "GEOMETRY": "geometry",
+    "ENUM": "enum",
+    "SET": "set",
+}
+"""What a NULL says of its column's type; DATE says nothing (an Oracle one has a time of day)."""
+
+
+# --- one message --------------------------------------------------------------------------------
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one datum."""
+    if message.value is None:
+        return [Change(op=Op.CONTROL, note="null value")]
+    record = avro.read(_schema(), message.value)
+    op = OPS.get(record["operation"] or "")
+    if op is None:
+        raise Undecodable("unknown-operation", "the record has no operation")
+    common = Change(
+        op=op,
+        table=_table(record),
+        sequence=(record["id"],),
+        position=record["position"] or None,
+        event_time=(record["timestamp"] or 0) * 10**6 or None,
+        transaction=record["xid"] or None,
+    )
+    if op is Op.DDL:
+        return [_ddl(record, common)]
+    return [_row(record, common, hints) if op in ROW_OPS else common]
+
+
+def _schema() -> avro.Node:
+    return avro.bundled("oceanbase", "AvroRecord")
+
+
+def _table(record: dict[str, Any]) -> TableId:
+    database, name = record["schemaName"] or None, record["tableName"] or None
+    return TableId(database, None, name) if database or name else NO_TABLE
+
+
+def _ddl(record: dict[str, Any], common: Change) -> Change:
+    if not record["sql"]:
+        raise Undecodable("bad-message", "a DDL record has no statement in sql")
+    oracle = (record["source"] or {}).get("sourceType") == "OB_ORACLE"
+    return replace(common, ddl=record["sql"], dialect="oracle" if oracle else "mysql")
+
+
+def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
+    if record["total"] > 1:
+        raise Undecodable(
+            "incomplete-shard",
+            f"piece {record['index']} of {record['total']} of a record; pieces are not read",
+        )
+    if common.table.table is None:
+        raise Undecodable("no-table", "a row record has no tableName")
+    op, declared = common.op, hints.tables(common.table)
+    names = [field["name"] for field in record["fields"] or ()]
+    if len(set(names)) != len(names):
+        raise Undecodable("duplicate-key", "a column name occurs twice in one list of fields")
+    keys = declared.keys or _key_columns(record, names)
+    known: dict[str, str] = {}
+    before = _image(record["beforeImages"], names, known)
+    after = _image(record["afterImages"], names, known)
+    if (before if op is Op.DELETE else after) is None:
+        raise Undecodable("no-image", f"the {op} has no image of its row")
+    gone = _drop_unchanged(record, names, before, after, keys) if op is Op.UPDATE else 0
+    return replace(
+        common,
+        keys=keys,
+        before=before,
+        after=None if op is Op.DELETE else after,
+        types={**known, **declared.columns} if declared.columns else known,
+        partial=gone > 0,
+        note=f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None,
+    )
+
+
+def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str, str]) -> Image | None:
+    if cells is None:
+        return None
+    if len(cells) != len(names):
+        raise Undecodable("bad-message", f"an image does not have the {len(names)} values of its fields")
+    image: Image = {}
+    for name, cell in zip(names, cells, strict=True):
+        value, info = cell["value"], cell["type_info"]
+        if value is None:
+            image[name] = None
+            if info in NULL_TYPES:
+                known.setdefault(name, NULL_TYPES[info])
+            continue
+        tag, content = value
+        try:
+            image[name], known[name] = READERS[tag](content, info)
+        except ValueError as error:
+            raise Undecodable(
+                "bad-value", f"a {tag} of column {name[:80]!r} cannot be read: {error}"
+            ) from None
+    return image
+
+
+def _drop_unchanged(
+    record: dict[str, Any], names: list[str], before: Image | None, after: Image | None, keys: tuple[str, ...]
+) -> int:
+    """Take out the columns that may be large and are NULL on both sides of an update; how many."""
+    if not before or not after:
+        return 0
+    gone = [
+        name
+        for name, old, new in zip(names, record["beforeImages"], record["afterImages"], strict=True)
+        if old["value"] is None and new["value"] is None and not SMALL & {old["type_info"], new["type_info"]}
+        if name not in keys
+    ]
+    for name in gone:
+        del before[name], after[name]
+    return len(gone)
+
+
+def _key_columns(record: dict[str, Any], names: list[str]) -> tuple[str, ...]:
+    unique = record["ukIndexes"]
+    indexes = record["pkIndexes"] or (unique[0] if unique else ())
+    if any(not 0 <= index < len(names) for index in indexes):
+        raise Undecodable("bad-message", "an index of a key column points past the fields")
+    return tuple(names[index] for index in indexes)
+
+
+# --- values -------------------------------------------------------------------------------------
+
+Read = tuple[str, str]  # canonical text and logical type
+
+
+def _whole(value: int, info: str) -> Read:
+    logical = NULL_TYPES.get(info, "int64")
+    if logical == "int32" and not -(2**31) <= value < 2**31:
+        logical = "int64"
+    return str(value), logical if logical in ("int32", "int64", "bit", "decimal") else "int64"
+
+
+def _text(value: str, info: str) -> Read:
+    if info == "DECIMAL":
+        return number_text(value), "decimal"
+    return value, {"ENUM": "enum", "SET": "set"}.get(info, "string")
+
+
+def _string(value: Any, info: str) -> Read:
+    return _text(value["value"], info)
+
+
+def _decimal(value: Any, _info: str) -> Read:
+    precision, scale = value["precision"], value["scale"]
+    known = 0 < precision <= 1000 and 0 <= scale <= precision
+    return number_text(value["value"]), f"decimal({precision},{scale})" if known else "decimal"
+
+
+def _date(value: Any, _info: str) -> Read:
+    return _day(value), "date"
+
+
+def _time(value: Any, _info: str) -> Read:
+    return f"{'-' if value['negative'] else ''}{_clock(value)}", "time"
+
+
+def _datetime(value: Any, _info: str) -> Read:
+    return f"{_day(value)} {_clock(value)}", "datetime"
+
+
+def _day(value: Any) -> str:
+    if value["year"] < 0 or not 0 <= value["month"] <= 12 or not 0 <= value["day"] <= 31:
+        raise ValueError("it is no date")
+    return f"{value['year']:04d}-{value['month']:02d}-{value['day']:02d}"
+
+
+def _clock(value: Any) -> str:
+    if value["hours"] < 0 or not 0 <= value["minutes"] < 60 or not 0 <= value["seconds"] < 60:
+        raise ValueError("it is no time of day")
+    return f"{value['hours']:02d}:{value['minutes']:02d}:{value['seconds']:02d}{_nanos(value['nanos'])}"
+
+
+def _nanos(value: int) -> str:
+    if not 0 <= value < 10**9:
+        raise ValueError(f"{value} are no nanoseconds of a second")
+    return fraction(f"{value:09d}")
+
+
+def _timestamp(value: Any, _info: str) -> Read:
+    return timestamp_text(value["seconds"], 1)[:-1] + _nanos(value["nanos"]) + "Z", "timestamp"
+
+
+def _bit(value: Any, _info: str) -> Read:
+    """A number's digits, or as many binary digits as the column has bits (never both)."""
+    text, width = value["value"], value["bit_length"]
+    number = int(text, 2) if len(text) == width and not text.strip("01") else integer(text)
+    if number is None or number < 0:
+        raise ValueError("its text is no bit string")
+    return str(number), "bit(64)" if width == 64 else "bit"
+
+
+def _enum(value: Any, info: str) -> Read:
+    return value["value"], "set" if info == "SET" else "enum"
+
+
+def _geometry(value: Any, _info: str) -> Read:
+    return f"SRID={value['srid']};{base64_text(value['wkb'])}", "geometry"
+
+
+READERS: dict[str, Callable[[Any, str], Read]] = {
+    "boolean": lambda value, _info: ("true" if value else "false", "boolean"),
+    "int": _whole,
+    "long": _whole,
+    "float": lambda value, _info: (float32_text(value), "float32"),
+    "double": lambda value, _info: (float_text(value), "float64"),
+    "bytes": lambda value, _info: (base64_text(value), "binary"),
+    "string": _text,
+    "StringObject": _string,
+    "DecimalObject": _decimal,
+    "DateObject": _date,
+    "TimeObject": _time,
+    "DateTimeObject": _datetime,
+    "TimestampObject": _timestamp,
+    "BitObject": _bit,
+    "EnumSetValue": _enum,
+    "GeometryValue": _geometry,
+}
+
+
+def recognise(sample: bytes) -> str | None:
+    """The whole sample is one record of the schema."""
+    if sample[:1] == b"{" or not sample:
+        return None
+    try:
+        operation = avro.read(_schema(), sample)["operation"]
+    except Undecodable:
+        return None
+    return f"one {operation} record of the OceanBase schema, to the last byte"

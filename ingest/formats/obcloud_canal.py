@@ -1,0 +1,57 @@
+"""Canal JSON of OceanBase Cloud data subscription ("Message formats", section Canal JSON).
+
+- ``id`` increases and orders messages; type names are written in full and in upper case.
+- ENUM and SET come as text. How bytes and TIMESTAMP are written is not documented: base64, and text
+  in ``timezone`` or seconds since 1970, are assumed.
+- The types of Oracle tenants are told by their names (`ocean_types`).
+- An unchanged large column is sent as NULL: NULL before and after an update, it is absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ingest import types
+from ingest.change import Change, Hints, Message
+from ingest.columns import bytes_in, instant, zoneless
+from ingest.flat import glimpse
+from ingest.formats import About
+from ingest.formats.canal import Dialect, changes, id_decides
+from ingest.formats.oms_canal import ocean_types
+
+ABOUT = About(
+    title="Canal JSON, OceanBase Cloud data subscription",
+    document="OceanBase Cloud, Message formats for subscriptions, Canal JSON message format",
+    operations=("insert", "update", "delete", "truncate", "ddl"),
+    order="id, which increases",
+    strength="strong",
+    keys="pkNames",
+    types="mysqlType, in full",
+    images="full (updates lack unchanged large columns); old holds the changed columns",
+    ddl="sql",
+    losses=("A large column set to NULL where it was NULL cannot be told from an unchanged one.",),
+    options={
+        "timezone": "the zone of TIMESTAMP texts (default UTC)",
+        "binary": "the encoding of bytes (default base64)",
+    },
+)
+
+DIALECT = Dialect(
+    position=id_decides,
+    makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
+    types=ocean_types,
+    large=types.OMS_LOB,
+)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The changes of one message."""
+    return changes(message, hints, DIALECT)
+
+
+def recognise(sample: bytes) -> str | None:
+    """Evidence of OceanBase Cloud: an id, and type names in upper case."""
+    seen = glimpse(sample)
+    if seen is None or not seen.id or not seen.upper_case:
+        return None
+    return "Canal message with an id and type names in upper case"

@@ -1,0 +1,130 @@
+"""Canal JSON of OceanBase OMS ("Data formats", section Canal JSON message format).
+
+- No ``id`` and no other position: arrival decides. Full-load rows have the type ROW.
+- Numbers are bare JSON numbers, kept to the last digit; bytes are base64.
+- TIMESTAMP is ``seconds[.fraction]`` since 1970, before OMS 3.3.0 bare seconds; an invalid one is
+  ``0000-00-00 00:00:00`` and stays so. DATETIME may carry a zone's name, which shifts nothing.
+- BIT is base64, with leading zero bytes or without, before OMS 3.3.0 a bare number: an integer here.
+- ``mysqlType`` mixes OMS' own names with the source's, without length (`ocean_types`).
+- An unchanged large column is sent as NULL: NULL before and after an update, it is absent.
+- ``pkNames`` and ``old`` of the printed examples name columns that the row lacks: told in a note.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from msgspec import Raw
+
+from ingest import types, values
+from ingest.change import Change, Hints, Image, Message
+from ingest.columns import Converter, Settings, bytes_in, instant
+from ingest.flat import Rows, glimpse, rows, sealed_rows
+from ingest.formats import About
+from ingest.formats.canal import Dialect, Plan, changes
+
+ABOUT = About(
+    title="Canal JSON, OceanBase Migration Service (OMS)",
+    document="OceanBase OMS, Data formats, Canal JSON message format",
+    operations=("insert", "update", "delete", "read", "truncate", "ddl"),
+    order="none; the order within a partition or file is the truth",
+    strength="weak",
+    keys="pkNames",
+    types="mysqlType, without lengths",
+    images="full (updates lack unchanged large columns); old holds the changed columns",
+    ddl="sql",
+    losses=(
+        "A large column set to NULL where it was NULL cannot be told from an unchanged one.",
+        "Types carry no precision: a decimal is text in the mirror unless `columns:` declares it.",
+    ),
+    options={
+        "timezone": "the zone of TIMESTAMP texts without one (default UTC)",
+        "binary": "the encoding of bytes (default base64)",
+    },
+)
+
+_ORACLE_ONLY = frozenset(
+    "number varchar2 nvarchar2 clob nclob raw long rowid urowid bfile binary_float binary_double interval".split()
+)
+
+
+def oracle_tenant(declared: Iterable[str]) -> bool:
+    """True if a type name occurs that only Oracle has."""
+    return any(
+        re.split(r"[ (]", name.lower(), maxsplit=1)[0] in _ORACLE_ONLY or "time zone" in name.lower()
+        for name in declared
+    )
+
+
+def ocean_types(declared: Mapping[str, str]) -> dict[str, str]:
+    """Logical types of the names in ``mysqlType``, of a MySQL or an Oracle tenant.
+
+    One name that only Oracle has makes all columns Oracle's (DATE then has a time of day); a row of
+    names that both have is read as MySQL's, and ``columns:`` says otherwise.
+    """
+    oracle = oracle_tenant(declared.values())
+    return {column: types.oms(name, oracle) for column, name in declared.items()}
+
+
+def _zoneless(_declared: str, _settings: Settings) -> Converter:
+    return _zoneless_text
+
+
+def _zoneless_text(value: str) -> str:
+    moment = values.DATETIME.match(value)
+    if moment is None or not _ZONE.fullmatch(value, moment.end()):
+        raise ValueError("no date and time")
+    return values.zoneless_text(moment.group())
+
+
+_ZONE = re.compile(r"(?: ?(?:Z|[+-][0-9]{2}:?[0-9]{2})| [A-Za-z][A-Za-z0-9_+/-]*)?", re.ASCII)
+
+
+def _bare_rows(kept: Raw, plan: Plan) -> Rows:
+    """Rows whose numbers are bare; among BITs only those in quotes are base64."""
+    if not plan.bits:
+        return rows(kept)
+    return [
+        None if values.is_null(row) else _bare_image(values.members(row), plan.bits)
+        for row in sealed_rows(kept)
+    ]
+
+
+def _bare_image(found: Mapping[str, Raw], bits: frozenset[str]) -> Image:
+    image = {}
+    for column, raw in found.items():
+        value = values.text(raw)
+        quoted = bytes(raw)[:1] == b'"'
+        image[column] = _bit_text(value) if quoted and column in bits and value is not None else value
+    return image
+
+
+def _bit_text(value: str) -> str:
+    try:
+        return values.bit_text(values.bytes_of(value, "base64"))
+    except ValueError:
+        return value
+
+
+DIALECT = Dialect(
+    makers={"timestamp": instant, "datetime": _zoneless, "binary": bytes_in("base64")},
+    types=ocean_types,
+    rows=_bare_rows,
+    large=types.OMS_LOB,
+)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The changes of one message."""
+    return changes(message, hints, DIALECT)
+
+
+def recognise(sample: bytes) -> str | None:
+    """Evidence of OMS: no id, yet ``sqlType`` as Canal sends it."""
+    seen = glimpse(sample)
+    if seen is None or seen.id or seen.tidb or not seen.sql_type:
+        return None
+    if seen.bare_numbers or seen.epochs:
+        return "Canal message without an id, with bare numbers or TIMESTAMP as seconds"
+    return "Canal message without an id"

@@ -1,0 +1,205 @@
+"""OceanBase Migration Service, serializer Debezium (OMS "Data formats", section Debezium JSON).
+
+- ``{"payload"}``, or ``{"schema", "payload"}`` where the user asks for it; ``op`` c, u, d, HEARTBEAT.
+- The schema has only physical types: an ``int32`` may count days. ``columns:`` says what it means.
+- The document's table of types: DATE counts days, TIME microseconds, DATETIME milliseconds without
+  a zone, TIMESTAMP is UTC text, DECIMAL and large BIGINT are text, bytes are Base16.
+- ``pos`` is ``left@right``; the right part grows, the left one counts inside it, so the order is
+  (right, left). The document masks it in its examples: then there is none.
+- ``ts_ms`` is called seconds and holds milliseconds; its size tells. Zero means full load.
+- An unchanged large value is sent as NULL on both sides of an update (FORMATS.md section 12.15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from ingest import connect, types
+from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
+from ingest.connect import Field, Meaning, Plan
+from ingest.declared import Reading
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.values import Raw, integer, is_null, opened, text
+
+ABOUT = About(
+    title="OceanBase OMS, Debezium with payload or with schema and payload",
+    document="OMS Data formats, section Debezium JSON message format",
+    operations=("insert", "update", "delete", "heartbeat"),
+    order="pos, read as right part, then left part",
+    strength="strong",
+    keys="the Kafka key's columns where it is a JSON object, else keys:",
+    types="the schema's physical types where it is sent; else columns:",
+    images="full (unchanged large values of updates may be missing)",
+    ddl="none",
+    losses=(
+        "A message with only a payload has no types, and a schema has only physical ones.",
+        "BINARY values are padded with zero bytes on the right.",
+        "Oracle tenants are not documented for this serializer.",
+    ),
+    options={
+        "timezone": "UTC; the zone of timestamp texts without one",
+        "binary": "base16; how bytes are written",
+        "time_units": "millis; what bare numbers in columns declared datetime or timestamp count",
+        "order_by": "sequence",
+    },
+)
+
+OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT": Op.HEARTBEAT}
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return [Change(op=Op.CONTROL, note="tombstone")]
+    root, note = opened(message.value)
+    schema, found = connect.unwrapped(root)
+    if "payload" not in root:
+        raise Undecodable("not-this-format", "the message has no payload")
+    if found is None:
+        return [Change(op=Op.CONTROL, note="tombstone")]
+    return [event(schema, found, message, hints, note)]
+
+
+def event(schema: bytes, found: dict[str, Raw], message: Message, hints: Hints, note: str | None) -> Change:
+    """The change of one event's members; the flattened serializer sends them without a wrapper."""
+    if "op" not in found:
+        raise Undecodable("not-this-format", "the message has no op")
+    op = OPS.get(text(found["op"]) or "")
+    source = _texts(found.get("source"))
+    if op is None:
+        raise Undecodable("unknown-operation", f"op is {text(found['op'])!r}, none of {' '.join(OPS)}")
+    if op is Op.HEARTBEAT:
+        return Change(op=op, event_time=_micros(source.get("ts_ms") or _text(found, "ts_ms")))
+    table = _table(source, message, hints)
+    declared = hints.tables(table)
+    plan = connect.plan(schema, connect.envelope_fields, declared.columns, no_meaning, reading(hints.options))
+    before, after = _image(found.get("before"), plan), _image(found.get("after"), plan)
+    _refuse_missing(op, before, after)
+    if op is Op.DELETE:
+        after = None
+    keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
+    gone = _drop_unchanged(before, after, plan.types, keys) if op is Op.UPDATE else 0
+    sequence, told = _sequence(source)
+    notes = [note, told, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None]
+    return Change(
+        op=op,
+        table=table,
+        keys=keys,
+        before=before,
+        after=after,
+        types=plan.types,
+        partial=bool(gone),
+        phase=_phase(source, sequence),
+        sequence=sequence,
+        position=source.get("pos"),
+        event_time=_micros(source.get("ts_ms")),
+        note="; ".join(filter(None, notes)) or None,
+    )
+
+
+def _refuse_missing(op: Op, before: Image | None, after: Image | None) -> None:
+    if op is Op.DELETE and before is None:
+        raise Undecodable("no-image", "a delete has no before image")
+    if op is not Op.DELETE and after is None:
+        raise Undecodable("no-image", f"the {op} has no after image")
+
+
+def _drop_unchanged(
+    before: Image | None, after: Image | None, known: Mapping[str, str], keys: tuple[str, ...]
+) -> int:
+    """Take out large or untyped columns that are NULL on both sides of an update; how many."""
+    if not before or not after:
+        return 0
+    gone = [
+        name
+        for name, value in after.items()
+        if value is None
+        and before.get(name, "") is None
+        and name not in keys
+        and types.base(known.get(name, "unknown")) in types.LOB
+    ]
+    for name in gone:
+        del after[name], before[name]
+    return len(gone)
+
+
+def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
+    """(right, left) of ``pos``; without a ``pos`` the row's own second; a masked one is no place."""
+    position = source.get("pos")
+    if not position:
+        micros = _micros(source.get("ts_ms"))
+        return ((micros // 10**6, 0) if micros else ()), None
+    left, _, right = position.partition("@")
+    numbers = integer(right), integer(left)
+    if numbers[0] is None or numbers[1] is None:
+        return (), "the position cannot be read"
+    return (numbers[0], numbers[1]), None
+
+
+def _phase(source: Image, sequence: tuple[int, ...]) -> int:
+    """A row without position and time is of the full load."""
+    return 0 if not sequence and not source.get("pos") else 1
+
+
+def _micros(stamp: str | None) -> int | None:
+    number = integer(stamp)
+    if not number:
+        return None
+    return number * 1000 if abs(number) >= 10**11 else number * 10**6
+
+
+def no_meaning(_field: Field) -> Meaning | None:
+    """The schema has no semantic names."""
+    return None
+
+
+@lru_cache(maxsize=64)
+def _reading(binary: str, datetime: str, timezone: str) -> Reading:
+    return Reading(binary=binary, bits="big", time="micros", datetime=datetime, timezone=timezone)
+
+
+def reading(options: Options) -> Reading:
+    """How bare values read here: TIME is microseconds by the document, whatever DATETIME counts."""
+    return _reading(options.binary or "base16", options.time_units or "millis", options.timezone)
+
+
+def _table(source: Image, message: Message, hints: Hints) -> TableId:
+    name = source.get("table")
+    if name:
+        return TableId(source.get("db"), None, name)
+    found = hints.table_of(message.topic)
+    if found is None:
+        raise Undecodable("no-table", "the message names no table; give it in options.table")
+    return found
+
+
+def _image(raw: Raw | None, plan: Plan) -> Image | None:
+    return None if raw is None or is_null(raw) else connect.json_image(raw, plan.columns)
+
+
+def _texts(raw: Raw | None) -> Image:
+    return {} if raw is None or is_null(raw) else connect.texts(raw)
+
+
+def _text(found: dict[str, Raw], name: str) -> str | None:
+    return text(found[name]) if name in found else None
+
+
+def recognise(sample: bytes) -> str | None:
+    """The constant source name OMS inside a payload."""
+    try:
+        root = opened(sample)[0]
+        return evidence(connect.unwrapped(root)[1]) if "payload" in root else None
+    except Undecodable:
+        return None
+
+
+def evidence(found: dict[str, Raw] | None) -> str | None:
+    """What shows an event to be of OMS."""
+    if not found or "op" not in found:
+        return None
+    if text(found["op"]) == "HEARTBEAT":
+        return "op 'HEARTBEAT'"
+    return "source.name 'OMS'" if _texts(found.get("source")).get("name") == "OMS" else None

@@ -1,0 +1,39 @@
+"""OceanBase Migration Service, serializer DebeziumFlatten (OMS "Data formats", section of that name).
+
+The payload of OMS Debezium as the message itself, without ``schema`` and ``payload``: everything
+else is as there, types come from ``columns:`` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ingest.change import Change, Hints, Message, Op
+from ingest.errors import Undecodable
+from ingest.formats import About, oms_debezium
+from ingest.values import opened
+
+ABOUT: About = replace(
+    oms_debezium.ABOUT,
+    title="OceanBase OMS, DebeziumFlatten: the payload alone",
+    document="OMS Data formats, section DebeziumFlatten JSON format",
+    types="columns:",
+    losses=("The message has no types.", *oms_debezium.ABOUT.losses[1:]),
+)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return [Change(op=Op.CONTROL, note="tombstone")]
+    found, note = opened(message.value)
+    return [oms_debezium.event(b"", found, message, hints, note)]
+
+
+def recognise(sample: bytes) -> str | None:
+    """The constant source name OMS beside the operation."""
+    try:
+        return oms_debezium.evidence(opened(sample)[0])
+    except Undecodable:
+        return None

@@ -1,0 +1,88 @@
+"""OceanBase Migration Service, serializer DebeziumSmt (OMS "Data formats", section of that name).
+
+- A message is the row alone: ``{"column": value, ..., "__deleted": "false"}``. Inserts and updates look
+  alike, so both are upserts; ``__deleted`` is the text ``true`` for a delete and may be missing.
+- It names no table, no key, no position and no types: they come from ``options.table``, ``keys:`` and
+  ``columns:``, and arrival is the order.
+- Values are written as OMS Debezium writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ingest import connect
+from ingest.change import Change, Hints, Image, Message, Op
+from ingest.errors import Undecodable
+from ingest.formats import About, oms_debezium
+from ingest.values import opened, text
+
+ABOUT = About(
+    title="OceanBase OMS, DebeziumSmt: the row alone",
+    document="OMS Data formats, section DebeziumSmt JSON format",
+    operations=("update", "delete"),
+    order="none; arrival decides",
+    strength="weak",
+    keys="the Kafka key's columns where it is a JSON object, else keys:",
+    types="columns:",
+    images="full",
+    ddl="none",
+    losses=(
+        "The message names no table, no key, no time and no position.",
+        "An insert cannot be told from an update.",
+        "A changed key leaves the old row in place unless its delete is sent.",
+    ),
+    options={
+        "table": "required; the table of each topic or file",
+        "timezone": "UTC; the zone of timestamp texts without one",
+        "binary": "base16; how bytes are written",
+        "time_units": "millis; what bare numbers in columns declared datetime or timestamp count",
+    },
+)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return [Change(op=Op.CONTROL, note="tombstone")]
+    found, note = opened(message.value)
+    table = hints.table_of(message.topic)
+    if table is None:
+        raise Undecodable("no-table", "the message names no table; give it in options.table")
+    declared = hints.tables(table)
+    plan = connect.plan(
+        b"",
+        connect.row_fields,
+        declared.columns,
+        oms_debezium.no_meaning,
+        oms_debezium.reading(hints.options),
+    )
+    row: Image = {
+        name: plan.columns[name].json(value) if name in plan.columns else text(value)
+        for name, value in found.items()
+        if not name.startswith("__")
+    }
+    if not row:
+        raise Undecodable("not-this-format", "the message has no columns")
+    deleted = text(found["__deleted"]) == "true" if "__deleted" in found else False
+    return [
+        Change(
+            op=Op.DELETE if deleted else Op.UPDATE,
+            table=table,
+            keys=declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ()),
+            before=row if deleted else None,
+            after=None if deleted else row,
+            types=plan.types,
+            note=note,
+        )
+    ]
+
+
+def recognise(sample: bytes) -> str | None:
+    """A flat row whose only mark is ``__deleted``."""
+    try:
+        found = opened(sample)[0]
+    except Undecodable:
+        return None
+    marks = {name for name in found if name.startswith("__")}
+    return "a flat row with __deleted" if marks == {"__deleted"} else None

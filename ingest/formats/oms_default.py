@@ -1,0 +1,246 @@
+"""OceanBase OMS, Default serialization ("Data formats", section "Default JSON message format").
+
+One object per row change: ``prevStruct`` and ``postStruct`` are the images, ``allMetaData`` tells the
+table, the key and the place, ``recordType`` the operation. Quirks:
+
+- ``storeDataSequence`` is a second followed by a counter of at most five digits, maybe unpadded, so
+  it is split and never compared as one number. Full-load rows (``ROW``) carry none, DDL carries null.
+- ``db`` is ``tenant.database`` for OceanBase itself, and bare for other sources and in DDL.
+- Key names are joined by U+0001. Their values are joined so too, and a text may hold U+0001 itself,
+  so the values are taken from the images.
+- Values are bare numbers or text; types are not sent (the extended serialization sends them in
+  ``__light_type`` inside an image). TIMESTAMP is ``seconds.fraction``, BIT and bytes are base64.
+  Before OMS 3.3.0 TIMESTAMP is whole seconds, BIT a number, and other times have a ``T``.
+- An unchanged large object is NULL in both images of an update.
+
+The other OMS dialects take the reading of rows from here, and `ingest.rows` that of values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import Raw
+from msgspec.json import encode
+
+from ingest import types, values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.rows import (
+    NO_PLAN,
+    TOMBSTONE,
+    Plan,
+    convert,
+    converters,
+    finish,
+    named_table,
+    noted,
+    require_image,
+    statement,
+)
+
+ABOUT = About(
+    title="OceanBase OMS, Default JSON",
+    document="OceanBase Migration Service, Data formats: Default JSON message format",
+    operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat"),
+    order="storeDataSequence: the second, then its counter; DDL after every counter of its second",
+    strength="strong",
+    keys="allMetaData.record_primary_key",
+    types="none in the message: only `columns:` of the pipeline file",
+    images="full (an unchanged large object is left out)",
+    ddl="postStruct.ddl, its kind in allMetaData.ddlType",
+    losses=(
+        "FLOAT comes with 7 significant digits and DOUBLE with 16, so the last bits of a double may be gone.",
+        "A large object that is NULL before and after an update cannot be told from an unchanged one.",
+        "The zone name of a DATETIME is dropped; its date and time stay as they were sent.",
+        "DDL has no sequence: it stands after all rows of its second.",
+    ),
+    options={
+        "timezone": "zone of TIMESTAMP texts that name none, default UTC",
+        "binary": "encoding of bytes, default base64",
+        "time_units": "unit of whole-number times, default seconds",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    "INSERT": Op.INSERT,
+    "UPDATE": Op.UPDATE,
+    "DELETE": Op.DELETE,
+    "ROW": Op.READ,
+    "HEARTBEAT": Op.HEARTBEAT,
+    "DDL": Op.DDL,
+}
+OCEANBASE = frozenset({"OCEANBASE", "OB_IN_ORACLE_MODE", "OB_MYSQL", "OB_ORACLE"})
+ORACLE_MODE = frozenset({"ORACLE", "OB_ORACLE", "OB_IN_ORACLE_MODE"})
+AFTER_EVERY_COUNTER = 10**9
+LIGHT_TYPE = "__light_type"
+KEY_SEPARATOR = "\x01"
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message; a TRUNCATE statement makes two, the truncation and the statement."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    if "allMetaData" not in envelope or "recordType" not in envelope:
+        raise Undecodable("not-this-format", "allMetaData and recordType are missing")
+    meta = values.image(envelope["allMetaData"])
+    kind = values.text(envelope["recordType"])
+    op = OPS.get(kind or "")
+    if op is None:
+        raise Undecodable("unknown-operation", f"recordType {str(kind)[:40]!r} is not documented")
+    place = _place(meta, op, note)
+    if op is Op.HEARTBEAT:
+        return (place,)
+    if op is Op.DDL:
+        return _ddl(place, meta, envelope.get("postStruct"))
+    return (_row(place, meta, envelope, hints, message.topic),)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``allMetaData`` and ``recordType``, and no column types in an image."""
+    if not looks_like(sample) or b'"__light_type"' in sample:
+        return None
+    return "allMetaData and recordType, no __light_type"
+
+
+def looks_like(sample: bytes) -> bool:
+    """True for an object with the two members that every OMS Default message has."""
+    try:
+        found, _note = values.opened(sample)
+        return "recordType" in found and bool(values.members(found.get("allMetaData", b"")))
+    except Undecodable:
+        return False
+
+
+# --- place and table ----------------------------------------------------------------------------
+
+
+def _place(meta: Image, op: Op, note: str | None) -> Change:
+    """Everything of a change but its row: table, key names, order, clock and transaction."""
+    second = values.integer(meta.get("timestamp"))
+    position = meta.get("storeDataSequence")
+    sequence = split_sequence(position, meta.get("timestamp"))
+    if position and not sequence:
+        note = noted(note, "the position is unreadable")
+    elif not sequence and op is not Op.READ and second is not None:
+        sequence = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0)
+    return Change(
+        op=op,
+        table=_table(meta),
+        keys=key_names(meta.get("record_primary_key")),
+        phase=0 if op is Op.READ and not sequence else 1,
+        sequence=sequence,
+        position=position,
+        event_time=values.micros_of(second, 1),
+        transaction=meta.get("transId") or meta.get("uniqueId"),
+        note=note,
+        dialect="oracle" if meta.get("dbType") in ORACLE_MODE else "mysql",
+    )
+
+
+def split_sequence(position: str | None, second: str | None) -> tuple[int, ...]:
+    """Second and counter of an OMS position, whether the counter is padded or not.
+
+    Args:
+        position: digits as sent; anything else gives no sequence.
+        second: the message's own second, which usually is the position's beginning.
+    """
+    if position is None or not position.isdecimal() or not position.isascii() or len(position) > 40:
+        return ()
+    width = len(second) if second and position.startswith(second) else 10
+    return int(position[:width]), int(position[width:] or 0)
+
+
+def key_names(joined: str | None) -> tuple[str, ...]:
+    """Key columns from names joined by U+0001."""
+    return tuple(joined.split(KEY_SEPARATOR)) if joined else ()
+
+
+def _table(meta: Image) -> TableId:
+    database, table = meta.get("db"), meta.get("table_name")
+    if database and meta.get("dbType") in OCEANBASE:
+        database = database.partition(".")[2] or database
+    return TableId(database or None, None, table or None) if table or database else NO_TABLE
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def _row(place: Change, meta: Image, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
+    old, new = envelope.get("prevStruct"), envelope.get("postStruct")
+    before, old_light = _image(None if place.op in (Op.INSERT, Op.READ) else old)
+    after, light = _image(None if place.op is Op.DELETE else new)
+    require_image(before if place.op is Op.DELETE else after, place.op)
+    table = named_table(place.table, hints, topic)
+    declared = hints.tables(table)
+    oracle_mode = meta.get("dbType") in ORACLE_MODE
+    plan = plan_of(light or old_light or b"", oracle_mode, tuple(declared.columns.items()), hints.options)
+    kept = [*convert(before, plan, old), *convert(after, plan, new)]
+    keys, hide = declared.keys or place.keys, place.op is Op.UPDATE
+    return finish(place, table, keys, before, after, plan, kept, nulls_may_hide=hide)
+
+
+def _image(raw: Raw | None) -> tuple[Image | None, bytes | None]:
+    """An image, and the column types that the extended serialization hides in it."""
+    if raw is None or values.is_null(raw):
+        return None, None
+    data = bytes(raw)
+    if b'"__light_type"' not in data:
+        return values.image(data), None
+    parts = values.members(data)
+    light = parts.pop(LIGHT_TYPE, None)
+    return values.image(encode(parts)), None if light is None else bytes(light)
+
+
+# --- statements ---------------------------------------------------------------------------------
+
+
+def _ddl(place: Change, meta: Image, raw: Raw | None) -> tuple[Change, ...]:
+    image = None if raw is None or values.is_null(raw) else values.image(raw)
+    kind = meta.get("ddlType")
+    return statement(place, (image or {}).get("ddl"), kind, truncates=kind == "TRUNCATE_TABLE")
+
+
+# --- types --------------------------------------------------------------------------------------
+
+
+def plan_of(light: bytes, oracle_mode: bool, declared: tuple[tuple[str, str], ...], options: Options) -> Plan:
+    """The plan for rows with these types; the common case of none at all costs nothing."""
+    if not light and not declared:
+        return NO_PLAN
+    return _plan(light, oracle_mode, declared, options.timezone, options.binary, options.time_units)
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    light: bytes,
+    oracle_mode: bool,
+    declared: tuple[tuple[str, str], ...],
+    zone: str,
+    binary: str | None,
+    units: str | None,
+) -> Plan:
+    names = _light_names(light)
+    sent = {column: types.oms(name, oracle_mode) for column, name in names.items()}
+    known = {**sent, **dict(declared)}
+    firm = frozenset(c for c, name in names.items() if not large(name) and sent[c] != "unknown") | {
+        c for c, logical in declared if logical != "string" and logical not in types.LOB and c not in names
+    }
+    bits = tuple(column for column, logical in known.items() if types.base(logical) == "bit")
+    return Plan(known, converters(known, zone, binary, units), firm, tuple(sent), bits)
+
+
+def large(name: str) -> bool:
+    """True for an OMS type name of the family whose unchanged value is sent as NULL."""
+    return name.partition("(")[0].strip().lower() in types.OMS_LOB
+
+
+def _light_names(light: bytes) -> dict[str, str]:
+    if not light or values.is_null(Raw(light)):
+        return {}
+    named = ((column, values.image(entry)) for column, entry in values.members(light).items())
+    return {column: entry.get("schemaType") or "" for column, entry in named}

@@ -1,0 +1,223 @@
+"""OceanBase OMS, SharePlex serialization ("Data formats", section "SharePlex JSON message format").
+
+``meta`` tells operation, table and place, ``data`` holds the row of an insert or delete and the changed
+columns of an update, ``key`` the row before an update, ``sql.ddl`` a statement. Quirks:
+
+- The row after an update is ``key`` overlaid by ``data``; whether ``key`` is the whole row or only its
+  key columns the message does not say (option ``key_is_full``; OMS sends the whole row).
+- ``scn`` is a second followed by a counter, as in the Default serialization, or the text ``null``;
+  ``seq`` orders inside it, and 0 means none.
+- ``time`` names no zone (option ``timezone``).
+- No key names, no types. ``rowid`` is the table and the key values joined by U+0001.
+- An unchanged large object is NULL in ``key``, so it is left out of the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from msgspec import Raw
+
+from ingest import values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.formats.oms_default import AFTER_EVERY_COUNTER, plan_of, split_sequence
+from ingest.rows import TOMBSTONE, convert, finish, named_table, noted, require_image, statement
+
+ABOUT = About(
+    title="OceanBase OMS, SharePlex JSON",
+    document="OceanBase Migration Service, Data formats: SharePlex JSON message format",
+    operations=("insert", "update", "delete", "truncate", "ddl"),
+    order="meta.scn: the second, then its counter, then meta.seq; DDL after every counter of its second",
+    strength="strong",
+    keys="none in the message: `keys:` of the pipeline file",
+    types="none in the message: only `columns:` of the pipeline file",
+    images="full (an unchanged large object is left out)",
+    ddl="sql.ddl",
+    losses=(
+        "Key columns are not named, so `keys:` must name them.",
+        "meta.time names no zone: with a wrong `timezone` event times, and the place of DDL, are off by hours.",
+        "Full-load rows cannot be told from inserts.",
+        "A large object that is NULL before and after an update cannot be told from an unchanged one.",
+    ),
+    options={
+        "timezone": "zone of meta.time and of TIMESTAMP texts that name none, default UTC",
+        "key_is_full": "true (default): key holds the whole row before an update; false: only key columns",
+        "binary": "encoding of bytes, default base64",
+        "time_units": "unit of whole-number times, default seconds",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    "ins": Op.INSERT,
+    "insert": Op.INSERT,
+    "upd": Op.UPDATE,
+    "update": Op.UPDATE,
+    "update after": Op.UPDATE,
+    "update before": Op.DELETE,
+    "del": Op.DELETE,
+    "delete": Op.DELETE,
+    "truncate": Op.TRUNCATE,
+    "ddl": Op.DDL,
+    "drop column": Op.DDL,
+}
+
+Order = Callable[[Image, Op, Options], tuple[int, ...]]
+
+
+class Dialect(NamedTuple):
+    """What tells one writer of SharePlex JSON from another.
+
+    Args:
+        order: the sequence from ``meta``.
+        nulls_may_hide: True where an unchanged large object is sent as NULL.
+        utc: True where ``meta.time`` is UTC whatever the options say.
+    """
+
+    order: Order
+    nulls_may_hide: bool
+    utc: bool
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message; a TRUNCATE with its statement makes two."""
+    return read(message, hints, OMS)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``meta.op``, and a rowid that starts with the table's own name."""
+    meta = meta_of(sample)
+    if meta is None or not (meta.get("rowid") or "").startswith(f"{meta.get('table')}-"):
+        return None
+    return "meta.op, and meta.rowid is the table's name and a key"
+
+
+def meta_of(sample: bytes) -> Image | None:
+    """``meta`` of a sample that is SharePlex JSON, else None."""
+    try:
+        found, _note = values.opened(sample)
+        meta = values.image(found.get("meta", b""))
+    except Undecodable:
+        return None
+    rows = found.keys() & {"data", "key", "sql"}
+    return meta if rows and (meta.get("op") or "").lower() in OPS else None
+
+
+# --- any writer ---------------------------------------------------------------------------------
+
+
+def read(message: Message, hints: Hints, dialect: Dialect) -> tuple[Change, ...]:
+    """The changes of one message as a dialect writes them."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    meta = _object(envelope, "meta")
+    kind = (meta or {}).get("op")
+    if meta is None or kind is None or not envelope.keys() & {"data", "key", "sql"}:
+        raise Undecodable("not-this-format", "meta.op, or every one of data, key and sql, is missing")
+    op = OPS.get(kind.lower())
+    if op is None:
+        raise Undecodable("unknown-operation", f"meta.op {kind[:40]!r} is not documented")
+    place = _place(meta, op, kind.lower(), dialect, hints.options, note)
+    if op in (Op.DDL, Op.TRUNCATE):
+        sql = (_object(envelope, "sql") or {}).get("ddl")
+        return statement(place, sql, kind if kind.lower() != "ddl" else None, truncates=op is Op.TRUNCATE)
+    return (_row(place, envelope, kind.lower(), dialect, hints, message.topic),)
+
+
+def _object(envelope: Mapping[str, Raw], name: str) -> Image | None:
+    raw = envelope.get(name)
+    return None if raw is None or values.is_null(raw) else values.image(raw)
+
+
+def _place(meta: Image, op: Op, kind: str, dialect: Dialect, options: Options, note: str | None) -> Change:
+    position = known(meta.get("scn"))
+    sequence = dialect.order(meta, op, options)
+    if position and not sequence:
+        note = noted(note, "the position is unreadable")
+    zone = "UTC" if dialect.utc else options.timezone
+    return Change(
+        op=op,
+        table=table_named(meta.get("table")),
+        sequence=sequence,
+        half=1 if kind == "update after" else 0,
+        position=position,
+        event_time=moment(meta.get("time"), zone),
+        transaction=known(meta.get("trans")),
+        note=noted("update-before", note) if kind == "update before" else note,
+    )
+
+
+def known(value: str | None) -> str | None:
+    """A member's text; the word ``null`` and an empty text are none."""
+    return value if value and value != "null" else None
+
+
+@lru_cache(maxsize=4096)
+def table_named(name: str | None) -> TableId:
+    """``OWNER.TABLE`` in its parts; a table's own name may hold further dots."""
+    if not known(name) or name is None:
+        return NO_TABLE
+    owner, dot, table = name.partition(".")
+    return TableId(owner or None, None, table or None) if dot else TableId(None, None, name)
+
+
+def moment(value: str | None, zone: str) -> int | None:
+    """Microseconds since 1970 UTC, or None where the text is no time."""
+    if value is None:
+        return None
+    try:
+        return values.instant_micros(value, zone)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _row(
+    place: Change, envelope: Mapping[str, Raw], kind: str, dialect: Dialect, hints: Hints, topic: str
+) -> Change:
+    data, key = _object(envelope, "data"), _object(envelope, "key")
+    full = hints.options.key_is_full
+    before, after, partial = _images(place.op, data, key, full)
+    require_image(before if place.op is Op.DELETE else after, place.op)
+    table = named_table(place.table, hints, topic)
+    declared = hints.tables(table)
+    plan = plan_of(b"", False, tuple(declared.columns.items()), hints.options)
+    kept = [*convert(before, plan, envelope.get("key")), *convert(after, plan)]
+    hide = dialect.nulls_may_hide and place.op is Op.UPDATE
+    return finish(
+        place, table, declared.keys, before, after, plan, kept, partial=partial, nulls_may_hide=hide
+    )
+
+
+def _images(
+    op: Op, data: Image | None, key: Image | None, full: bool
+) -> tuple[Image | None, Image | None, bool]:
+    """The row before and after, and whether the row after may lack columns."""
+    if op is Op.INSERT:
+        return None, data, False
+    if op is Op.DELETE:
+        return {**(key or {}), **data} if data else key or data, None, False
+    if not key and not data:
+        return None, None, False
+    return key, {**(key or {}), **(data or {})}, not (full and key)
+
+
+# --- OMS ----------------------------------------------------------------------------------------
+
+
+def _oms_order(meta: Image, op: Op, options: Options) -> tuple[int, ...]:
+    sequence = split_sequence(known(meta.get("scn")), None)
+    if sequence:
+        number = values.integer(meta.get("seq"))
+        return (*sequence, number) if number else sequence
+    micros = moment(meta.get("time"), options.timezone)
+    if known(meta.get("scn")) or micros is None:
+        return ()
+    return micros // values.MICROS, AFTER_EVERY_COUNTER if op in (Op.DDL, Op.TRUNCATE) else 0
+
+
+OMS = Dialect(_oms_order, nulls_may_hide=True, utc=False)

@@ -1,0 +1,325 @@
+"""Files cut into messages: lines, one document, length-prefixed records, Avro containers, or as it is.
+
+``lines`` is one message per line, blank lines skipped; ``document`` one JSON document, or an array whose
+elements are the messages; ``length`` a 4-byte big-endian length before each record; ``avro-container``
+the datums of an Avro object container file (Avro 1.11, "Object Container Files"); ``raw`` the whole
+file.  Offsets count bytes of the plain file, also where the file itself is compressed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import itertools
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import msgspec
+
+from ingest import avro
+from ingest.errors import Undecodable
+from ingest.values import lenient
+
+FRAMINGS = ("lines", "document", "length", "avro-container", "raw")
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
+"""What reading a damaged compressed file raises (zstd's error is made an `OSError` here)."""
+
+BOM = b"\xef\xbb\xbf"
+CONTAINER = b"Obj\x01"
+_GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
+_json = msgspec.json.Decoder(msgspec.Raw)
+_elements = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+class Record(NamedTuple):
+    """One message: where it stands in its file, where reading goes on behind it, and its bytes."""
+
+    offset: int
+    end: int
+    value: bytes
+
+
+# --- compression --------------------------------------------------------------------------------
+
+
+def decompressed(raw: BinaryIO) -> BinaryIO:
+    """The plain bytes of a stream that may be gzip, bzip2 or zstd, told by its first bytes."""
+    stream = _peekable(raw)
+    head = stream.peek(4)[:4]
+    if head.startswith(_GZIP):
+        return cast("BinaryIO", gzip.GzipFile(fileobj=stream))
+    if head.startswith(_BZIP2):
+        return cast("BinaryIO", bz2.BZ2File(stream))
+    if head.startswith(_ZSTD):
+        return cast("BinaryIO", io.BufferedReader(_Zstd(stream), 1 << 20))
+    return cast("BinaryIO", stream)
+
+
+def _peekable(stream: Any) -> Any:
+    """A stream whose next bytes can be looked at without taking them."""
+    return stream if hasattr(stream, "peek") else io.BufferedReader(stream)
+
+
+class _Zstd(io.RawIOBase):
+    """A zstd stream; the library's own error becomes `OSError`, and a cut frame an `EOFError`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        import zstandard
+
+        self._error = zstandard.ZstdError
+        self._stream = stream
+        self._frame = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+        self._plain = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._plain:
+            block = self._stream.read(1 << 17)
+            if not block:
+                if not self._frame.eof:
+                    raise EOFError("the zstd data ends inside a frame")
+                return 0
+            try:
+                self._plain = memoryview(self._frame.decompress(block))
+            except self._error as error:
+                raise OSError(str(error)) from None
+        count = min(len(into), len(self._plain))
+        into[:count] = self._plain[:count]
+        self._plain = self._plain[count:]
+        return count
+
+
+# --- framings -----------------------------------------------------------------------------------
+
+
+def records(data: bytes, framing: str, *, start: int = 0, finished: bool = True) -> Iterator[Record]:
+    """The messages of a whole file's plain bytes.
+
+    Args:
+        data: the file from its first byte.
+        framing: one of `FRAMINGS`.
+        start: where to go on, the ``end`` of a record read before.
+        finished: False leaves an incomplete last record out, for a file that still grows.
+
+    Raises:
+        Undecodable: ``cut-record`` or ``bad-container``, after the records before the damage.
+    """
+    yield from _CUTS[framing](data, start, finished)
+
+
+def lines(stream: BinaryIO, offset: int = 0) -> Iterator[Record]:
+    """The lines of a stream that begins at ``offset``, without their ends; blank ones are skipped."""
+    while line := stream.readline():
+        end = offset + len(line)
+        value = line.rstrip(b"\r\n")
+        if not offset and value.startswith(BOM):
+            value = value[len(BOM) :]
+        if value and not value.isspace():
+            yield Record(offset, end, value)
+        offset = end
+
+
+def _lines(data: bytes, start: int, finished: bool) -> Iterator[Record]:
+    stream = io.BytesIO(data)
+    stream.seek(start)
+    for record in lines(stream, start):
+        if finished or data[record.end - 1] == 0x0A:
+            yield record
+
+
+def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
+    begin = len(BOM) if data.startswith(BOM) else 0
+    body = data[begin:]
+    if start or not body.strip() or not (finished or is_document(body)):
+        return
+    if body.lstrip()[:1] != b"[":
+        yield Record(begin, len(data), body)
+        return
+    try:
+        found = _elements.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        found = _mended_elements(body)
+    yield from _placed(found, data, begin)
+
+
+def _mended_elements(body: bytes) -> list[msgspec.Raw]:
+    """The elements of an array with comments or trailing commas, or the broken array as one message."""
+    try:
+        return _elements.decode(lenient(body))
+    except (msgspec.DecodeError, RecursionError):
+        return [msgspec.Raw(body)]
+
+
+def _placed(elements: list[msgspec.Raw], data: bytes, offset: int) -> Iterator[Record]:
+    for element in elements:
+        value = bytes(element)
+        found = data.find(value, offset)  # between elements stand only commas and blanks
+        offset = found if found >= 0 else offset
+        yield Record(offset, len(data), value)
+        offset += len(value) if found >= 0 else 0
+
+
+def _length(data: bytes, start: int, finished: bool) -> Iterator[Record]:
+    offset = start
+    while offset < len(data):
+        end = offset + 4 + int.from_bytes(data[offset : offset + 4], "big")
+        if end > len(data) or len(data) - offset < 4:
+            if finished:
+                raise Undecodable("cut-record", f"the record at byte {offset} is longer than the file")
+            return
+        yield Record(offset, end, data[offset + 4 : end])
+        offset = end
+
+
+def _raw(data: bytes, start: int, finished: bool) -> Iterator[Record]:
+    if data and finished and not start:
+        yield Record(0, len(data), data)
+
+
+def is_document(data: bytes) -> bool:
+    """True if the bytes are one JSON document, read as leniently as messages are."""
+    return _parses(data) or _parses(lenient(data))
+
+
+def _parses(data: bytes) -> bool:
+    try:
+        _json.decode(data)
+    except RecursionError:
+        return True  # so deep that it is refused later, as one message
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+# --- Avro containers ----------------------------------------------------------------------------
+
+
+def _container(data: bytes, start: int, finished: bool) -> Iterator[Record]:
+    """The datums of a container, cut by the container's own schema; each block ends at its marker.
+
+    A compressed datum has no byte of the file to itself: its offset is its number in the file.
+    """
+    if not data.startswith(CONTAINER):
+        raise Undecodable("bad-container", "the file does not start as an Avro container")
+    try:
+        meta, offset = avro.read_at(_META, data, len(CONTAINER))
+        node = avro.load(meta.get("avro.schema", b""))
+        inflate = _codec(meta.get("avro.codec", b"null").decode("ascii", "replace"))
+    except Undecodable as error:
+        raise Undecodable("bad-container", error.detail) from None
+    marker, offset, index = data[offset : offset + 16], offset + 16, 0
+    while offset < len(data):
+        block, end, count = _block(data, offset, marker)
+        if end > len(data):
+            if finished:
+                raise Undecodable("cut-record", f"the block at byte {offset} is longer than the file")
+            return
+        if offset >= start:
+            values = _datums(node, _inflated(inflate, block, offset), count, offset)
+            yield from (Record(index + i, end, value) for i, value in enumerate(values))
+        offset, index = end, index + count
+
+
+_META = avro.load('{"type": "map", "values": "bytes"}')
+
+
+def _block(data: bytes, offset: int, marker: bytes) -> tuple[bytes, int, int]:
+    """The bytes of a block, where the next one begins, and the count of its datums."""
+    try:
+        count, begin = avro.long(data, offset)
+        size, begin = avro.long(data, begin)
+    except IndexError:
+        return b"", len(data) + 1, 0
+    end = begin + size + len(marker)
+    if count < 0 or size < 0 or (end <= len(data) and data[begin + size : end] != marker):
+        raise Undecodable("bad-container", f"the block at byte {offset} does not end with the file's marker")
+    return data[begin : begin + size], end, count
+
+
+def _inflated(inflate: Callable[[bytes], bytes], block: bytes, offset: int) -> bytes:
+    try:
+        return inflate(block)
+    except DAMAGE:
+        raise Undecodable("bad-container", f"the block at byte {offset} cannot be decompressed") from None
+
+
+def _datums(node: avro.Node, block: bytes, count: int, offset: int) -> Iterator[bytes]:
+    begin = 0
+    for _ in range(min(count, len(block) + 1)):  # a count is only a promise; a datum takes a byte at least
+        _, end = avro.read_at(node, block, begin)
+        yield block[begin:end]
+        begin = end
+    if begin != len(block) or count > len(block):
+        raise Undecodable("bad-container", f"the block at byte {offset} does not hold its {count} datums")
+
+
+def _codec(name: str) -> Callable[[bytes], bytes]:
+    if name not in _CODECS:
+        raise Undecodable(
+            "bad-container", f"the codec {name!r} is not supported; use null, deflate or zstandard"
+        )
+    return _CODECS[name]
+
+
+def _zstd(block: bytes) -> bytes:
+    return io.BufferedReader(_Zstd(io.BytesIO(block))).read()
+
+
+_CODECS: dict[str, Callable[[bytes], bytes]] = {
+    "null": lambda block: block,
+    "deflate": lambda block: zlib.decompress(block, -15),
+    "bzip2": bz2.decompress,
+    "xz": lzma.decompress,
+    "zstandard": _zstd,
+}
+_CUTS: dict[str, Callable[[bytes, int, bool], Iterator[Record]]] = {
+    "lines": _lines,
+    "document": _document,
+    "length": _length,
+    "avro-container": _container,
+    "raw": _raw,
+}
+
+
+# --- unknown files ------------------------------------------------------------------------------
+
+
+def sniffed(stream: BinaryIO, binary: bool) -> tuple[str, Iterator[Record]]:
+    """The framing of a plain stream of which nobody said it, and the messages.
+
+    An Avro container is known by its first bytes; any other ``binary`` file is one datum.  A text
+    file that parses whole is one document, else each line is a message (and is given out at once).
+    """
+    source = _peekable(stream)
+    if source.peek(4)[:4] == CONTAINER:
+        return "avro-container", records(source.read(), "avro-container")
+    if binary:
+        return "raw", records(source.read(), "raw")
+    return _text(source)
+
+
+def _text(stream: BinaryIO) -> tuple[str, Iterator[Record]]:
+    following = lines(stream)
+    first = next(following, None)
+    if first is None:
+        return "lines", iter(())
+    if not is_document(first.value):
+        data = first.value + b"\n" + stream.read()
+        framing = "document" if is_document(data) else "lines"
+        return framing, _moved(records(data, framing), first.offset)
+    second = next(following, None)
+    if second is None:
+        return ("lines" if first.value[:1] == b"{" else "document"), _moved(
+            records(first.value, "document"), first.offset
+        )
+    return "lines", itertools.chain((first, second), following)
+
+
+def _moved(found: Iterator[Record], by: int) -> Iterator[Record]:
+    """Records of a part of a file that begins at byte ``by``."""
+    return (Record(record.offset + by, record.end + by, record.value) for record in found)

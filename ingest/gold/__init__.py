@@ -1,0 +1,1 @@
+"""Gold: exact mirrors of the source tables, each the fold of its own changes."""

@@ -1,0 +1,99 @@
+"""Canonical text to Delta types, natively in Spark: full-match pattern first, then the cast.
+
+Spark's ``try_cast`` alone rounds ``1.239``, makes ``1e39`` an infinity, reads ``12:30:00`` as a time
+today and drops zones; so a text is cast only if it is canonical, and what does not fit gives NULL,
+which the caller tells from a source's own NULL.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ingest import types
+from ingest.values import MAX_NUMBER_LENGTH
+
+
+def cast(text: Column, logical: str) -> Column:
+    """The value of a canonical text in the logical type's Delta type; NULL if it does not fit."""
+    kind = types.family(logical)
+    target = types.delta(logical)
+    if target == "STRING" or kind is None:
+        return text
+    return F.when(_matches(text, types.PATTERNS[kind]), _CASTS.get(kind, _plain)(text, target, logical))
+
+
+def _matches(text: Column, pattern: str) -> Column:
+    return text.rlike(rf"^(?:{pattern})\z")
+
+
+def _plain(text: Column, target: str, _logical: str) -> Column:
+    return text.try_cast(target)
+
+
+def _decimal(text: Column, target: str, logical: str) -> Column:
+    """Exact or nothing: more fraction digits than the scale would be rounded in silence."""
+    parts = types.decimal_parts(logical)
+    scale = parts[1] if parts else 0
+    fits = F.when(text.rlike("[eE]"), _scale_of_scientific(text) <= scale).otherwise(
+        _matches(text, rf"[^.]*(\.[0-9]{{0,{scale}}}0*)?")
+    )
+    short = F.length(text) <= MAX_NUMBER_LENGTH
+    return F.when(short & fits, text.try_cast(target))
+
+
+def _scale_of_scientific(text: Column) -> Column:
+    """Fraction digits of ``12.50e-3`` written out: the mantissa's, less the exponent."""
+    mantissa = F.regexp_extract(text, r"^[+-]?([0-9.]*)", 1)
+    exponent = F.regexp_extract(text, r"[eE]([+-]?[0-9]+)\z", 1).cast("int")
+    fraction = F.regexp_extract(mantissa, r"\.([0-9]*?)0*\z", 1)
+    zeros = F.when(
+        fraction == "", -F.length(F.regexp_extract(mantissa, r"(0*)(?:\.0*)?\z", 1))
+    ).otherwise(F.length(fraction))
+    return zeros - exponent
+
+
+def _float(text: Column, target: str, _logical: str) -> Column:
+    value = text.try_cast(target)
+    finite = (~F.isnan(value)) & (F.abs(value.cast("double")) < float("inf"))
+    short = F.length(text) <= MAX_NUMBER_LENGTH
+    return F.when(short & (finite | text.isin("NaN", "Infinity", "-Infinity")), value)
+
+
+def _boolean(text: Column, _target: str, _logical: str) -> Column:
+    return text == "true"
+
+
+def _datetime(text: Column, target: str, _logical: str) -> Column:
+    return F.substring(text, 1, 26).try_cast(target)
+
+
+def _timestamp(text: Column, target: str, _logical: str) -> Column:
+    return F.regexp_replace(text, r"(\.[0-9]{6})[0-9]+", "$1").try_cast(target)
+
+
+def _binary(text: Column, _target: str, _logical: str) -> Column:
+    return F.when(F.length(text) % 4 == 0, F.unbase64(text))
+
+
+def truncates(text: Column, logical: str) -> Column | None:
+    """True where the cast cuts fraction digits of a time, a declared loss; None if it never does."""
+    if types.family(logical) not in ("datetime", "timestamp"):
+        return None
+    return text.rlike(r"\.[0-9]{6}[0-9]*[1-9]")
+
+
+def key_is_exact(text: Column, logical: str) -> Column | None:
+    """False where a key cell would be cut by its cast: such a change is rejected, not merged."""
+    cut = truncates(text, logical)
+    return None if cut is None else ~cut
+
+
+_CASTS = {
+    "decimal": _decimal,
+    "float": _float,
+    "boolean": _boolean,
+    "datetime": _datetime,
+    "timestamp": _timestamp,
+    "binary": _binary,
+}

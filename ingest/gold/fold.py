@@ -1,0 +1,183 @@
+"""The fold in Spark: one outcome per key, equal to `ingest.fold` by test.
+
+Every change becomes one or two events of one key (a changed key is a delete and an insert at the same
+place). A *reset* event (insert, read, full update, delete) says everything about its key; a partial
+update says something about some columns.  The outcome of a key is its last event, and per column the
+last value said since the last reset; a column about which nothing was said keeps the mirror's value.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ingest.gold.cast import cast, key_is_exact
+from ingest.lake.mirrors import Mirror
+
+ORDER, PART, GONE, RESET, HAS = "_order", "_part", "_gone", "_reset", "_has"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the books say may be in the rows, so that the plan holds only what is needed."""
+
+    partials: bool = True
+    key_changes: bool = True
+    cleared: bool = False  # a truncate empties the mirror before the rows: nothing is kept
+
+
+def key_name(index: int) -> str:
+    """The name of a key column's typed value among the events."""
+    return f"_k{index}"
+
+
+def value_name(index: int) -> str:
+    """The name of a column's text among events, and of its typed value in outcomes."""
+    return f"_v{index}"
+
+
+def has_name(index: int) -> str:
+    """The name of the flag that a partial outcome says something about the column."""
+    return f"{HAS}{index}"
+
+
+def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
+    """Changes of one table as events: typed key, order, and every column's text.
+
+    Args:
+        changes: rows of ``changes`` of this mirror, truncates left out.
+        mirror: with its columns as decided for this batch.
+        shape: what the rows may hold.
+        tolerant: False fails on a key cell that does not fit; True leaves its key cell NULL.
+    """
+    image = StructType([StructField(one.name, StringType()) for one in mirror.columns])
+    parsed = changes.select(
+        F.col("order_key").alias(ORDER),
+        "op",
+        F.col("partial") if shape.partials else F.lit(False).alias("partial"),
+        F.from_json("after", image).alias("a"),
+        F.from_json("before", image).alias("b"),
+        (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias("sent"),
+    )
+    gone = F.col("op") == "delete"
+    new = [_key(one.name, "a", "b") for one in mirror.key_columns]
+    old = [_key(one.name, "b", "a") for one in mirror.key_columns]
+    typed_new = [_typed_key(text, one.type, tolerant) for text, one in zip(new, mirror.key_columns, strict=True)]
+    typed_old = [_typed_key(text, one.type, tolerant) for text, one in zip(old, mirror.key_columns, strict=True)]
+    reset = gone | (F.col("op") != "update") | ~F.col("partial")
+    values = [
+        *[F.col("a")[one.name].alias(value_name(i)) for i, one in enumerate(mirror.columns)],
+        *(_sent_flags(mirror, reset) if shape.partials else []),
+    ]
+    if not shape.key_changes:
+        keys = [
+            F.when(gone, left).otherwise(right).alias(key_name(i))
+            for i, (left, right) in enumerate(zip(typed_old, typed_new, strict=True))
+        ]
+        return parsed.select(*keys, ORDER, F.lit(1).alias(PART), gone.alias(GONE), reset.alias(RESET), *values)
+    return _split(parsed, gone, reset, typed_old, typed_new, values)
+
+
+def _split(
+    parsed: DataFrame, gone: Column, reset: Column, old: list[Column], new: list[Column], values: list[Column]
+) -> DataFrame:
+    """Two events where the key changes: the old key goes, then the new one comes."""
+    prepared = parsed.select(
+        ORDER,
+        gone.alias(GONE),
+        reset.alias(RESET),
+        F.struct(*[one.alias(key_name(i)) for i, one in enumerate(old)]).alias("old"),
+        F.struct(*[one.alias(key_name(i)) for i, one in enumerate(new)]).alias("new"),
+        *values,
+    )
+    moved = ~F.col(GONE) & ~F.col("old").eqNullSafe(F.col("new"))
+    halves = F.when(
+        moved,
+        F.array(
+            F.struct(F.col("old").alias("key"), F.lit(0).alias(PART), F.lit(True).alias("dropped")),
+            F.struct(F.col("new").alias("key"), F.lit(1).alias(PART), F.lit(False).alias("dropped")),
+        ),
+    ).otherwise(
+        F.array(
+            F.struct(
+                F.when(F.col(GONE), F.col("old")).otherwise(F.col("new")).alias("key"),
+                F.lit(1).alias(PART),
+                F.col(GONE).alias("dropped"),
+            )
+        )
+    )
+    rest = [name for name in prepared.columns if name not in ("old", "new", GONE, RESET, ORDER)]
+    return prepared.withColumn("half", F.explode(halves)).select(
+        *[F.col(f"half.key.{key_name(i)}").alias(key_name(i)) for i in range(len(new))],
+        ORDER,
+        F.col(f"half.{PART}").alias(PART),
+        F.col("half.dropped").alias(GONE),
+        (F.col(RESET) | F.col("half.dropped") | moved).alias(RESET),
+        *rest,
+    )
+
+
+def _key(name: str, first: str, second: str) -> Column:
+    return F.coalesce(F.col(first)[name], F.col(second)[name])
+
+
+def _typed_key(text: Column, logical: str, tolerant: bool) -> Column:
+    value = cast(text, logical)
+    exact = key_is_exact(text, logical)
+    if exact is not None:
+        value = F.when(exact, value)
+    if tolerant:
+        return value
+    return F.when(value.isNull(), F.raise_error(F.lit(MISFIT))).otherwise(value)
+
+
+MISFIT = "a cell does not fit its type"
+
+
+def _sent_flags(mirror: Mirror, reset: Column) -> list[Column]:
+    """Per column: does the event say something of it? A full image says something of all."""
+    full = reset & F.col("sent").isNull()
+    return [
+        (full | F.coalesce(F.array_contains("sent", one.name), F.lit(False))).alias(has_name(i))
+        for i, one in enumerate(mirror.columns)
+    ]
+
+
+def outcomes(happened: DataFrame, mirror: Mirror, shape: Shape) -> DataFrame:
+    """One row per key: the typed key, `GONE`, each column's text, and `has_name` flags if partial."""
+    keys = [key_name(i) for i in range(len(mirror.keys))]
+    if not shape.partials:
+        return _last_images(happened, mirror, keys)
+    return _overlaid(happened, mirror, keys, shape)
+
+
+def _last_images(happened: DataFrame, mirror: Mirror, keys: list[str]) -> DataFrame:
+    names = [value_name(i) for i in range(len(mirror.columns))]
+    last = F.max(F.struct(ORDER, PART, GONE, *names)).alias("last")
+    folded = happened.groupBy(*keys).agg(last)
+    return folded.select(*keys, f"last.{GONE}", *[f"last.{name}" for name in names])
+
+
+def _overlaid(happened: DataFrame, mirror: Mirror, keys: list[str], shape: Shape) -> DataFrame:
+    place = [ORDER, PART]
+    said = [
+        F.max(F.when(F.col(has_name(i)), F.struct(*place, value_name(i)))).alias(value_name(i))
+        for i in range(len(mirror.columns))
+    ]
+    folded = happened.groupBy(*keys).agg(
+        F.max(F.struct(*place, GONE)).alias("last"),
+        F.max(F.when(F.col(RESET), F.struct(*place))).alias("reset"),
+        *said,
+    )
+    values: list[Column] = []
+    for i in range(len(mirror.columns)):
+        said_at = F.col(value_name(i))
+        place_of = F.struct(said_at[ORDER].alias(ORDER), said_at[PART].alias(PART))
+        stale = F.coalesce(F.col("reset") > place_of, F.lit(False))
+        values.append(F.when(~stale, said_at[value_name(i)]).alias(value_name(i)))
+        has = F.col("reset").isNotNull() | said_at.isNotNull()
+        values.append((F.lit(True) if shape.cleared else has).alias(has_name(i)))
+    return folded.select(*keys, F.col("last")[GONE].alias(GONE), *values)

@@ -1,0 +1,145 @@
+"""One MERGE a mirror: outcomes in, under the mirror's own identifier, changing only what differs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest import types
+from ingest.gold.cast import cast
+from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, value_name
+from ingest.lake.lake import Lake, properties_sql
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import literal, quoted
+
+TXN_APP = "spark.databricks.delta.write.txnAppId"
+TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The identifier under which a mirror's batch is committed."""
+
+    writer: str
+    batch: int
+    metadata: str
+
+    def set_on(self, session: SparkSession) -> None:
+        """MERGE takes the identifier from session settings: so each mirror has a session of its own."""
+        session.conf.set(TXN_APP, self.writer)
+        session.conf.set(TXN_VERSION, str(self.batch))
+        session.conf.set(USER_METADATA, self.metadata)
+
+
+def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
+    """Outcomes with each column in its Delta type under its mirror name.
+
+    Key cells are typed already.  A cell that does not fit fails the job, or is NULL if ``tolerant``
+    (then its text has been kept as a reject before).
+    """
+    keys = {name: key_name(i) for i, name in enumerate(mirror.keys)}
+    columns: list[Column] = [F.col(GONE)]
+    for i, one in enumerate(mirror.columns):
+        if one.name in keys:
+            columns.append(F.col(keys[one.name]).alias(one.column))
+            continue
+        text = F.col(value_name(i))
+        value = cast(text, one.type)
+        if not tolerant and types.family(one.type) and types.delta(one.type) != "STRING":
+            value = F.when(text.isNotNull() & value.isNull(), F.raise_error(F.lit(MISFIT))).otherwise(value)
+        columns.append(value.alias(one.column))
+        if shape.partials:
+            columns.append(F.col(has_name(i)))
+    return outcomes.select(*columns)
+
+
+def misfits(outcomes: DataFrame, mirror: Mirror) -> DataFrame | None:
+    """Cells whose text does not fit their type: key as JSON, column, text. None if none can be."""
+    keys = F.to_json(F.struct(*[F.col(key_name(i)).alias(name) for i, name in enumerate(mirror.keys)]))
+    cells = [
+        F.when(
+            F.col(value_name(i)).isNotNull() & cast(F.col(value_name(i)), one.type).isNull(),
+            F.struct(
+                F.lit(one.name).alias("column"), F.lit(one.type).alias("type"), F.col(value_name(i)).alias("raw")
+            ),
+        )
+        for i, one in enumerate(mirror.columns)
+        if one.name not in mirror.keys and types.family(one.type) and types.delta(one.type) != "STRING"
+    ]
+    if not cells:
+        return None
+    return (
+        outcomes.where(~F.col(GONE))
+        .select(keys.alias("key"), F.explode(F.filter(F.array(*cells), lambda cell: cell.isNotNull())).alias("cell"))
+        .select("key", "cell.*")
+    )
+
+
+def merge(session: SparkSession, path: str, mirror: Mirror, source: DataFrame, shape: Shape, clears: bool) -> None:
+    """MERGE typed outcomes into a mirror; the session carries the guard."""
+    on = " AND ".join(f"t.{quoted(one.column)} = s.{quoted(one.column)}" for one in mirror.key_columns)
+    rest = [
+        (quoted(one.column), _new_value(i, one.column, shape))
+        for i, one in enumerate(mirror.columns)
+        if one.name not in mirror.keys
+    ]
+    differs = " OR ".join(f"NOT (t.{name} <=> {value})" for name, value in rest)
+    builder = DeltaTable.forPath(session, path).alias("t").merge(source.alias("s"), on)
+    builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
+    if rest:
+        builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
+    values = {quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns}
+    builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
+    if clears:
+        builder = builder.whenNotMatchedBySourceDelete()
+    builder.execute()
+
+
+def _new_value(index: int, column: str, shape: Shape) -> str:
+    """The sent value, or the mirror's own where a partial outcome says nothing of the column."""
+    name = quoted(column)
+    return f"IF(s.{quoted(has_name(index))}, s.{name}, t.{name})" if shape.partials else f"s.{name}"
+
+
+def create(lake: Lake, session: SparkSession, mirror: Mirror, *, plain: bool, change_feed: bool) -> None:
+    """Make the mirror's table; keys stand first, for Delta keeps statistics of the first columns."""
+    properties = {
+        "delta.enableDeletionVectors": "false" if plain else "true",
+        "delta.enableChangeDataFeed": "true" if change_feed else "false",
+        "delta.deletedFileRetentionDuration": f"interval {lake.pipeline.horizon_days} days",
+        "delta.logRetentionDuration": f"interval {max(30, lake.pipeline.horizon_days)} days",
+    }
+    columns = ", ".join(
+        f"{quoted(one.column)} {one.delta}"
+        + (f" COMMENT {literal('source column ' + one.name)}" if one.column != one.name else "")
+        for one in mirror.columns
+    )
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS delta.{quoted(lake.path(mirror.path))} ({columns}) USING delta "
+        f"COMMENT {literal('mirror of ' + mirror.name)} TBLPROPERTIES ({properties_sql(properties)})"
+    )
+
+
+def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:
+    """Add what the mirror's schema has and its table lacks; run again, it does nothing."""
+    have = {name.lower() for name in present}
+    missing = [one for one in mirror.columns if one.column.lower() not in have]
+    if missing:
+        columns = ", ".join(f"{quoted(one.column)} {one.delta}" for one in missing)
+        session.sql(f"ALTER TABLE delta.{quoted(lake.path(mirror.path))} ADD COLUMNS ({columns})")
+
+
+def widen(lake: Lake, session: SparkSession, mirror: Mirror) -> None:
+    """Rewrite the mirror where a column's type has become wider; run again, it does nothing."""
+    path = lake.path(mirror.path)
+    frame = session.read.format("delta").load(path)
+    have = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
+    narrow = [one for one in mirror.columns if have.get(one.column, one.delta) != one.delta]
+    if not narrow:
+        return
+    wider = frame.withColumns({one.column: F.col(quoted(one.column)).cast(one.delta) for one in narrow})
+    wider.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)

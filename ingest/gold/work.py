@@ -1,0 +1,170 @@
+"""Gold's work list: which mirrors have new batches, read from the books alone.
+
+A mirror without a new book line costs nothing: it is not even looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import functions as F
+
+from ingest.change import TableId
+from ingest.config import TableRule
+from ingest.gold.fold import Shape
+from ingest.gold.gather import Lane
+from ingest.lake.books import Line, merged_columns
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror, target
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS
+
+LaneId = tuple[str, TableId]
+_TABLE = ("source", "database", "schema", "table")
+
+
+@dataclass(slots=True)
+class History:
+    """What the books say of a lane up to the last complete batch."""
+
+    high: str | None = None
+    partials: int = 0
+    key_changes: int = 0
+    truncates: int = 0
+
+    def add(self, line: Line) -> None:
+        """Count one more line as folded."""
+        if line.order_high is not None and (self.high is None or line.order_high > self.high):
+            self.high = line.order_high
+        self.partials += line.partials
+        self.key_changes += line.key_changes
+        self.truncates += line.truncates
+
+
+@dataclass(slots=True)
+class Books:
+    """The books as gold needs them, kept between the ticks of one session.
+
+    ``complete`` is the last batch that every mirror has folded; lines behind it are kept one by one.
+    """
+
+    complete: int
+    last: int
+    histories: dict[LaneId, History] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
+
+
+def open_books(lake: Lake, complete: int, last: int) -> Books:
+    """Read the books: sums up to ``complete``, single lines behind it."""
+    books = Books(complete, last)
+    table = lake.read(BOOKS.name).where(F.col("table").isNotNull())
+    sums = (
+        table.where(F.col("batch") <= complete)
+        .groupBy(*_TABLE)
+        .agg(
+            F.max("order_high").alias("high"),
+            F.sum("partials").alias("partials"),
+            F.sum("key_changes").alias("key_changes"),
+            F.sum("truncates").alias("truncates"),
+        )
+    )
+    for row in sums.collect() if complete > 0 else []:
+        lane = (row["source"], TableId(row["database"], row["schema"], row["table"]))
+        books.histories[lane] = History(row["high"], row["partials"], row["key_changes"], row["truncates"])
+    for row in table.where(F.col("batch").between(complete + 1, last)).collect():
+        books.lines.append(_line(row.asDict()))
+    return books
+
+
+def _line(row: dict[str, object]) -> Line:
+    row["keys"] = json.loads(str(row["keys"] or "[]"))
+    row["columns"] = json.loads(str(row["columns"] or "{}"))
+    row["event_low"] = row["event_high"] = None  # gold never orders by a clock
+    return Line(**row)  # type: ignore[arg-type]
+
+
+@dataclass(slots=True)
+class Job:
+    """One mirror with new batches: its lanes' lines, and what they show of keys and columns."""
+
+    table: TableId
+    path: str
+    rule: TableRule
+    lines: dict[LaneId, list[Line]] = field(default_factory=dict)
+
+    @property
+    def first(self) -> int:
+        """The oldest batch that the job might fold."""
+        return min(line.batch for lines in self.lines.values() for line in lines)
+
+    def columns(self) -> dict[str, str]:
+        """All columns seen, with their logical types, in order."""
+        seen: dict[str, str] = {}
+        for line in self._in_order():
+            seen = merged_columns(seen, line.columns)
+        return seen
+
+    def keys(self) -> tuple[str, ...]:
+        """The key columns that the newest message named."""
+        named = [keys for line in self._in_order() for keys in line.keys if keys]
+        return tuple(named[-1]) if named else ()
+
+    def _in_order(self) -> list[Line]:
+        lines = [line for lines in self.lines.values() for line in lines]
+        return sorted(lines, key=lambda line: (line.batch, line.order_high or ""))
+
+
+def jobs(lake: Lake, books: Books) -> list[Job]:
+    """The mirrors that have something to fold, in a stable order."""
+    found: dict[str, Job] = {}
+    for line in books.lines:
+        if not (line.changes or line.ddl):
+            continue
+        table = target(lake.pipeline.rule(line.table_id), line.table_id)
+        path = mirror_path(table)
+        job = found.setdefault(path, Job(table, path, lake.pipeline.rule(line.table_id)))
+        job.lines.setdefault((line.source, line.table_id), []).append(line)
+    return [found[path] for path in sorted(found)]
+
+
+def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lane | None:
+    """A lane as `gather` wants it, for a mirror that has folded up to ``applied``; None if up to date."""
+    history = _copy(books.histories.get(name))
+    new = History()
+    low: str | None = None
+    first = books.last + 1
+    for line in sorted(lines, key=lambda line: line.batch):
+        if line.batch <= applied:
+            history.add(line)
+            continue
+        first = min(first, line.batch)
+        new.add(line)
+        if line.changes and line.order_low is not None and (low is None or line.order_low < low):
+            low = line.order_low
+    if first > books.last:
+        return None
+    return Lane(
+        source=name[0],
+        table=name[1],
+        first=first,
+        last=books.last,
+        order_low=low,
+        folded_high=history.high,
+        new=Shape(bool(new.partials), bool(new.key_changes)),
+        ever=Shape(bool(new.partials + history.partials), bool(new.key_changes + history.key_changes)),
+        truncates=new.truncates,
+        truncates_ever=new.truncates + history.truncates,
+    )
+
+
+def _copy(history: History | None) -> History:
+    if history is None:
+        return History()
+    return History(history.high, history.partials, history.key_changes, history.truncates)
+
+
+def needs_decision(mirror: Mirror, decided: Mirror | None) -> bool:
+    """True if the mirror's schema is not what was last decided."""
+    return decided is None or mirror != decided

@@ -1,0 +1,318 @@
+"""From a row's images to its change, for dialects whose values are bare JSON numbers or texts.
+
+How each column's values become canonical text is worked out once per list of types, then applied to
+every row.  The source's text may have any of the forms that vendors' documents name; which one it is,
+its own shape tells.  What fits no form of its type keeps its text, and gold then rejects that cell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ingest import types, values
+from ingest.change import Change, Hints, Image, Op, TableId
+from ingest.errors import Undecodable
+
+TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)
+
+Convert = Callable[[str], str]
+
+
+class Plan(NamedTuple):
+    """What to do with each column, worked out once per list of types and not per row.
+
+    Args:
+        types: logical type per column, the pipeline file's over the message's.
+        converts: the columns whose text may have to change, with the function that does it.
+        firm: columns whose type holds no large object, so that NULL in them means NULL.
+        sent: the columns that the message's own list names.
+        bits: BIT columns, whose text is base64 or, as a bare number, the value itself.
+    """
+
+    types: Mapping[str, str]
+    converts: tuple[tuple[str, Convert], ...]
+    firm: frozenset[str] = frozenset()
+    sent: tuple[str, ...] = ()
+    bits: tuple[str, ...] = ()
+
+
+NO_PLAN = Plan({}, ())
+
+
+def converters(
+    known: Mapping[str, str], zone: str, binary: str | None = None, units: str | None = None
+) -> tuple[tuple[str, Convert], ...]:
+    """The function for each column whose text may differ from its type's canonical text.
+
+    Args:
+        known: logical type per column.
+        zone: IANA zone of texts that name none, and of instants declared zone-less.
+        binary: the vendor's encoding of bytes, base64 unless told.
+        units: ``millis``, ``micros`` or ``nanos`` for whole-number times; else they are seconds.
+    """
+    unit = _UNITS.get(units or "", 1)
+    functions: dict[str, Convert] = {
+        **_PLAIN,
+        "datetime": partial(datetime_text, zone=zone, unit=unit),
+        "timestamp": partial(instant_text, zone=zone, unit=unit),
+        "time": partial(clock_text, unit=unit),
+    }
+    if binary not in (None, "base64"):
+        functions["binary"] = lambda value: values.base64_text(values.bytes_of(value, binary or ""))
+    chosen = ((column, functions.get(types.base(logical))) for column, logical in known.items())
+    return tuple((column, function) for column, function in chosen if function is not None)
+
+
+_UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+
+
+def convert(image: Image | None, plan: Plan, raw: values.Raw | None = None) -> list[str]:
+    """Make an image's values canonical in place; the columns whose text is no value of their type.
+
+    ``raw`` is the image as sent, to tell a BIT's number from base64 of digits only.
+    """
+    if image is None:
+        return []
+    failed = []
+    for column, function in plan.converts:
+        value = image.get(column)
+        if value is not None:
+            try:
+                image[column] = function(value)
+            except (ValueError, OverflowError):
+                failed.append(column)
+    for column in plan.bits:
+        value = image.get(column)
+        if value is not None:
+            try:
+                image[column] = _bit(value, column, raw)
+            except ValueError:
+                failed.append(column)
+    return failed
+
+
+def _bit(value: str, column: str, raw: values.Raw | None) -> str:
+    number = value.isdecimal()
+    if number and raw is not None and len(value) % 4 == 0:  # maybe base64 that happens to be digits
+        number = bytes(values.members(raw)[column])[:1] != b'"'
+    return value if number else values.bit_text(values.bytes_of(value, "base64"))
+
+
+def integer_text(value: str) -> str:
+    """An integer's digits; ``true`` is 1, and ``1E3`` or ``7.0`` are written out."""
+    if value.isdecimal() or values.INTEGER.fullmatch(value):
+        return value
+    if value in ("true", "false"):
+        return str(int(value == "true"))
+    if not values.NUMBER.fullmatch(value) or len(value) > 100:
+        raise ValueError("no integer")
+    number = Decimal(value)
+    if abs(number.adjusted()) > 40 or number != number.to_integral_value():
+        raise ValueError("no integer")
+    return str(int(number))
+
+
+def truth_text(value: str) -> str:
+    """A boolean, also from a BIT(1) in base64."""
+    try:
+        return values.boolean_text(value)
+    except ValueError:
+        return values.boolean_text(values.bit_text(values.bytes_of(value, "base64")))
+
+
+def date_text(value: str) -> str:
+    """A date; a time of day behind it may only be midnight."""
+    if len(value) == 10:
+        return value
+    day, _, clock = values.zoneless_text(value).partition(" ")
+    if clock != "00:00:00":
+        raise ValueError("a date with a time of day")
+    return day
+
+
+def datetime_text(value: str, zone: str, unit: int = 1) -> str:
+    """A zone-less date and time as sent, its zone name dropped; a number is an instant shown in ``zone``."""
+    found = values.DATETIME.match(value)
+    if found is not None:
+        if found.end() < len(value):
+            values.zoned_text(value, zone)  # refuses what is no zone
+        return values.zoneless_text(found[0])
+    if _DAY.fullmatch(value):
+        return value + " 00:00:00"
+    return values.wall_text(*instant(value, unit), zone)
+
+
+def instant_text(value: str, zone: str, unit: int = 1) -> str:
+    """An instant from ``seconds.fraction``, a whole number of ``unit``, or a date and time."""
+    if values.INTEGER.fullmatch(value):
+        return values.timestamp_text(int(value), unit) if len(value) < 25 else value
+    return values.epoch_text(value) if _EPOCH.fullmatch(value) else values.zoned_text(value, zone)
+
+
+def instant(value: str, unit: int) -> tuple[int, int]:
+    """A count of nanoseconds or of ``unit`` since 1970, and what it counts, from a number's text."""
+    if values.INTEGER.fullmatch(value) and len(value) < 25:
+        return int(value), unit
+    found = _EPOCH.fullmatch(value)
+    if found is None:
+        raise ValueError("no date and time")
+    nanos = int(found[2]) * 10**9 + int(found[3].ljust(9, "0"))
+    return (-nanos if found[1] else nanos), 10**9
+
+
+def clock_text(value: str, unit: int = 1) -> str:
+    """A time of day or span; seconds may be missing, and a whole number counts ``unit``."""
+    found = _CLOCK.fullmatch(value)
+    if found is not None:
+        return f"{found[1]}{found[2] or ':00'}{values.fraction(found[3] or '')}"
+    if values.INTEGER.fullmatch(value) and len(value) < 25:
+        return values.time_text(int(value), unit)
+    raise ValueError("no time")
+
+
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
+_EPOCH = re.compile(r"(-)?([0-9]{1,12})\.([0-9]{1,9})", re.ASCII)
+_CLOCK = re.compile(r"(-?[0-9]{2,3}:[0-9]{2})(:[0-9]{2})?(?:\.([0-9]{1,9}))?", re.ASCII)
+
+_PLAIN: dict[str, Convert] = {
+    **dict.fromkeys("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split(), integer_text),
+    **dict.fromkeys(("float32", "float64"), values.number_text),
+    "boolean": truth_text,
+    "date": date_text,
+}
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def finish(
+    place: Change,
+    table: TableId,
+    keys: tuple[str, ...],
+    before: Image | None,
+    after: Image | None,
+    plan: Plan,
+    kept: list[str],
+    *,
+    partial: bool = False,
+    nulls_may_hide: bool = False,
+) -> Change:
+    """A row change from its place and its converted images, with a note of all that is odd.
+
+    Args:
+        place: everything but the row.
+        table: where the row belongs.
+        keys: its key columns.
+        before: the row before, if the message tells.
+        after: the row after, None for a delete.
+        plan: what the images were converted by.
+        kept: the columns whose text is no value of their type.
+        partial: True if the row may lack columns.
+        nulls_may_hide: True where NULL before and after may stand for an unchanged large object.
+    """
+    unchanged = drop_unchanged(before, after, plan.firm) if nulls_may_hide else []
+    shown = after if after is not None else before or {}
+    lost = {*keys, *plan.sent} - shown.keys() - {*unchanged}
+    odd = lost or kept or unchanged
+    return Change(
+        op=place.op,
+        table=table,
+        keys=keys,
+        before=before,
+        after=after,
+        types=present(plan.types, shown),
+        partial=partial or bool(unchanged),
+        phase=place.phase,
+        sequence=place.sequence,
+        half=place.half,
+        position=place.position,
+        event_time=place.event_time,
+        transaction=place.transaction,
+        dialect=place.dialect,
+        note=_remarks(place.note, keys, plan, kept, unchanged, lost) if odd else place.note,
+    )
+
+
+def _remarks(
+    note: str | None, keys: tuple[str, ...], plan: Plan, kept: list[str], unchanged: list[str], lost: set[str]
+) -> str | None:
+    return noted(
+        note,
+        listed("kept as sent, not of their type", kept),
+        listed("NULL in both images, taken as unchanged", unchanged),
+        listed("key columns not in the row", [name for name in keys if name in lost]),
+        listed("typed columns not in the row", [name for name in plan.sent if name in lost]),
+    )
+
+
+def named_table(table: TableId, hints: Hints, topic: str) -> TableId:
+    """The message's table, else the one that the options give its topic."""
+    if table.table:
+        return table
+    known = hints.table_of(topic)
+    if known is None:
+        raise Undecodable("no-table", "the message names no table; give the topic one under options.table")
+    return known
+
+
+def require_image(image: Image | None, op: Op) -> None:
+    """Refuse a row change without its row."""
+    if image is None:
+        raise Undecodable("no-image", f"the {op} carries no row")
+
+
+def drop_unchanged(before: Image | None, after: Image | None, firm: frozenset[str]) -> list[str]:
+    """Take columns that are NULL in both images out of both, unless their type holds no large object."""
+    if before is None or after is None or None not in after.values():
+        return []
+    gone = [
+        name
+        for name, value in after.items()
+        if value is None and name not in firm and before.get(name, "") is None
+    ]
+    for name in gone:
+        del before[name], after[name]
+    return gone
+
+
+def present(known: Mapping[str, str], row: Image) -> Mapping[str, str]:
+    """The types of columns that the row has."""
+    if known.keys() <= row.keys():
+        return known
+    return {name: logical for name, logical in known.items() if name in row}
+
+
+def noted(*parts: str | None) -> str | None:
+    """Several remarks as one note, or None."""
+    return "; ".join(filter(None, parts)) or None
+
+
+def listed(remark: str, names: list[str]) -> str | None:
+    """``remark: a, b`` with at most ten names, or None without any."""
+    if not names:
+        return None
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return f"{remark}: {', '.join(names[:10])}{more}"
+
+
+def statement(
+    place: Change, sql: str | None, kind: str | None, *, truncates: bool = False
+) -> tuple[Change, ...]:
+    """A DDL event; before it the truncation, if the statement empties its table."""
+    note = noted(place.note, f"kind {kind}" if kind else None, None if sql else "the statement is missing")
+    event = replace(place, op=Op.DDL, keys=(), ddl=sql or None, note=note)
+    if not (truncates or _TRUNCATE.match(sql or "")) or place.table.table is None:
+        return (event,)
+    cleared = replace(place, op=Op.TRUNCATE, keys=())
+    return (cleared, replace(event, row=1)) if sql else (cleared,)
+
+
+_TRUNCATE = re.compile(
+    r"\s*+(?:/\*.*?\*/\s*)*+TRUNCATE\s+(?:TABLE\s+)?[^\s(;]+\s*;?\s*\Z", re.IGNORECASE | re.DOTALL
+)

@@ -1,0 +1,215 @@
+"""One run of a pipeline: bronze, silver, gold, quality in one session, and what came of it.
+
+A run is a list of stage results with one verdict; the command line and the jobs print it, the `runs`
+table keeps it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.bronze.land import Positions, land, last_batch
+from ingest.config import Pipeline
+from ingest.gold.apply import Folded, apply
+from ingest.gold.work import Books, open_books
+from ingest.lake import lock, mirrors
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import BOOKS, RUNS
+from ingest.silver.decode import decode
+
+STAGES = ("bronze", "silver", "gold", "quality")
+Tell = Callable[[str, str], None]
+"""Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What one run did. ``failures`` make exit code 1, ``warnings`` do not."""
+
+    pipeline: str
+    run: str
+    batch: int | None = None
+    read: int = 0
+    changes: int = 0
+    ddl: int = 0
+    control: int = 0
+    routed_out: int = 0
+    rejected: int = 0
+    mirrors: list[Folded] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)  # seconds
+    failures: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    checks: dict[str, int] = field(default_factory=dict)  # state -> count
+
+    @property
+    def seconds(self) -> float:
+        """The time of all stages."""
+        return sum(self.stages.values())
+
+    @property
+    def touched(self) -> int:
+        """Mirrors that were merged."""
+        return sum(one.state == "done" for one in self.mirrors)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 1 if something failed, is held or does not balance."""
+        return 1 if self.failures else 0
+
+
+@dataclass(slots=True)
+class Warm:
+    """What a session remembers of a lake between ticks, so that an idle tick costs nearly nothing."""
+
+    positions: Positions = field(default_factory=Positions)
+    decided: dict[str, Mirror] | None = None
+    complete: int | None = None  # the last batch that every mirror has folded
+    decoded: int = 0  # the last batch that silver has finished
+
+
+def run(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    stages: Iterable[str] = STAGES,
+    warm: Warm | None = None,
+    tell: Tell = lambda _subject, _step: None,
+) -> Result:
+    """Run the stages of one pipeline once, under the lake's lock.
+
+    Raises:
+        LockedError: another live run holds the lake.
+        SetupError: the lake cannot be written.
+    """
+    warm = warm if warm is not None else Warm()
+    lake = Lake(spark, pipeline)
+    result = Result(pipeline.name, lake.run)
+    with lock.held(pipeline.lake, f"run of {pipeline.name}"):
+        wanted = [stage for stage in STAGES if stage in set(stages)]
+        for stage in wanted:
+            started = time.monotonic()
+            _STAGES[stage](lake, warm, result, tell)
+            result.stages[stage] = time.monotonic() - started
+        _record(lake, result)
+    return result
+
+
+def _cores(spark: SparkSession) -> int:
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+    tell("bronze", "reading what is new")
+    landed = land(lake, warm.positions, _cores(lake.spark))
+    result.batch, result.read = landed.batch, landed.messages
+    result.failures.extend(f"source {source}: {text}" for source, text in landed.alarms)
+    result.warnings.extend(landed.warnings)
+
+
+def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+    last = last_batch(lake)
+    if last <= warm.decoded:
+        return
+    tell("silver", "decoding")
+    decoded = decode(lake, last, _cores(lake.spark))
+    warm.decoded = last
+    for line in decoded.lines:
+        result.changes += line.changes
+        result.ddl += line.ddl
+        result.control += line.control
+        result.routed_out += line.routed_out
+        result.rejected += line.rejected
+    result.failures.extend(f"the books do not balance: {text}" for text in decoded.unbalanced)
+    if decoded.batches:
+        result.batch = decoded.batches[-1]
+    if result.rejected:
+        result.warnings.append(f"{result.rejected} messages were rejected: see `ingest rejects`.")
+
+
+def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+    last = max(0, lake.progress("silver", BOOKS.name))
+    if warm.complete is None:
+        warm.complete = _complete(lake)
+    if last <= warm.complete:
+        return
+    tell("gold", "reading the books")
+    books = open_books(lake, warm.complete, last)
+    if warm.decided is None:
+        warm.decided = mirrors.known(lake)
+    result.mirrors = apply(lake, books, warm.decided, lambda mirror, step: tell(f"gold {mirror}", step))
+    for one in result.mirrors:
+        if one.state in ("failed", "held"):
+            result.failures.append(f"{one.mirror} {one.state}: {one.message}")
+    if all(one.state in ("done", "skipped") for one in result.mirrors):
+        warm.complete = last
+    result.batch = last
+
+
+def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
+    tell("quality", "checking")
+
+
+def _complete(lake: Lake) -> int:
+    """The last batch of which a run has recorded that every mirror folded it."""
+    if not lake.exists(RUNS.name):
+        return 0
+    found = (
+        lake.read(RUNS.name)
+        .where((F.col("stage") == "gold") & F.col("subject").isNull() & (F.col("state") == "done"))
+        .agg(F.max("batch").alias("batch"))
+        .first()
+    )
+    return (found["batch"] if found else None) or 0
+
+
+_STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {
+    "bronze": _bronze,
+    "silver": _silver,
+    "gold": _gold,
+    "quality": _quality,
+}
+
+
+def _record(lake: Lake, result: Result) -> None:
+    """Append the run to `runs`; a run that found nothing to do and nothing wrong leaves no row."""
+    if result.batch is None and not result.failures:
+        return
+    now = lake.now()
+    rows: list[tuple[object, ...]] = []
+    counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
+    for stage, seconds in result.stages.items():
+        failed = stage == "gold" and any(one.state in ("failed", "held") for one in result.mirrors)
+        state = "failed" if failed else "done"
+        rows.append(_row(lake, result, stage, None, state, now, seconds, None, counts, ""))
+    for one in result.mirrors:
+        if one.state != "skipped":
+            rows.append(
+                _row(lake, result, "gold", one.mirror, one.state, now, one.seconds, one.version, one.counts, one.message)
+            )
+    for text in result.failures:
+        rows.append(_row(lake, result, "alarm", None, "alarm", now, 0.0, None, {}, text))
+    lake.append_unguarded(rows, RUNS)
+
+
+def _row(
+    lake: Lake,
+    result: Result,
+    stage: str,
+    subject: str | None,
+    state: str,
+    now: object,
+    seconds: float,
+    version: int | None,
+    counts: dict[str, int],
+    message: str,
+) -> tuple[object, ...]:
+    return (
+        result.run, lake.pipeline.name, result.batch, stage, subject, state, now, seconds, version,
+        json.dumps(counts), message,
+    )  # fmt: skip

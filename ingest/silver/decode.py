@@ -1,0 +1,188 @@
+"""The silver stage: ``bronze -> changes``, then ``ddl``, ``rejects`` and ``books`` from what was written.
+
+``changes`` is one write and one commit for all kinds; the three small tables are appended from it,
+guarded, and a rerun adds what a killed run left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.config import Pipeline
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
+from ingest.lake.books import Line, merged
+from ingest.silver.lift import INPUT, Lifting, lift
+
+STAGE = "silver"
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What a silver run did: the batches, their book lines and what does not balance."""
+
+    batches: tuple[int, ...] = ()
+    lines: list[Line] = field(default_factory=list)
+    unbalanced: list[str] = field(default_factory=list)
+
+
+def pending(lake: Lake, last: int) -> tuple[int, ...]:
+    """Landed batches that are not decoded in full yet."""
+    done = lake.progress(STAGE, BOOKS.name)
+    return tuple(range(max(0, done) + 1, last + 1))
+
+
+def decode(lake: Lake, last: int, cores: int) -> Decoded:
+    """Decode every landed batch up to ``last`` that silver has not finished.
+
+    The books are committed last: they are what says that a batch is complete.
+    """
+    batches = pending(lake, last)
+    if not batches:
+        return Decoded()
+    _write_changes(lake, batches, cores)
+    written = _written(lake, batches)
+    lines = merged(
+        Line.from_json(row["payload"])
+        for row in written.where(F.col("kind") == "book").select("payload").collect()
+    )
+    if any(line.ddl for line in lines):
+        lake.append(_ddl_rows(written), DDL, STAGE, batches[-1])
+    if any(line.rejected for line in lines):
+        lake.append(_reject_rows(written), REJECTS, STAGE, batches[-1])
+    lake.append(_book_rows(lake, lines), BOOKS, STAGE, batches[-1])
+    return Decoded(batches, lines, _unbalanced(lake, batches, lines))
+
+
+def _write_changes(lake: Lake, batches: tuple[int, ...], cores: int) -> None:
+    """One commit for all pending batches; a rerun after a kill begins behind what is there."""
+    done = lake.progress(STAGE, CHANGES.name)
+    todo = [batch for batch in batches if batch > done]
+    if not todo:
+        return
+    messages = lake.read(BRONZE.name).where(
+        (F.col("kind") == "message") & F.col("batch").between(todo[0], todo[-1])
+    )
+    schema = lake.spark.createDataFrame([], CHANGES.ddl).schema
+    changes = (
+        messages.select(*INPUT)
+        .mapInArrow(lift(Lifting(_shipped(lake.pipeline))), schema)
+        .sortWithinPartitions("kind", "database", "table")
+    )
+    lake.append(changes, CHANGES, STAGE, todo[-1])
+
+
+def _shipped(pipeline: Pipeline) -> Pipeline:
+    """The pipeline as the workers need it: without connections, secrets or checks."""
+    sources = tuple(
+        replace(source, kafka={}, storage={}, bootstrap_servers="", registry="") for source in pipeline.sources
+    )
+    return replace(pipeline, sources=sources, quality=(), spark={})
+
+
+def _written(lake: Lake, batches: tuple[int, ...]) -> DataFrame:
+    return lake.read(CHANGES.name).where(
+        F.col("batch").between(batches[0], batches[-1]) & (F.col("kind") != "change")
+    )
+
+
+def _ddl_rows(written: DataFrame) -> DataFrame:
+    payload = F.col("payload")
+    return written.where(F.col("kind") == "ddl").select(
+        "batch",
+        "source",
+        "topic",
+        "partition",
+        "offset",
+        "row",
+        "database",
+        "schema",
+        "table",
+        "order_key",
+        "sequence",
+        "event_time",
+        F.get_json_object(payload, "$.statement").alias("statement"),
+        F.get_json_object(payload, "$.parsed.kind").alias("class"),
+        F.get_json_object(payload, "$.parsed.reason").alias("reason"),
+        F.get_json_object(payload, "$.parsed.effects").alias("effects"),
+        "note",
+    )
+
+
+def _reject_rows(written: DataFrame) -> DataFrame:
+    payload = F.col("payload")
+    nothing = F.lit(None).cast("string")
+    return written.where(F.col("kind") == "reject").select(
+        "source",
+        "topic",
+        "partition",
+        "offset",
+        "batch",
+        F.lit(STAGE).alias("stage"),
+        F.lit("message").alias("kind"),
+        "database",
+        "schema",
+        "table",
+        nothing.alias("key"),
+        nothing.alias("column"),
+        F.get_json_object(payload, "$.reason").alias("reason"),
+        F.get_json_object(payload, "$.detail").alias("detail"),
+        nothing.alias("raw"),
+        F.get_json_object(payload, "$.decoder").alias("decoder"),
+    )
+
+
+def _book_rows(lake: Lake, lines: list[Line]) -> DataFrame:
+    schema = lake.spark.createDataFrame([], BOOKS.ddl).schema
+    rows = [tuple(_book_cell(line, name) for name in schema.fieldNames()) for line in lines]
+    return lake.spark.createDataFrame(rows, _epoch_schema(lake)).selectExpr(
+        *[
+            f"timestamp_micros({name}) AS {name}" if name in ("event_low", "event_high") else f"`{name}`"
+            for name in schema.fieldNames()
+        ]
+    )
+
+
+def _epoch_schema(lake: Lake) -> Any:
+    ddl = BOOKS.ddl.replace("event_low TIMESTAMP", "event_low BIGINT").replace(
+        "event_high TIMESTAMP", "event_high BIGINT"
+    )
+    return lake.spark.createDataFrame([], ddl).schema
+
+
+def _book_cell(line: Line, name: str) -> object:
+    value = getattr(line, name)
+    if name in ("keys", "columns"):
+        return json.dumps(value, ensure_ascii=False)
+    return value
+
+
+def _unbalanced(lake: Lake, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
+    """Compare the books with bronze's own receipts, which count before anything is decoded."""
+    landed = {
+        (row["batch"], row["source"]): row["count"]
+        for row in lake.read(BRONZE.name)
+        .where((F.col("kind") == "receipt") & F.col("batch").between(batches[0], batches[-1]))
+        .groupBy("batch", "source")
+        .agg(F.sum(F.get_json_object(F.col("value").cast("string"), "$.count").cast("bigint")).alias("count"))
+        .collect()
+    }
+    booked: dict[tuple[int, str], int] = {}
+    faults = []
+    for line in lines:
+        place = (line.batch, line.source)
+        booked[place] = booked.get(place, 0) + line.messages
+        if not line.balanced:
+            faults.append(f"batch {line.batch}, {line.source} {line.table_id}: the line does not add up")
+    for place in sorted(landed.keys() | booked.keys()):
+        if landed.get(place, 0) != booked.get(place, 0):
+            faults.append(
+                f"batch {place[0]}, source {place[1]}: {landed.get(place, 0)} messages landed, "
+                f"{booked.get(place, 0)} are in the books"
+            )
+    return faults

@@ -1,0 +1,73 @@
+"""Another parser's opinion: wherever sqlglot has a tree, the columns it sees are the ones read here."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+import sqlglot
+from tests.ddl.cases import MESSAGE, Case, cases
+from sqlglot import exp
+
+from ingest.change import TableId
+from ingest.ddl import Effect, effects
+
+Facts = list[tuple[str, str]]
+
+
+def _sqlglot_facts(case: Case) -> Facts | None:
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+    try:
+        tree = sqlglot.parse_one(case.statement, read=case.dialect)
+    except sqlglot.errors.SqlglotError:
+        return None
+    if not isinstance(tree, exp.Alter) or tree.find(exp.Command):
+        return None
+    facts: Facts = []
+    for action in tree.args.get("actions") or []:
+        facts += _facts(action)
+    return facts
+
+
+def _facts(action: Any) -> Facts:
+    if isinstance(action, exp.ColumnDef):
+        return [("add_column", action.name.lower())]
+    if isinstance(action, exp.Schema):
+        return [fact for inner in action.expressions for fact in _facts(inner)]
+    if isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
+        return [
+            ("drop_column", dropped.name.lower()) for dropped in [action.this, *action.expressions] if dropped
+        ]
+    if isinstance(action, exp.RenameColumn):
+        return [("rename_column", action.this.name.lower())]
+    if isinstance(action, exp.AlterRename):
+        return [("rename_table", action.this.name.lower())]
+    return []
+
+
+def _own_facts(case: Case) -> Facts:
+    found = effects(case.statement, case.dialect, *MESSAGE[case.dialect]).effects  # type: ignore[arg-type]
+    wanted = ("add_column", "drop_column", "rename_column", "rename_table")
+    return [(effect.action, _name(effect).lower()) for effect in found if effect.action in wanted]
+
+
+def _name(effect: Effect) -> str:
+    return str(effect.to.table if isinstance(effect.to, TableId) else effect.column)
+
+
+def _compared() -> list[tuple[Case, Facts]]:
+    pairs = [(case, _sqlglot_facts(case)) for case in cases() if case.kind != "unknown"]
+    return [(case, facts) for case, facts in pairs if facts is not None and "CHANGE" not in case.statement]
+
+
+@pytest.mark.parametrize(
+    ("case", "facts"), _compared(), ids=lambda value: getattr(value, "statement", "")[:60]
+)
+def test_same_columns(case: Case, facts: Facts) -> None:
+    """A disagreement means that one of two parsers misreads a common statement."""
+    if "/*!" in case.statement:
+        assert [] == facts  # sqlglot drops what MySQL executes; ours must not
+        assert _own_facts(case)
+        return
+    assert facts == _own_facts(case)

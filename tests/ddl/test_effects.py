@@ -1,0 +1,94 @@
+"""Statements and what they do: the table in ``statements.txt``, the ledger's JSON, and the classes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.ddl.cases import MESSAGE, Case, cases, lines
+
+from ingest.change import TableId
+from ingest.ddl import ACTIONS, Effect, effects, from_json, kind_of, to_json, widens
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.statement[:60])
+def test_statement(case: Case) -> None:
+    """A misread statement would change a mirror wrongly, or leave it behind."""
+    found = effects(case.statement, case.dialect, *MESSAGE[case.dialect])  # type: ignore[arg-type]
+    assert (case.kind, case.lines) == (found.kind, lines(found)), found.reason
+
+
+def test_every_action_is_shown() -> None:
+    """An action without a statement in the table would be untested."""
+    shown = {line.split()[0] for case in CASES for line in case.lines}
+    assert set(ACTIONS) == shown
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.statement[:60])
+def test_round_trip(case: Case) -> None:
+    """The ledger keeps effects as JSON: what comes back must be what went in."""
+    found = effects(case.statement, case.dialect, *MESSAGE[case.dialect])  # type: ignore[arg-type]
+    assert found == from_json(to_json(found))
+
+
+def test_a_reason_is_always_given() -> None:
+    """A ledger row without a reason could not be judged by a person."""
+    assert [] == [case.statement for case in CASES if not effects(case.statement, "mysql", "web").reason]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "statement", "schema", "expected"),
+    [
+        ("mysql", "DROP TABLE t", None, TableId("m", None, "t")),
+        ("mysql", "DROP TABLE d.t", None, TableId("d", None, "t")),
+        ("mysql", 'DROP TABLE "d"."T x"', None, TableId("d", None, "T x")),
+        ("mysql", "DROP TABLE `d.e`.`t.u`", None, TableId("d.e", None, "t.u")),
+        ("mysql", "DROP TABLE 2024_t", None, TableId("m", None, "2024_t")),
+        ("oracle", "DROP TABLE t", None, TableId("m", None, "T")),
+        ("oracle", 'DROP TABLE o."t"', None, TableId("O", None, "t")),
+        ("oracle", "DROP TABLE o.t", "S", TableId("m", "O", "T")),
+        ("oracle", 'DROP TABLE d.s."a""b"', None, TableId("D", "S", 'a"b')),
+        ("postgres", "DROP TABLE T", "public", TableId("m", "public", "t")),
+        ("postgres", "DROP TABLE other.T", "public", TableId("m", "other", "t")),
+    ],
+)
+def test_table_names(dialect: str, statement: str, schema: str | None, expected: TableId) -> None:
+    """A name taken from the message, or folded wrongly, would hit another table's mirror."""
+    found = effects(statement, dialect, "m", schema, "message")  # type: ignore[arg-type]
+    assert (Effect("drop_table", expected),) == found.effects
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("int32", "int64", True),
+        ("int64", "int32", False),
+        ("uint32", "int64", True),
+        ("int8", "uint64", False),
+        ("uint64", "decimal(20,0)", True),
+        ("int64", "decimal(10,0)", False),
+        ("decimal(10,2)", "decimal(15,4)", True),
+        ("decimal(10,2)", "decimal(10,4)", False),
+        ("decimal(10,2)", "decimal(12,1)", False),
+        ("float32", "float64", True),
+        ("float64", "float32", False),
+        ("date", "datetime", True),
+        ("datetime", "date", False),
+        ("datetime", "timestamp", False),
+        ("int32", "string", True),
+        ("binary", "string", False),
+        (None, "string", True),
+        (None, "int64", False),
+        ("string", "int64", False),
+    ],
+)
+def test_widens(old: str | None, new: str, *, expected: bool) -> None:
+    """A narrowing taken for a widening would damage values without a word."""
+    assert expected == widens(old, new)
+
+
+def test_known_types_decide_a_retyping() -> None:
+    """Without the mirror's types every growing INT would wait for a person."""
+    found = effects("ALTER TABLE t MODIFY a BIGINT", "mysql", "web").effects
+    expected = ("lossy", "safe", "lossy")
+    assert expected == (kind_of(found), kind_of(found, {"a": "int32"}), kind_of(found, {"a": "string"}))

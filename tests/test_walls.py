@@ -1,0 +1,112 @@
+"""The walls between the layers: which module may import which, and who may spell a format's name."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FORMATS = ROOT / "ingest" / "formats"
+HEAVY = ("pyspark", "delta", "pyarrow", "great_expectations")
+
+
+def lint(root: Path) -> subprocess.CompletedProcess[str]:
+    """Run import-linter with this project's contracts over a tree."""
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()"]
+    command += ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    environment = {**os.environ, "PYTHONPATH": str(root), "NO_COLOR": "1"}
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def test_layers():
+    """An import upwards or between stages makes the next change touch everything."""
+    done = lint(ROOT)
+    assert 0 == done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("change", "from ingest import types"),
+        ("fold", "def late():\n    import pyspark"),
+        ("config", "def late():\n    from pyarrow import Table"),
+        ("silver", "from ingest import gold"),
+        ("lake", "from ingest import cli"),
+        ("unplaced", ""),
+    ],
+)
+def test_contracts_bite(tmp_path, module, line):
+    """A contract that lets everything pass looks just like one that is kept."""
+    package = tmp_path / "ingest"
+    package.mkdir()
+    for real in (ROOT / "ingest").iterdir():
+        if real.suffix == ".py":
+            (package / real.name).touch()
+        elif (real / "__init__.py").exists():
+            (package / real.name).mkdir()
+            (package / real.name / "__init__.py").touch()
+    assert 0 == lint(tmp_path).returncode
+    folder = package / module
+    file = folder / "__init__.py" if folder.is_dir() else package / f"{module}.py"
+    file.write_text(f"{line}\n")
+    assert 1 == lint(tmp_path).returncode
+
+
+def test_decoding_loads_nothing_heavy():
+    """A plug-in loaded by name passes import-linter and would still cost seconds and Java."""
+    code = (
+        "import importlib, pkgutil, sys, ingest.config, ingest.formats as formats\n"
+        "for found in pkgutil.iter_modules(formats.__path__):\n"
+        "    importlib.import_module(f'ingest.formats.{found.name}')\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ("[]\n", "") == (done.stdout, done.stderr)
+
+
+def test_only_a_format_spells_its_name():
+    """A second place that knows a format is a second place to forget when one is added."""
+    names = {file.stem for file in FORMATS.glob("[a-z]*.py")}
+    names |= {name.replace("_", "-") for name in names}
+    files = [file for file in (ROOT / "ingest").rglob("*.py") if FORMATS not in file.parents]
+    assert len(files) > 10
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno} {node.value}"
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    ]
+    assert [] == found
+
+
+def test_nothing_loads_code_from_data():
+    """Messages come from strangers: a pickle or an eval among the parsers would run what they say."""
+    banned = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
+    found = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in (ROOT / "ingest").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if _imports(node) & banned or _calls(node) in {"eval", "exec"}
+    ]
+    assert [] == found
+
+
+def _imports(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names}
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return {node.module.split(".")[0]}
+    return set()
+
+
+def _calls(node: ast.AST) -> str:
+    return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
