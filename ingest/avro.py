@@ -225,7 +225,7 @@ def _written(schema: dict[str, Any], namespace: str, named: dict[str, Node], dep
             inner.type, inner.read, inner.name, {**inner.props, **schema}, inner.fields, inner.branches,
             inner.items, inner.least, inner.nodes,
         )  # fmt: skip
-    if kind == "array" or kind == "map":
+    if kind in ("array", "map"):
         return _collection(kind, schema, namespace, named, depth)
     if not isinstance(kind, str):
         raise _bad_schema("a type has no name")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ingest import types
+from ingest.change import Image
 from ingest.values import (
     Number,
     Raw,
@@ -101,6 +102,8 @@ def plain_text(value: Any) -> str | None:
         return float_text(value)
     if isinstance(value, bytes):
         return base64_text(value)
+    if isinstance(value, tuple):  # a branch of a union, with its name
+        return plain_text(value[1])
     return compact(value)
 
 
@@ -136,6 +139,14 @@ def _uint64(value: str, _declared: str, _reading: Reading) -> str:
     """Captures carry unsigned 64-bit numbers as signed ones: 2^64-1 arrives as -1."""
     number = int(number_text(value))
     return str(number + 2**64 if -(2**63) <= number < 0 else number)
+
+
+def unwrap(image: Image | None, columns: Mapping[str, str]) -> None:
+    """Mend unsigned 64-bit numbers that a typed format carried as signed ones, by the declared types."""
+    for name, logical in columns.items():
+        value = image.get(name) if image and logical == "uint64" else None
+        if image and value and value.startswith("-") and value[1:].isdecimal():
+            image[name] = str(int(value) + 2**64)
 
 
 def _number(value: str, _declared: str, _reading: Reading) -> str:

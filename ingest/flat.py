@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -47,43 +47,48 @@ class Envelope(msgspec.Struct, Generic[_Kept], gc=False, rename="camel"):
     tidb: Bytes = msgspec.field(default=UNSET, name="_tidb")
 
 
-Decoded = Envelope[list[Image] | None]
+Decoded = Envelope[Rows | None]
+Bare = Envelope[list[dict[str, Any] | None] | None]
 Sealed = Envelope[Raw]
+Found = Decoded | Bare | Sealed
 
 _decoded = msgspec.json.Decoder(Decoded)
+_bare = msgspec.json.Decoder(Bare, float_hook=Raw)
 _sealed = msgspec.json.Decoder(Sealed)
 _encode = msgspec.json.encode
 
 
-def read(value: bytes) -> tuple[Decoded | Sealed, str | None]:
+def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
     """A message's envelope, and a note if its text had to be mended first.
 
-    Rows of strings and nulls come decoded, all others sealed, for `rows` or a dialect's own reader.
+    Rows of strings and nulls come decoded, all others sealed. For a writer known to send bare numbers
+    ``bare`` decodes those too: integers as they are, other numbers as their own bytes.
 
     Raises:
         Undecodable: no JSON object, malformed, a name given twice, or a member of a wrong kind.
     """
     try:
-        return _read(value), None
+        return _read(value, bare=bare), None
     except Undecodable as error:
         mended = values.lenient(value) if error.code == "bad-json" else value
         if mended == value:
             raise
         try:
-            return _read(mended), MENDED
+            return _read(mended, bare=bare), MENDED
         except Undecodable:
             raise error from None
 
 
-def _read(value: bytes) -> Decoded | Sealed:
-    found: Decoded | Sealed
+def _read(value: bytes, *, bare: bool) -> Found:
+    found: Found
     try:
-        found = _decoded.decode(value)
+        found = (_bare if bare else _decoded).decode(value)
     except Exception:  # noqa: BLE001  # some value is no string, or the message is damaged
         found = _read_sealed(value)
     if len(_encode(found)) != len(value):
         values.strict(value)  # a name given twice; or only blanks, escapes and unknown members
-    elif not value.isascii():
+        return _read_sealed(value) if bare else found  # -0 is an unusual zero too
+    if not value.isascii():
         _check_utf8(value)  # members that stay bytes have not been looked at
     return found
 
@@ -149,10 +154,10 @@ def content(raw: Bytes) -> bytes:
     return b"" if found == b"null" else found
 
 
-def rows(kept: list[Image] | Raw) -> Rows:
+def rows(kept: Rows | Raw) -> Rows:
     """The row images of ``data`` or ``old``; a null stands where the writer had no row."""
     if not isinstance(kept, Raw):
-        return list(kept)
+        return kept
     return [None if values.is_null(row) else values.image(row) for row in sealed_rows(kept)]
 
 

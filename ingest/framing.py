@@ -29,6 +29,7 @@ DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
 
 BOM = b"\xef\xbb\xbf"
 CONTAINER = b"Obj\x01"
+_ZSTD_BLOCK = 1 << 14  # small, because one byte can stand for thousands
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _json = msgspec.json.Decoder(msgspec.Raw)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
@@ -70,28 +71,38 @@ class _Zstd(io.RawIOBase):
         import zstandard
 
         self._error = zstandard.ZstdError
+        self._library = zstandard.ZstdDecompressor()
         self._stream = stream
-        self._frame = zstandard.ZstdDecompressor().decompressobj(read_across_frames=True)
+        self._frame = self._library.decompressobj()
+        self._inside = False
+        self._packed = b""
         self._plain = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, into: bytearray | memoryview) -> int:  # type: ignore[override]
+    def readinto(self, into: Any) -> int:
         while not self._plain:
-            block = self._stream.read(1 << 17)
+            block = self._packed or self._stream.read(_ZSTD_BLOCK)
             if not block:
-                if not self._frame.eof:
+                if self._inside:
                     raise EOFError("the zstd data ends inside a frame")
                 return 0
-            try:
-                self._plain = memoryview(self._frame.decompress(block))
-            except self._error as error:
-                raise OSError(str(error)) from None
+            self._plain = memoryview(self._unpacked(block))
         count = min(len(into), len(self._plain))
         into[:count] = self._plain[:count]
         self._plain = self._plain[count:]
         return count
+
+    def _unpacked(self, block: bytes) -> bytes:
+        try:
+            plain = self._frame.decompress(block)
+        except self._error as error:
+            raise OSError(str(error)) from None
+        self._inside, self._packed = not self._frame.eof, self._frame.unused_data
+        if self._frame.eof:  # another frame may follow
+            self._frame = self._library.decompressobj()
+        return plain
 
 
 # --- framings -----------------------------------------------------------------------------------

@@ -45,6 +45,11 @@ class Plan(NamedTuple):
 NO_PLAN = Plan({}, ())
 
 
+def large(name: str) -> bool:
+    """True for an OMS type name of the family whose unchanged value is sent as NULL."""
+    return name.partition("(")[0].strip().lower() in types.OMS_LOB
+
+
 def converters(
     known: Mapping[str, str], zone: str, binary: str | None = None, units: str | None = None
 ) -> tuple[tuple[str, Convert], ...]:

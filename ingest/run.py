@@ -35,6 +35,7 @@ class Result:
 
     pipeline: str
     run: str
+    file: str = ""
     batch: int | None = None
     read: int = 0
     changes: int = 0
@@ -47,6 +48,7 @@ class Result:
     failures: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
+    incomplete: bool = False  # some mirror was left out on purpose
 
     @property
     def seconds(self) -> float:
@@ -80,8 +82,20 @@ def run(
     stages: Iterable[str] = STAGES,
     warm: Warm | None = None,
     tell: Tell = lambda _subject, _step: None,
+    *,
+    select: str = "",
+    stop: Callable[[], bool] = lambda: False,
 ) -> Result:
     """Run the stages of one pipeline once, under the lake's lock.
+
+    Args:
+        spark: the session.
+        pipeline: what to run.
+        stages: which of `STAGES`.
+        warm: what this session knows of the lake already.
+        tell: is told each step.
+        select: fold only mirrors whose name fits this pattern.
+        stop: asked between stages and mirrors; True ends the run after the commit in flight.
 
     Raises:
         LockedError: another live run holds the lake.
@@ -89,10 +103,13 @@ def run(
     """
     warm = warm if warm is not None else Warm()
     lake = Lake(spark, pipeline)
-    result = Result(pipeline.name, lake.run)
+    result = Result(pipeline.name, lake.run, str(pipeline.file))
+    lake.select, lake.stop = select, stop
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
         wanted = [stage for stage in STAGES if stage in set(stages)]
         for stage in wanted:
+            if stop():
+                break
             started = time.monotonic()
             _STAGES[stage](lake, warm, result, tell)
             result.stages[stage] = time.monotonic() - started
@@ -146,8 +163,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     for one in result.mirrors:
         if one.state in ("failed", "held"):
             result.failures.append(f"{one.mirror} {one.state}: {one.message}")
-    if all(one.state in ("done", "skipped") for one in result.mirrors):
+    if all(one.state in ("done", "skipped") for one in result.mirrors) and not lake.select and not lake.stop():
         warm.complete = last
+    result.incomplete = bool(lake.select) or lake.stop()
     result.batch = last
 
 
@@ -184,7 +202,7 @@ def _record(lake: Lake, result: Result) -> None:
     rows: list[tuple[object, ...]] = []
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
     for stage, seconds in result.stages.items():
-        failed = stage == "gold" and any(one.state in ("failed", "held") for one in result.mirrors)
+        failed = stage == "gold" and (result.incomplete or any(one.state in ("failed", "held") for one in result.mirrors))
         state = "failed" if failed else "done"
         rows.append(_row(lake, result, stage, None, state, now, seconds, None, counts, ""))
     for one in result.mirrors:

@@ -96,6 +96,11 @@ def _decoded(
             changes = list(module.parse(message, hints))  # all of a message or nothing
         except Undecodable as error:
             yield {"reject": error.code, "detail": error.detail}
+        except Exception as error:  # noqa: BLE001 - a parser's defect costs one message, not the file
+            yield {
+                "reject": "decoder-error",
+                "detail": f"the decoder stumbled: {type(error).__name__}: {error}",
+            }
         else:
             yield from map(describe, changes)
 
@@ -147,7 +152,7 @@ def detect(
         output.json(verdict)
     else:
         output.line(detection.in_words(verdict))
-    if not verdict["format"] or verdict["odd"]:
+    if not verdict["candidates"] or verdict["odd"]:
         raise typer.Exit(1)
 
 

@@ -43,7 +43,7 @@ def judge(file: str, framing: str, sampled: list[bytes]) -> dict[str, Any]:
         "messages": len(sampled),
         "format": winner,
         "candidates": best,
-        "evidence": dict(Counter(one[name] for one in seen for name in best if name in one)),
+        "evidence": _counted([(name, one[name]) for one in seen for name in best if name in one]),
         "odd": _odd(spoken[best[0]], seen) if best else {},
         "open": dict(formats.load(winner).ABOUT.options) if winner else {},
     }
@@ -80,12 +80,17 @@ def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
 
 
 def _reading(name: str, message: bytes) -> object:
-    """What a format takes a message for: operations, tables and columns; None if it cannot read it."""
+    """The changes that a format takes a message for; None if it cannot read it."""
     try:
-        changes = list(formats.load(name).parse(Message(message), _HINTS))
+        return list(formats.load(name).parse(Message(message), _HINTS))
     except Undecodable:
         return None
-    return [(c.op, c.table, sorted(c.before or ()), sorted(c.after or ())) for c in changes]
+
+
+def _counted(found: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"format": name, "evidence": text, "messages": number} for (name, text), number in Counter(found).items()
+    ]
 
 
 def _odd(said: list[bool], seen: list[dict[str, str]]) -> dict[str, list[int]]:
@@ -131,7 +136,7 @@ def in_words(verdict: dict[str, Any]) -> str:
         return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
     if not verdict["format"]:
         return "\n".join(
-            [f"{file}: {listed(verdict['candidates'])}; {count} messages cannot tell which", *_why(verdict)]
+            [f"{file}: {listed(verdict['candidates'])}; the messages cannot tell which", *_why(verdict)]
         )
     about = formats.load(verdict["format"]).ABOUT
     lines = [f"{file}: {verdict['format']} ({about.title})", *_why(verdict)]
@@ -148,4 +153,8 @@ def in_words(verdict: dict[str, Any]) -> str:
 
 
 def _why(verdict: dict[str, Any]) -> list[str]:
-    return [f"  {number} x {evidence}" for evidence, number in verdict["evidence"].items()]
+    several = len(verdict["candidates"]) > 1
+    return [
+        f"  {found['messages']} x {found['format'] + ': ' if several else ''}{found['evidence']}"
+        for found in verdict["evidence"]
+    ]

@@ -30,6 +30,11 @@ def be_quiet(quiet: bool) -> None:
     _voice.quiet = quiet
 
 
+def is_quiet() -> bool:
+    """True if notes and warnings are left out."""
+    return bool(_voice.quiet)
+
+
 def line(text: str) -> None:
     """One plain line of result."""
     _write(text.encode("utf-8", "backslashreplace") + b"\n")

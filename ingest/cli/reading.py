@@ -26,22 +26,26 @@ def messages(
     try:
         plain = cut.decompressed(stream)
         if framing == "lines":
-            return framing, _until_damage(file, cut.lines(plain))
-        if framing is not None:
-            return framing, _until_damage(file, cut.records(plain.read(), framing))
-        name, found = cut.sniffed(plain, _is_binary(plain) if binary is None else binary)
+            name, found = framing, cut.lines(plain)
+        elif framing is not None:
+            name, found = framing, cut.records(plain.read(), framing)
+        else:
+            name, found = cut.sniffed(plain, _is_binary(plain) if binary is None else binary)
     except cut.DAMAGE as error:
+        stream.close()
         return framing or "raw", iter((_damage(file, error),))
-    return name, _until_damage(file, found)
+    return name, _until_damage(file, stream, found)
 
 
-def _until_damage(file: str, found: Iterable[Record]) -> Iterator[Record | Undecodable]:
+def _until_damage(file: str, stream: BinaryIO, found: Iterable[Record]) -> Iterator[Record | Undecodable]:
     try:
         yield from found
     except Undecodable as error:
         yield error
     except cut.DAMAGE as error:
         yield _damage(file, error)
+    finally:
+        stream.close()
 
 
 def _damage(file: str, error: Exception) -> Undecodable:

@@ -237,7 +237,7 @@ class _SourceKeys(_Keys):
 class FileKeys(_SourceKeys):
     """A source of files."""
 
-    kind: Literal["files"]
+    kind: Literal["files"] = "files"
     path: Text = Field(description="a file or glob, relative to this file, or a URI")
     framing: Annotated[str, *_choice("lines", "document", "length", "avro-container", "raw")] | None = None
     settle: Duration = Field(default=60.0, description="a file that stands still for so long is finished")
@@ -249,7 +249,7 @@ class FileKeys(_SourceKeys):
 class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
-    kind: Literal["kafka"]
+    kind: Literal["kafka"] = "kafka"
     bootstrap_servers: Joined = Field(description="host:port, several with commas or as a list")
     topics: Texts = Field(default=(), description="the topics, by name")
     topic_pattern: Annotated[str, *_read(_pattern, _TEXT)] | None = Field(

@@ -61,7 +61,10 @@ def options(given: Mapping[str, Any], format_name: str) -> Options:
         ConfigError: an unknown option or a value without a meaning.
     """
     known = known_options(format_name)
-    problems = [f"option {key!r} is unknown{words.nearest(key, known)}" for key in given if key not in known]
+    unknown = [key for key in given if key not in known]
+    problems = [
+        f"option {key!r} is unknown{words.nearest(key, known) or '; there are ' + ', '.join(known)}" for key in unknown
+    ]
     try:
         keys = fields.OptionKeys.model_validate(dict(given))
     except ValidationError as error:
@@ -128,18 +131,25 @@ def _sentence(fault: Mapping[str, Any], model: tuple[str, ...] = ()) -> str:
         case "value_error":
             return str(fault["ctx"]["error"])
         case "extra_forbidden":
-            known = list(fields.MODELS[model].model_fields) if model in fields.MODELS else []
-            return f"the key {key!r} is unknown here{words.nearest(str(key), known)}"
+            return _unknown_key(str(key), model)
         case "missing":
             return f"the key {key!r} is missing"
         case "union_tag_invalid":
             tag = str(fault["ctx"]["tag"])
             return f"kind: {tag!r} is not one of files or kafka{words.nearest(tag, ('files', 'kafka'))}"
-        case "model_type" | "model_attributes_type" | "dict_type":
+        case "model_type" | "model_attributes_type" | "dict_type" | "union_tag_not_found":
             return "a mapping of keys belongs here"
         case "tuple_type":
             return f"{key} must be a list; start each entry with a dash"
     return str(fault["msg"])
+
+
+def _unknown_key(key: str, model: tuple[str, ...]) -> str:
+    for other, keys in fields.MODELS.items():
+        if other[:1] == model[:1] == ("sources",) and key in keys.model_fields:
+            return f"the key {key!r} belongs to a source of kind {other[1]}, not {model[1]}"
+    known = fields.MODELS[model].model_fields if model in fields.MODELS else ()
+    return f"the key {key!r} is unknown here{words.nearest(key, known)}"
 
 
 def _sources(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -137,6 +137,8 @@ def logical(text: str) -> str:
     """A logical type of `ingest.types`; a time type may carry its fraction digits, ``datetime(6)``."""
     if types.is_logical(text) or _TIME_WITH_DIGITS.fullmatch(text):
         return text
+    if text.count("(") > text.count(")"):
+        raise ValueError(f"{text!r} breaks off at a comma; put the whole type in quotes")
     meant = types.mysql(text)
     if meant == "unknown":
         meant = types.oracle(text)

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Raw
@@ -39,7 +39,7 @@ from ingest.columns import (
     zoneless,
 )
 from ingest.errors import Undecodable
-from ingest.flat import Decoded, Rows, Sealed
+from ingest.flat import Found, Rows
 from ingest.formats import About
 
 ABOUT = About(
@@ -81,8 +81,6 @@ _BLANK_OR_COMMENT = r"(?:\s|/\*(?!!).*?\*/|--[^\n]*+\n|#[^\n]*+\n|/\*!\d*+)*+"
 _TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOTALL)
 _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
 
-Envelope = Decoded | Sealed
-
 
 class Position(msgspec.Struct, frozen=True, gc=False):
     """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
@@ -95,7 +93,7 @@ class Position(msgspec.Struct, frozen=True, gc=False):
 NOWHERE = Position()
 
 
-def id_decides(found: Envelope) -> Position:
+def id_decides(found: Found) -> Position:
     """For dialects whose ``id`` is documented to increase."""
     return position_of(found.id, "id")
 
@@ -136,7 +134,7 @@ class Dialect:
         makers: by base logical type, what makes a column's converter.
         position: the documented place of a message, if there is one.
         types: logical types of the names in ``mysqlType``.
-        rows: reads ``data`` and ``old`` that hold other values than strings.
+        bare_rows: makes texts of rows that hold bare numbers, where the writer sends such.
         deleted_in_old: a DELETE's row is looked for in ``old`` first.
         gtid_is_transaction: ``gtid`` names one transaction, not the set of all executed ones.
         large: text types whose unchanged value is sent as NULL, as binary and JSON then are too;
@@ -145,9 +143,9 @@ class Dialect:
     """
 
     makers: Mapping[str, Maker]
-    position: Callable[[Envelope], Position] = lambda _found: NOWHERE
+    position: Callable[[Found], Position] = lambda _found: NOWHERE
     types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
-    rows: Callable[[Raw, Plan], Rows] = lambda kept, _plan: flat.rows(kept)
+    bare_rows: Callable[[list[Any] | Raw, Plan], Rows] | None = None
     deleted_in_old: bool = False
     gtid_is_transaction: bool = False
     large: frozenset[str] = frozenset()
@@ -197,7 +195,7 @@ def changes(message: Message, hints: Hints, dialect: Dialect) -> list[Change]:
     """The changes of one message of any dialect of the family."""
     if message.value is None:
         return [Change(op=Op.CONTROL, table=hints.table_of(message.topic) or NO_TABLE, note="tombstone")]
-    found, note = flat.read(message.value)
+    found, note = flat.read(message.value, bare=dialect.bare_rows is not None)
     kind = found.type or ""
     head = _head(found, message.topic, hints, dialect, note)
     op = ROW_TYPES.get(kind)
@@ -210,7 +208,7 @@ def changes(message: Message, hints: Hints, dialect: Dialect) -> list[Change]:
     raise _refusal(found)
 
 
-def _refusal(found: Envelope) -> Undecodable:
+def _refusal(found: Found) -> Undecodable:
     if not found.type:
         return Undecodable("not-this-format", "the member type is missing")
     if found.type not in ROW_TYPES:
@@ -220,7 +218,7 @@ def _refusal(found: Envelope) -> Undecodable:
     return Undecodable("no-rows", f"the {found.type} holds no row")
 
 
-def _head(found: Envelope, topic: str, hints: Hints, dialect: Dialect, note: str | None) -> Head:
+def _head(found: Found, topic: str, hints: Hints, dialect: Dialect, note: str | None) -> Head:
     place = dialect.position(found)
     table = _table(found, topic, hints)
     name = table.table or ""
@@ -231,7 +229,7 @@ def _head(found: Envelope, topic: str, hints: Hints, dialect: Dialect, note: str
     return Head(table, place, _event_time(found.es), transaction, note)
 
 
-def _table(found: Envelope, topic: str, hints: Hints) -> TableId:
+def _table(found: Found, topic: str, hints: Hints) -> TableId:
     if found.table:
         return TableId(found.database or None, None, found.table)
     return hints.table_of(topic) or TableId(found.database or None, None, None)
@@ -273,7 +271,7 @@ Pair = tuple[Image | None, Image | None]
 """One row before and after."""
 
 
-def _row_changes(found: Envelope, op: Op, head: Head, hints: Hints, dialect: Dialect) -> list[Change]:
+def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: Dialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
     options, declared = hints.options, hints.tables(head.table)
@@ -337,7 +335,7 @@ def _row_id(pair: Pair) -> tuple[str, ...]:
     return tuple(column for column in ROW_ID_COLUMNS if image and column in image)
 
 
-def _pairs(found: Envelope, op: Op, swap: bool, dialect: Dialect, plan: Plan) -> list[Pair]:
+def _pairs(found: Found, op: Op, swap: bool, dialect: Dialect, plan: Plan) -> list[Pair]:
     """Each row's images before and after, told by content where writers differ."""
     data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
     if op is Op.DELETE:
@@ -356,15 +354,17 @@ def _pairs(found: Envelope, op: Op, swap: bool, dialect: Dialect, plan: Plan) ->
 
 
 def _rows(kept: object, dialect: Dialect, plan: Plan) -> Rows:
-    if isinstance(kept, list):
-        return kept
-    return dialect.rows(kept, plan) if isinstance(kept, Raw) and not values.is_null(kept) else []
+    if flat.absent(kept):
+        return []
+    if dialect.bare_rows:
+        return dialect.bare_rows(cast("list[Any] | Raw", kept), plan)
+    return flat.rows(cast("Rows | Raw", kept))
 
 
 def _whole(rows: Rows) -> list[Image]:
     if None in rows:
         raise Undecodable("bad-message", "a row of data is null")
-    return cast(list[Image], rows)
+    return cast("list[Image]", rows)
 
 
 def _row_change(

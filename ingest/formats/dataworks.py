@@ -13,7 +13,7 @@ One object per record: ``schema`` lists the columns with one of six types, the k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
+from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.rows import (
@@ -79,35 +79,51 @@ FULL_LOAD = "-1"
 ROW_IDS = ("#alibaba_rds_row_id#",)
 JAVA = "rO0AB"  # how base64 of a serialized Java object begins
 
+Columns = tuple[tuple[str, str], ...]
+"""Name and type of each column, as a message lists them."""
+
+
+class Place(NamedTuple):
+    """What a dialect reads of a message's place: text, numbers, phase, and what is odd about it."""
+
+    position: str | None
+    sequence: tuple[int, ...]
+    phase: int = 1
+    note: str | None = None
+
+
+class Dialect(NamedTuple):
+    """What tells one DataWorks JSON from another.
+
+    Args:
+        ops: the operations by name.
+        names: the members that hold the list of columns, the key, the schema's and the table's name.
+        image: the member of ``before`` and ``after`` that holds the row.
+        place: reads the place from the payload, for a row or for anything else.
+        plan: the conversions for a list of columns, in an Oracle or another source.
+        nulls_may_hide: True where an unchanged large object is sent as NULL.
+    """
+
+    ops: Mapping[str, Op]
+    names: tuple[str, str, str, str]
+    image: str
+    place: Callable[[Mapping[str, Raw], bool], Place]
+    plan: Callable[[Columns, bool, tuple[tuple[str, str], ...], Options], Plan]
+    nulls_may_hide: bool
+
 
 class Schema(NamedTuple):
     """The ``schema`` member, read once per distinct text: the same bytes come with every row."""
 
     table: TableId
     keys: tuple[str, ...]
-    columns: tuple[tuple[str, str], ...]
+    columns: Columns
     dialect: str
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a TRUNCATE with a statement makes two."""
-    if message.value is None:
-        return TOMBSTONE
-    envelope, note = values.opened(message.value)
-    payload = members_of(envelope.get("payload"))
-    kind = values.text(payload.get("op", b"null"))
-    if kind is None or "version" not in envelope:
-        raise Undecodable("not-this-format", "version or payload.op is missing")
-    op = OPS.get(kind)
-    if op is None:
-        raise Undecodable("unknown-operation", f"payload.op {kind[:40]!r} is not documented")
-    schema = read_schema(bytes(envelope.get("schema", b"null")))
-    place = _place(payload, schema, kind, op, note)
-    if op in (Op.DDL, Op.TRUNCATE):
-        return ddl_event(place, payload, kind)
-    if op in (Op.INSERT, Op.UPDATE, Op.DELETE):
-        return (_row(place, payload, schema, kind, hints, message.topic),)
-    return (place,)
+    return read(message, hints, STREAMX)
 
 
 def recognise(sample: bytes) -> str | None:
@@ -133,29 +149,55 @@ def envelope_of(sample: bytes) -> tuple[dict[str, bytes], dict[str, bytes]] | No
     return (schema, payload) if "version" in found and "op" in payload and clock[:1] == b"{" else None
 
 
+# --- any writer ---------------------------------------------------------------------------------
+
+
+def read(message: Message, hints: Hints, dialect: Dialect) -> tuple[Change, ...]:
+    """The changes of one message as a dialect writes them."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    payload = members_of(envelope.get("payload"))
+    kind = values.text(payload.get("op", b"null"))
+    if kind is None or "version" not in envelope:
+        raise Undecodable("not-this-format", "version or payload.op is missing")
+    op = dialect.ops.get(kind)
+    if op is None:
+        raise Undecodable("unknown-operation", f"payload.op {kind[:40]!r} is not documented")
+    schema = read_schema(bytes(envelope.get("schema", b"null")), dialect.names)
+    place = _place(payload, schema, kind, op, dialect, note)
+    if op in (Op.DDL, Op.TRUNCATE):
+        return ddl_event(place, payload, kind)
+    if op in ROW_OPS:
+        return (_row(place, payload, schema, kind, dialect, hints, message.topic),)
+    return (place,)
+
+
 def members_of(raw: Raw | None) -> dict[str, Raw]:
     """The members of an object; none for null or nothing."""
     return {} if raw is None or values.is_null(raw) else values.members(raw)
 
 
-# --- schema -------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1024)
-def read_schema(raw: bytes) -> Schema:
-    """Table, key and columns of a message's ``schema``."""
+def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
+    """Table, key and columns of a message's ``schema``.
+
+    Raises:
+        Undecodable: it names neither columns nor key as this dialect does, but has other members.
+    """
     schema = members_of(Raw(raw))
-    if "column" in schema or "pk" in schema:
-        raise Undecodable("not-this-format", "schema.column and schema.pk belong to another dialect")
+    listed, key, owner_name, table_name = names
+    if schema and listed not in schema and key not in schema and schema.keys() != {"source"}:
+        raise Undecodable("not-this-format", f"schema.{listed} and schema.{key} are missing")
     source = image_of(schema.get("source"))
-    database, owner = source.get("dbName") or None, source.get("schemaName") or None
+    database, owner = source.get("dbName") or None, source.get(owner_name) or None
     kind = (source.get("dbType") or "").lower()
     if owner == database and "mysql" in kind:  # MySQL has no schemas: the name is only repeated
         owner = None
-    columns = column_list(schema.get("dataColumn"))
+    columns = column_list(schema.get(listed))
     dialect = dialect_of(kind)
-    keys = names_of(schema.get("primaryKey")) or _row_id(columns, dialect == "oracle")
-    return Schema(TableId(database, owner, source.get("tableName") or None), keys, columns, dialect)
+    keys = names_of(schema.get(key)) or _row_id(columns, dialect == "oracle")
+    return Schema(TableId(database, owner, source.get(table_name) or None), keys, columns, dialect)
 
 
 def dialect_of(kind: str) -> str:
@@ -168,7 +210,7 @@ def image_of(raw: Raw | None) -> Image:
     return {} if raw is None or values.is_null(raw) else values.image(raw)
 
 
-def column_list(raw: Raw | None) -> tuple[tuple[str, str], ...]:
+def column_list(raw: Raw | None) -> Columns:
     """Name and type of each column of a list of ``{"name": .., "type": ..}``."""
     if raw is None or values.is_null(raw):
         return ()
@@ -183,30 +225,25 @@ def names_of(raw: Raw | None) -> tuple[str, ...]:
     return tuple(name for name in map(values.text, values.items(raw)) if name)
 
 
-def _row_id(columns: tuple[tuple[str, str], ...], oracle: bool) -> tuple[str, ...]:
+def _row_id(columns: Columns, oracle: bool) -> tuple[str, ...]:
     known = ROW_IDS + (("rowid", "ROWID") if oracle else ())
     return next(((name,) for name, _type in columns if name in known), ())
 
 
-# --- changes ------------------------------------------------------------------------------------
-
-
-def _place(payload: Mapping[str, Raw], schema: Schema, kind: str, op: Op, note: str | None) -> Change:
-    position = values.text(payload.get("sequenceId", b"null")) or None
-    number = values.integer(position)
-    row = op in (Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)
-    full_load = position == FULL_LOAD
-    if row and not full_load and (number is None or number < 0):
-        note = noted(note, "the position is missing or unreadable")
+def _place(
+    payload: Mapping[str, Raw], schema: Schema, kind: str, op: Op, dialect: Dialect, note: str | None
+) -> Change:
+    row = op in ROW_OPS
+    place = dialect.place(payload, row)
     return Change(
         op=op,
         table=schema.table,
         keys=schema.keys if row else (),
-        phase=0 if full_load else 1,
-        sequence=(number,) if number is not None and number >= 0 else (),
-        position=position,
+        phase=place.phase,
+        sequence=place.sequence,
+        position=place.position,
         event_time=event_time(payload),
-        note=noted("update-before", note) if kind in BEFORE else note,
+        note=noted("update-before" if kind in BEFORE else None, note, place.note),
         dialect=schema.dialect,
     )
 
@@ -218,23 +255,32 @@ def event_time(payload: Mapping[str, Raw]) -> int | None:
 
 
 def _row(
-    place: Change, payload: Mapping[str, Raw], schema: Schema, kind: str, hints: Hints, topic: str
+    place: Change,
+    payload: Mapping[str, Raw],
+    schema: Schema,
+    kind: str,
+    dialect: Dialect,
+    hints: Hints,
+    topic: str,
 ) -> Change:
-    before = None if place.op is Op.INSERT else _image(payload.get("before"))
-    after = None if place.op is Op.DELETE else _image(payload.get("after"))
+    old = None if place.op is Op.INSERT else members_of(payload.get("before")).get(dialect.image)
+    new = None if place.op is Op.DELETE else members_of(payload.get("after")).get(dialect.image)
+    before, after = _image(old), _image(new)
     require_image(before if place.op is Op.DELETE else after, place.op)
     table = named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = plan_of(schema.columns, tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan), *convert(after, plan)]
-    place = replace(place, half=1 if kind == "UPDATE_AFTER" and before is None else 0)
+    oracle = schema.dialect == "oracle"
+    plan = dialect.plan(schema.columns, oracle, tuple(declared.columns.items()), hints.options)
+    kept = [*convert(before, plan, old), *convert(after, plan, new)]
+    if kind == "UPDATE_AFTER" and before is None:
+        place = replace(place, half=1)
     keys, lacks = declared.keys or place.keys, _lacks(after or before or {}, schema)
-    return finish(place, table, keys, before, after, plan, kept, partial=lacks)
+    hide = dialect.nulls_may_hide and place.op is Op.UPDATE
+    return finish(place, table, keys, before, after, plan, kept, partial=lacks, nulls_may_hide=hide)
 
 
 def _image(raw: Raw | None) -> Image | None:
-    found = members_of(raw).get("dataColumn")
-    return None if found is None or values.is_null(found) else values.image(found)
+    return None if raw is None or values.is_null(raw) else values.image(raw)
 
 
 def _lacks(row: Image, schema: Schema) -> bool:
@@ -250,19 +296,28 @@ def ddl_event(place: Change, payload: Mapping[str, Raw], kind: str) -> tuple[Cha
     return statement(place, ddl.get("text"), kind, truncates=kind == "TRUNCATE")
 
 
-# --- values -------------------------------------------------------------------------------------
+# --- StreamX ------------------------------------------------------------------------------------
 
 
-def plan_of(
-    columns: tuple[tuple[str, str], ...], declared: tuple[tuple[str, str], ...], options: Options
+def _streamx_place(payload: Mapping[str, Raw], row: bool) -> Place:
+    position = values.text(payload.get("sequenceId", b"null")) or None
+    if position == FULL_LOAD:
+        return Place(position, (), phase=0)
+    number = values.integer(position)
+    if number is None or number < 0:
+        return Place(position, (), note="the position is missing or unreadable" if row else None)
+    return Place(position, (number,))
+
+
+def _streamx_plan(
+    columns: Columns, _oracle: bool, declared: tuple[tuple[str, str], ...], options: Options
 ) -> Plan:
-    """The plan for rows with these columns."""
     return _plan(columns, declared, options.timezone, options.binary)
 
 
 @lru_cache(maxsize=1024)
 def _plan(
-    columns: tuple[tuple[str, str], ...],
+    columns: Columns,
     declared: tuple[tuple[str, str], ...],
     zone: str,
     binary: str | None,
@@ -296,3 +351,13 @@ def _clock_in(zone: str) -> Convert:
         return values.wall_text(*instant(value, 1000), zone)[11:]
 
     return convert_time
+
+
+STREAMX = Dialect(
+    ops=OPS,
+    names=("dataColumn", "primaryKey", "schemaName", "tableName"),
+    image="dataColumn",
+    place=_streamx_place,
+    plan=_streamx_plan,
+    nulls_may_hide=False,
+)

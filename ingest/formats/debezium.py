@@ -18,16 +18,16 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from ingest import connect, types
-from ingest.change import Change, Hints, Image, Message, Op, Options, TableHints, TableId
+from ingest import connect
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
 from ingest.connect import Field, Meaning
+from ingest.connectors import changed_table, dialect, event_time, sequence, structure
 from ingest.declared import Reading, geometry, variable_decimal
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -75,14 +75,16 @@ ABOUT = About(
     },
 )
 
+MESSAGE = "m"  # written into PostgreSQL's log by pg_logical_emit_message; of no table
 OPS = {
     "c": Op.INSERT,
     "u": Op.UPDATE,
     "d": Op.DELETE,
     "r": Op.READ,
     "t": Op.TRUNCATE,
-    "m": Op.CONTROL,  # a message written into PostgreSQL's log
+    MESSAGE: Op.CONTROL,
 }
+OLD_KEY = "__debezium.oldkey"
 PLACEHOLDER = "__debezium_unavailable_value"
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
@@ -192,14 +194,15 @@ class Event(NamedTuple):
 
 def _row(schema: bytes, found: dict[str, Raw], message: Message, hints: Hints, note: str | None) -> Change:
     source = {} if is_null(found.get("source")) else connect.texts(found["source"])
-    table = table_of(source, message, hints)
+    op = text(found["op"])
+    table = NO_TABLE if op == MESSAGE else table_of(source, message, hints)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, meanings, reading(hints.options))
     mark = found.get("transaction")
     transaction = {} if mark is None or is_null(mark) else connect.texts(mark)
     return row_change(
         Event(
-            op=text(found["op"]),
+            op=op,
             source=source,
             table=table,
             before=_image(found.get("before"), plan),
@@ -371,108 +374,19 @@ def _ddl(found: Mapping[str, Raw]) -> list[Change]:
         event_time=event_time(source) or micros_of(integer(_text(found, "ts_ms")), 1000),
         ddl=_text(found, "ddl"),
         note="snapshot" if snapshot else None,
+        dialect=dialect(source),
     )
     if not changes and common.ddl is None:
         raise Undecodable("bad-message", "a schema change has neither a statement nor a structure")
     return [
         msgspec.structs.replace(
-            common, row=row, table=_changed_table(change, own), structure=structure(change, source)
+            common, row=row, table=changed_table(change, own), structure=structure(change, source)
         )
         for row, change in enumerate(changes)
     ] or [common]
 
 
-def _changed_table(change: Any, own: TableId) -> TableId:
-    """The table of one structure; its id is quoted: ``"shop"."orders"``."""
-    parts = _QUOTED.findall(str(change.get("id"))) if isinstance(change, dict) else []
-    names = [part[1:-1].replace('""', '"') for part in parts]
-    if len(names) == 3:
-        return TableId(*names)
-    if len(names) == 2:  # PostgreSQL leaves the database out, MySQL has no schema
-        return TableId(own.database, *names) if own.schema else TableId(names[0], None, names[1])
-    return own
-
-
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
-
-
-def structure(change: Any, source: Image) -> str | None:
-    """A table's structure as `Change.structure` wants it, or None if it is damaged."""
-    try:
-        table = change.get("table") or {}
-        found = {
-            "type": str(change.get("type")),
-            "keys": [str(name) for name in table.get("primaryKeyColumnNames") or ()],
-            "columns": {str(each["name"]): _logical(each, source) for each in table.get("columns") or ()},
-        }
-    except (AttributeError, KeyError, TypeError):
-        return None
-    return msgspec.json.encode(found).decode()
-
-
-def _logical(found: Mapping[str, Any], source: Image) -> str:
-    name = str(found.get("typeExpression") or found.get("typeName") or "")
-    length, scale = found.get("length"), found.get("scale")
-    if length is not None and "(" not in name:
-        head, _, rest = name.partition(" ")
-        arguments = f"({length},{scale})" if scale is not None else f"({length})"
-        name = (
-            f"{head}{arguments} {rest}"
-            if rest.lower().startswith(("unsigned", "zerofill"))
-            else name + arguments
-        )
-    return _TYPE_NAMES.get(source.get("connector") or "", types.mysql)(name)
-
-
-_TYPE_NAMES = {"postgresql": types.postgres, "oracle": types.oracle, "sqlserver": types.sqlserver}
-
-
 # --- parts ----------------------------------------------------------------------------------------
-
-
-def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
-    """The connector's position as numbers and as its own text; empty where there is none."""
-    for names, read in _POSITIONS:
-        if source.get(names[0]):
-            written = [source.get(name) for name in names]
-            numbers = [read(value) for value in written]
-            if numbers[0] is None:
-                return (), None
-            known = tuple(number for number in numbers if number is not None)
-            return known, ":".join(value for value in written if value is not None)
-    return _binlog(source)
-
-
-def _binlog(source: Image) -> tuple[tuple[int, ...], str | None]:
-    file, pos = source.get("file"), integer(source.get("pos"))
-    suffix = re.search(r"\.([0-9]{1,18})$", file or "", re.ASCII)
-    if suffix is None or pos is None:
-        return (), None
-    row = integer(source.get("row")) or 0
-    return (int(suffix[1]), pos, row), f"{file}:{pos}:{row}"
-
-
-def _log_number(value: str | None) -> int | None:
-    """SQL Server's ``00000027:00000ac0:0002`` as one number; also plain numbers as they are."""
-    if value is None or not _LSN.fullmatch(value):
-        return None
-    high, middle, low = value.split(":")
-    return (int(high, 16) << 48) | (int(middle, 16) << 16) | int(low, 16)
-
-
-_LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
-_POSITIONS = (
-    (("lsn",), integer),
-    (("commit_lsn", "change_lsn", "event_serial_no"), lambda value: _log_number(value) or integer(value)),
-    (("commit_scn", "scn", "ssn"), integer),
-    (("scn",), integer),
-)
-
-
-def event_time(source: Image) -> int | None:
-    """Microseconds from ``ts_us`` or ``ts_ms``; zero stands for unknown."""
-    micros = integer(source.get("ts_us"))
-    return micros or micros_of(integer(source.get("ts_ms")), 1000) or None
 
 
 def table_of(source: Image, message: Message, hints: Hints) -> TableId:
@@ -505,7 +419,7 @@ def json_key(key: bytes | None, hints: Hints, declared: TableHints | None = None
 
 def _old_key(message: Message, hints: Hints, declared: TableHints) -> Image | None:
     for name, value in message.headers:
-        if name == "__debezium.oldkey":
+        if name == OLD_KEY:
             return json_key(value, hints, declared)
     return None
 
@@ -550,8 +464,10 @@ def _placeholders(plain: str) -> frozenset[str]:
     quoted = msgspec.json.encode(plain).decode()
     codes = ",".join(map(str, data))
     return frozenset(
-        [plain, base64_text(data), data.hex(), data.hex().upper()]
-        + [f"[{quoted}]", f"[{codes}]", f"{{{quoted}:{quoted}}}"]
+        [
+            *(plain, base64_text(data), data.hex(), data.hex().upper()),
+            *(f"[{quoted}]", f"[{codes}]", f"{{{quoted}:{quoted}}}"),  # arrays of texts, of bytes; maps
+        ]
     )
 
 

@@ -23,6 +23,8 @@ from msgspec.structs import replace
 
 from ingest import avro
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
+from ingest.charsets import decoded
+from ingest.codes import BY_SOURCE
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (
@@ -70,109 +72,13 @@ OPS = {
 NO_OPERATION = 48  # bytes
 MICROSECOND_SOURCES = frozenset({"MySQL", "PostgreSQL"})
 
-CHARSETS = {
-    "utf8": "utf-8",
-    "utf8mb3": "utf-8",
-    "utf8mb4": "utf-8",
-    "utf-8": "utf-8",
-    "latin1": "cp1252",
-    "ascii": "ascii",
-    "gbk": "gbk",
-    "gb2312": "gb2312",
-    "gb18030": "gb18030",
-    "big5": "big5",
-    "ucs2": "utf-16-be",
-    "utf16": "utf-16-be",
-    "utf16le": "utf-16-le",
-    "utf32": "utf-32-be",
-    "euckr": "euc_kr",
-    "ujis": "euc_jp",
-    "sjis": "shift_jis",
-    "cp932": "cp932",
-    "latin2": "iso8859-2",
-    "greek": "iso8859-7",
-    "hebrew": "iso8859-8",
-    "latin5": "iso8859-9",
-    "latin7": "iso8859-13",
-    "cp1250": "cp1250",
-    "cp1251": "cp1251",
-    "cp1256": "cp1256",
-    "cp1257": "cp1257",
-    "koi8r": "koi8-r",
-    "koi8u": "koi8-u",
-    "cp850": "cp850",
-    "cp852": "cp852",
-    "cp866": "cp866",
-    "tis620": "tis-620",
-    "zhs16gbk": "gbk",
-    "al32utf8": "utf-8",
-    "al16utf16": "utf-16-be",
-}
-"""MySQL's (and Oracle's) character sets as Python codecs; ``binary`` and the empty name are bytes."""
-
-MYSQL_TYPES = {
-    **dict.fromkeys([0, 246], "decimal"),
-    1: "int8",
-    2: "int16",
-    3: "int32",
-    4: "float32",
-    5: "float64",
-    **dict.fromkeys([7, 17], "timestamp"),
-    8: "int64",
-    9: "int32",
-    **dict.fromkeys([10, 14], "date"),
-    **dict.fromkeys([11, 19], "time"),
-    **dict.fromkeys([12, 18], "datetime"),
-    13: "year",
-    **dict.fromkeys([15, 253, 254], "string"),
-    16: "bit",
-    245: "json",
-    247: "enum",
-    248: "set",
-    255: "geometry",
-}
-POSTGRES_TYPES = {
-    16: "boolean",
-    17: "binary",
-    20: "int64",
-    21: "int16",
-    23: "int32",
-    25: "string",
-    **dict.fromkeys([114, 3802], "json"),
-    700: "float32",
-    701: "float64",
-    **dict.fromkeys([1042, 1043, 2950], "string"),
-    1082: "date",
-    1083: "time",
-    1114: "datetime",
-    1184: "timestamp",
-    1186: "interval",
-    1700: "decimal",
-}
-ORACLE_TYPES = {
-    **dict.fromkeys([1, 8, 58, 69, 96, 112, 208], "string"),
-    2: "decimal",
-    **dict.fromkeys([12, 180], "datetime"),
-    **dict.fromkeys([23, 24, 113, 114], "binary"),
-    100: "float32",
-    101: "float64",
-    **dict.fromkeys([181, 231], "timestamp"),
-    **dict.fromkeys([182, 183], "interval"),
-}
-_NUMBERS = {
-    "MySQL": MYSQL_TYPES,
-    "DRDS": MYSQL_TYPES,
-    "PostgreSQL": POSTGRES_TYPES,
-    "PPAS": POSTGRES_TYPES,
-    "Oracle": ORACLE_TYPES,
-}
 FITS = {
     "Integer": frozenset(["int8", "int16", "int32", "int64", "year", "bit", "decimal", "boolean"]),
     "Character": frozenset(["string", "enum", "set", "json", "interval"]),
     "Decimal": frozenset(["decimal"]),
     "Float": frozenset(["float32", "float64"]),
     "Timestamp": frozenset(["timestamp"]),
-    "DateTime": frozenset(["date", "time", "datetime", "year"]),
+    "DateTime": frozenset(["date", "time", "datetime", "year", "interval"]),
     "TimestampWithTimeZone": frozenset(["timestamp"]),
     "BinaryGeometry": frozenset(["geometry"]),
     "TextGeometry": frozenset(["geometry"]),
@@ -241,7 +147,7 @@ def _ddl(record: dict[str, Any], common: Change) -> Change:
     )
 
 
-DIALECTS = {"Oracle": "oracle", "PostgreSQL": "postgres", "PPAS": "postgres", "SQLServer": "tsql"}
+DIALECTS = {"Oracle": "oracle", "PostgreSQL": "postgres", "PPAS": "postgres"}
 
 
 def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
@@ -269,6 +175,7 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
         after=None if op is Op.DELETE else after,
         types={**known, **declared.columns} if declared.columns else known,
         partial=missing > 0 and op is not Op.DELETE,
+        phase=0 if op is Op.READ and record["id"] <= 0 else 1,
         note=f"columns that were not captured are absent: {absent}" if absent else None,
     )
 
@@ -312,7 +219,7 @@ def _image(
 @lru_cache(maxsize=4096)
 def _code_type(source: str, number: int, branch: str) -> str | None:
     """What the source's own code says, if that is possible in the branch the value came in."""
-    found = _NUMBERS.get(source, {}).get(number)
+    found = BY_SOURCE.get(source, {}).get(number)
     return found if found in FITS[branch] else None
 
 
@@ -374,23 +281,7 @@ def _character(value: Any, hint: str | None, _micros: bool) -> Read:
     charset, data = value["charset"].strip().lower(), value["value"]
     if charset in ("", "binary"):
         return base64_text(data), "binary"
-    codec = CHARSETS.get(charset.replace("_", "").replace("-", ""))
-    if codec is None:
-        raise ValueError(f"the character set {charset[:40]!r} is not known")
-    return _decoded(data, codec), hint or "string"
-
-
-def _decoded(data: bytes, codec: str) -> str:
-    try:
-        return data.decode(codec)
-    except UnicodeDecodeError:
-        if codec != "cp1252":
-            raise ValueError(f"its bytes are not {codec}") from None
-        # MySQL's latin1 gives the five bytes that cp1252 leaves out their own number
-        return "".join(chr(byte) if byte in _LATIN1_ONLY else bytes([byte]).decode(codec) for byte in data)
-
-
-_LATIN1_ONLY = frozenset(b"\x81\x8d\x8f\x90\x9d")
+    return decoded(data, charset), hint or "string"
 
 
 def _decimal(value: Any, _hint: str | None, _micros: bool) -> Read:
@@ -485,7 +376,7 @@ def _text_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
 def _binary_object(value: Any, hint: str | None, _micros: bool) -> Read:
     data = value["value"]
     if hint == "json" or value["type"].lower() in ("json", "jsonb"):
-        return _decoded(data, "utf-8"), "json"
+        return decoded(data, "utf8"), "json"
     return base64_text(data), "binary"
 
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ingest import avro
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
+from ingest.declared import unwrap
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (
@@ -64,8 +65,7 @@ OPS = {
     "HEARTBEAT": Op.HEARTBEAT,
 }
 SMALL = frozenset(
-    ["INTEGER", "LONG", "FLOAT", "DOUBLE", "DECIMAL", "TIMESTAMP", "DATE", "TIME", "DATETIME", "BOOLEAN"]
-    + ["BIT", "ENUM", "SET"]
+    "INTEGER LONG FLOAT DOUBLE DECIMAL TIMESTAMP DATE TIME DATETIME BOOLEAN BIT ENUM SET".split()
 )
 """Types of ``type_info`` that never hold a large value, so that their NULL is one."""
 
@@ -148,6 +148,8 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
     after = _image(record["afterImages"], names, known)
     if (before if op is Op.DELETE else after) is None:
         raise Undecodable("no-image", f"the {op} has no image of its row")
+    for image in (before, after):
+        unwrap(image, declared.columns)
     gone = _drop_unchanged(record, names, before, after, keys) if op is Op.UPDATE else 0
     return replace(
         common,

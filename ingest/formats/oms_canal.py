@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Change, Hints, Image, Message
 from ingest.columns import Converter, Settings, bytes_in, instant
-from ingest.flat import Rows, glimpse, rows, sealed_rows
+from ingest.flat import Rows, glimpse, sealed_rows
 from ingest.formats import About
 from ingest.formats.canal import Dialect, Plan, changes
 
@@ -81,23 +83,33 @@ def _zoneless_text(value: str) -> str:
 _ZONE = re.compile(r"(?: ?(?:Z|[+-][0-9]{2}:?[0-9]{2})| [A-Za-z][A-Za-z0-9_+/-]*)?", re.ASCII)
 
 
-def _bare_rows(kept: Raw, plan: Plan) -> Rows:
-    """Rows whose numbers are bare; among BITs only those in quotes are base64."""
-    if not plan.bits:
-        return rows(kept)
-    return [
-        None if values.is_null(row) else _bare_image(values.members(row), plan.bits)
-        for row in sealed_rows(kept)
-    ]
+def _bare_rows(kept: list[Any] | Raw, plan: Plan) -> Rows:
+    """Rows as texts; among BITs only those in quotes are base64."""
+    if not isinstance(kept, Raw):
+        return [
+            row and {column: _text(value, column in plan.bits) for column, value in row.items()}
+            for row in kept
+        ]
+    return [None if values.is_null(row) else _sealed_row(row, plan.bits) for row in sealed_rows(kept)]
 
 
-def _bare_image(found: Mapping[str, Raw], bits: frozenset[str]) -> Image:
-    image = {}
-    for column, raw in found.items():
+def _text(value: Any, is_bit: bool) -> str | None:
+    if value is None:
+        return None
+    if type(value) is str:
+        return _bit_text(value) if is_bit else value
+    if type(value) is int:
+        return str(value)
+    return values.text(value if type(value) is Raw else msgspec.json.encode(value))
+
+
+def _sealed_row(row: Raw, bits: frozenset[str]) -> Image:
+    """A row whose every value is looked at on its own, because something about the message is unusual."""
+    found: Image = {}
+    for column, raw in values.members(row).items():
         value = values.text(raw)
-        quoted = bytes(raw)[:1] == b'"'
-        image[column] = _bit_text(value) if quoted and column in bits and value is not None else value
-    return image
+        found[column] = _bit_text(value) if value and column in bits and bytes(raw)[:1] == b'"' else value
+    return found
 
 
 def _bit_text(value: str) -> str:
@@ -110,7 +122,7 @@ def _bit_text(value: str) -> str:
 DIALECT = Dialect(
     makers={"timestamp": instant, "datetime": _zoneless, "binary": bytes_in("base64")},
     types=ocean_types,
-    rows=_bare_rows,
+    bare_rows=_bare_rows,
     large=types.OMS_LOB,
 )
 

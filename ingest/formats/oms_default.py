@@ -35,6 +35,7 @@ from ingest.rows import (
     convert,
     converters,
     finish,
+    large,
     named_table,
     noted,
     require_image,
@@ -232,11 +233,6 @@ def _plan(
     }
     bits = tuple(column for column, logical in known.items() if types.base(logical) == "bit")
     return Plan(known, converters(known, zone, binary, units), firm, tuple(sent), bits)
-
-
-def large(name: str) -> bool:
-    """True for an OMS type name of the family whose unchanged value is sent as NULL."""
-    return name.partition("(")[0].strip().lower() in types.OMS_LOB
 
 
 def _light_names(light: bytes) -> dict[str, str]:

@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
@@ -76,11 +77,13 @@ class Dialect(NamedTuple):
         order: the sequence from ``meta``.
         nulls_may_hide: True where an unchanged large object is sent as NULL.
         utc: True where ``meta.time`` is UTC whatever the options say.
+        sql: the SQL dialect of statements.
     """
 
     order: Order
     nulls_may_hide: bool
     utc: bool
+    sql: str
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -123,6 +126,9 @@ def read(message: Message, hints: Hints, dialect: Dialect) -> tuple[Change, ...]
     if op is None:
         raise Undecodable("unknown-operation", f"meta.op {kind[:40]!r} is not documented")
     place = _place(meta, op, kind.lower(), dialect, hints.options, note)
+    if kind.lower() == "update before" and not hints.options.key_is_full:
+        # deleting the row would lose the columns that the second half does not carry
+        return (replace(place, op=Op.CONTROL),)
     if op in (Op.DDL, Op.TRUNCATE):
         sql = (_object(envelope, "sql") or {}).get("ddl")
         return statement(place, sql, kind if kind.lower() != "ddl" else None, truncates=op is Op.TRUNCATE)
@@ -149,6 +155,7 @@ def _place(meta: Image, op: Op, kind: str, dialect: Dialect, options: Options, n
         event_time=moment(meta.get("time"), zone),
         transaction=known(meta.get("trans")),
         note=noted("update-before", note) if kind == "update before" else note,
+        dialect=dialect.sql,
     )
 
 
@@ -179,31 +186,37 @@ def moment(value: str | None, zone: str) -> int | None:
 def _row(
     place: Change, envelope: Mapping[str, Raw], kind: str, dialect: Dialect, hints: Hints, topic: str
 ) -> Change:
-    data, key = _object(envelope, "data"), _object(envelope, "key")
-    full = hints.options.key_is_full
-    before, after, partial = _images(place.op, data, key, full)
-    require_image(before if place.op is Op.DELETE else after, place.op)
     table = named_table(place.table, hints, topic)
     declared = hints.tables(table)
     plan = plan_of(b"", False, tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan, envelope.get("key")), *convert(after, plan)]
-    hide = dialect.nulls_may_hide and place.op is Op.UPDATE
+    data, key = _object(envelope, "data"), _object(envelope, "key")
+    kept = [*convert(key, plan, envelope.get("key")), *convert(data, plan, envelope.get("data"))]
+    before, after = _images(place.op, data, key)
+    require_image(before if place.op is Op.DELETE else after, place.op)
+    update = place.op is Op.UPDATE
+    whole = hints.options.key_is_full and (key is not None or kind == "update after")
+    hide = update and dialect.nulls_may_hide
     return finish(
-        place, table, declared.keys, before, after, plan, kept, partial=partial, nulls_may_hide=hide
+        place,
+        table,
+        declared.keys,
+        before,
+        after,
+        plan,
+        kept,
+        partial=update and not whole,
+        nulls_may_hide=hide,
     )
 
 
-def _images(
-    op: Op, data: Image | None, key: Image | None, full: bool
-) -> tuple[Image | None, Image | None, bool]:
-    """The row before and after, and whether the row after may lack columns."""
+def _images(op: Op, data: Image | None, key: Image | None) -> tuple[Image | None, Image | None]:
+    """The row before and after: an update's ``data`` lies over its ``key``."""
+    both = {**key, **data} if key and data else key or data
     if op is Op.INSERT:
-        return None, data, False
+        return None, data
     if op is Op.DELETE:
-        return {**(key or {}), **data} if data else key or data, None, False
-    if not key and not data:
-        return None, None, False
-    return key, {**(key or {}), **(data or {})}, not (full and key)
+        return both or None, None
+    return key, dict(both) if both else None
 
 
 # --- OMS ----------------------------------------------------------------------------------------
@@ -220,4 +233,4 @@ def _oms_order(meta: Image, op: Op, options: Options) -> tuple[int, ...]:
     return micros // values.MICROS, AFTER_EVERY_COUNTER if op in (Op.DDL, Op.TRUNCATE) else 0
 
 
-OMS = Dialect(_oms_order, nulls_may_hide=True, utc=False)
+OMS = Dialect(_oms_order, nulls_may_hide=True, utc=False, sql="mysql")

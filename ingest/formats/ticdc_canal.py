@@ -19,14 +19,13 @@ from msgspec import Raw
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
 from ingest.errors import Undecodable
-from ingest.flat import content, glimpse
+from ingest.flat import Found, content, glimpse
 from ingest.formats import About
 from ingest.formats.canal import (
     MARKS,
     NOWHERE,
     TEXT_MAKERS,
     Dialect,
-    Envelope,
     Position,
     changes,
     position_of,
@@ -50,11 +49,11 @@ ABOUT = About(
 )
 
 
-def _extension(found: Envelope) -> dict[str, Raw]:
+def _extension(found: Found) -> dict[str, Raw]:
     return values.members(content(found.tidb) or b"{}")
 
 
-def _commit(found: Envelope) -> Position:
+def _commit(found: Found) -> Position:
     extension = _extension(found)
     if "claimCheckLocation" in extension:
         raise Undecodable("stored-elsewhere", "the row was too large and is stored by claim check")

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.gold import merge as merging
 from ingest.gold.fold import MISFIT, Shape, outcomes
@@ -59,7 +60,7 @@ def apply(
         decided: each mirror's schema as last decided; new decisions are added.
         tell: is told the mirror and the step that it begins.
     """
-    todo = jobs(lake, books)
+    todo = [job for job in jobs(lake, books) if not lake.select or matches(lake.select, job.table)]
     wanted: list[tuple[Job, Mirror]] = []
     done: list[Folded] = []
     rows = []
@@ -80,6 +81,9 @@ def apply(
 def _one(lake: Lake, books: Books, job: Job, mirror: Mirror, tell: Callable[[str, str], None]) -> Folded:
     started = time.monotonic()
     result = Folded(mirror.name, mirror.path, "done")
+    if lake.stop() or not mirror.keys:
+        result.state = "skipped"
+        return result
     try:
         _fold(lake, books, job, mirror, result, tell)
     except HeldError as error:

@@ -19,7 +19,8 @@ def decide(
     lake: Lake, todo: list[Job], decided: dict[str, Mirror]
 ) -> Iterator[tuple[Job, Mirror | HeldError]]:
     """Each job with its mirror's schema, or the reason why it cannot have one."""
-    logged = _logged(lake, [job for job in todo if _has_ddl(job)])
+    new = any(job.path not in decided for job in todo)  # then older statements may tell of it, too
+    logged = _logged(lake, [job for job in todo if new or _has_ddl(job)], whole=new)
     for job in todo:
         try:
             yield job, _decide(job, decided.get(job.path), logged)
@@ -54,14 +55,14 @@ def _has_ddl(job: Job) -> bool:
     return any(line.ddl for lines in job.lines.values() for line in lines)
 
 
-def _logged(lake: Lake, todo: Iterable[Job]) -> dict[TableId, list[dict[str, object]]]:
+def _logged(lake: Lake, todo: Iterable[Job], *, whole: bool) -> dict[TableId, list[dict[str, object]]]:
     """The effects of the new DDL events by source table, in order; one read for all mirrors."""
     first = min((job.first for job in todo), default=None)
-    if first is None:
+    if first is None or not lake.exists(DDL.name):
         return {}
     rows = (
         lake.read(DDL.name)
-        .where((F.col("batch") >= first) & F.col("effects").isNotNull())
+        .where((F.col("batch") >= (0 if whole else first)) & F.col("effects").isNotNull())
         .orderBy("order_key")
         .select("effects")
         .collect()

@@ -168,7 +168,11 @@ def test_kafka_sources_are_read(tmp_path: Path) -> None:
         "    kafka: {security.protocol: SSL, kafka.retries: 3}\n"
     )
     source = loaded(tmp_path, more, KAFKA).sources[0]
-    assert ("kafka", "a:9092,b:9092", ("bins", "moves")) == (source.kind, source.bootstrap_servers, source.topics)
+    assert ("kafka", "a:9092,b:9092", ("bins", "moves")) == (
+        source.kind,
+        source.bootstrap_servers,
+        source.topics,
+    )
     assert {"security.protocol": "SSL", "retries": "3"} == source.kafka
     assert ("http://r:8081", 5, "earliest") == (source.registry, source.max_messages, source.start)
 
@@ -255,8 +259,14 @@ def test_numbers_may_come_from_references(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("${STOCK_NONE}", "2:1 the environment variable STOCK_NONE is not set; set it or write ${STOCK_NONE:-default}"),
-        ("${file:nope}", "2:1 the file {folder}/nope of ${file:...} cannot be read: No such file or directory"),
+        (
+            "${STOCK_NONE}",
+            "2:1 the environment variable STOCK_NONE is not set; set it or write ${STOCK_NONE:-default}",
+        ),
+        (
+            "${file:nope}",
+            "2:1 the file {folder}/nope of ${file:...} cannot be read: No such file or directory",
+        ),
         ("${a-b}", "2:1 ${a-b} is no reference; write ${NAME}, ${NAME:-default} or ${file:/path}"),
     ],
 )
@@ -266,7 +276,9 @@ def test_references_that_lead_nowhere(tmp_path: Path, value: str, expected: str)
     assert [expected.replace("{folder}", str(tmp_path))] == found
 
 
-def test_faults_of_references_do_not_print_their_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_references_do_not_print_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A secret put into the wrong key would reach a log."""
     monkeypatch.setenv("STOCK_SECRET", "hunter2")
     found = problems(tmp_path, GOOD + "    settle: ${STOCK_SECRET}\n    storage: {password: [hunter2]}\n")
@@ -308,7 +320,10 @@ def test_missing_files_folders_and_other_encodings(tmp_path: Path) -> None:
     latin = tmp_path / "latin.yaml"
     latin.write_bytes(b"pipeline: x\nlake: caf\xe9\n")
     for file, expected in [
-        (tmp_path / "none.yaml", f"{tmp_path}/none.yaml: there is no such file; `ingest init {tmp_path}/none.yaml` writes one"),
+        (
+            tmp_path / "none.yaml",
+            f"{tmp_path}/none.yaml: there is no such file; `ingest init {tmp_path}/none.yaml` writes one",
+        ),
         (tmp_path, f"{tmp_path}: is a folder; name the pipeline file in it"),
         (latin, f"{latin}:2:10 is not UTF-8 text; save the file as UTF-8"),
     ]:
@@ -319,7 +334,7 @@ def test_missing_files_folders_and_other_encodings(tmp_path: Path) -> None:
 
 BAD_KEYS = [
     ("    formt: x\n", "8:5 the key 'formt' is unknown here; did you mean format?"),
-    ("    topics: [a]\n", "8:5 the key 'topics' is unknown here"),
+    ("    topics: [a]\n", "8:5 the key 'topics' belongs to a source of kind kafka, not files"),
     ("    framing: line\n", "8:5 'line' is not one of lines, document, length, avro-container or raw; did you mean lines?"),
     ("    settle: soon\n", "8:5 'soon' is no duration; write for example 60s, 5m, 2h or 1d"),
     ("    max_bytes: 5 apples\n", "8:5 '5 apples' is no size; write for example 64MiB, 500KB or 1GiB"),
@@ -339,8 +354,8 @@ BAD_KEYS = [
     ("    ? [a]\n    : b\n", "8:7 a key must be plain text, not a list or a mapping"),
     ("  - {name: bins, path: x, format: canal}\n", "8:6 the source 'bins' stands in line 4 already; use another name"),
     ("  - {name: b 2, path: x, format: canal}\n", "8:6 'b 2' is no name; use letters, digits, _, - and . only"),
-    ("  - {name: b, path: x, format: cannal}\n", "8:26 'cannal' is no format; did you mean canal?"),
-    ("  - {name: b, path: x, format: canal, kind: file}\n", "8:40 kind: 'file' is not one of files or kafka; did you mean files?"),
+    ("  - {name: b, path: x, format: cannal}\n", "8:24 'cannal' is no format; did you mean canal or oms-canal?"),
+    ("  - {name: b, path: x, format: canal, kind: file}\n", "8:39 kind: 'file' is not one of files or kafka; did you mean files?"),
     ("  - {name: b, format: canal}\n", "8:5 the key 'path' is missing"),
     ("  - five\n", "8:5 a mapping of keys belongs here"),
     ("tables: {match: x}\n", "8:1 tables must be a list; start each entry with a dash"),
@@ -348,7 +363,7 @@ BAD_KEYS = [
     ("tables: [{keys: [a, a]}]\n", "8:11 'a' stands in the list twice"),
     ("tables: [{columns: {a: int}}]\n", "8:21 'int' is no type; did you mean int32?"),
     ("tables: [{columns: {a: VARCHAR2(9)}}]\n", "8:21 'VARCHAR2(9)' is no type; did you mean string?"),
-    ("tables: [{columns: {a: decimal(5,9)}}]\n", "8:21 'decimal(5,9)' is no type; did you mean decimal(9,9)?"),
+    ("tables: [{columns: {a: 'decimal(5,9)'}}]\n", "8:21 'decimal(5,9)' is no type; did you mean decimal(9,9)?"),
     ("tables: [{columns: {a: bolean}}]\n", "8:21 'bolean' is no type; did you mean boolean?"),
     ("tables: [{match: a..b}]\n", "8:11 'a..b' matches no table; write database.table, with * for any part"),
     ("tables: [{match: a.b, into: 'x.{tabel}'}]\n", "8:23 {tabel} is no placeholder; did you mean table or database?; there are {database}, {schema} or {table}"),
@@ -357,7 +372,7 @@ BAD_KEYS = [
     ("quality: [{table: a.b, expect: [{type: not_null}]}]\n", "8:34 'not_null' is no expectation; write a name such as expect_column_values_to_be_unique"),
     ("quality: [{table: a.b, thresholds: {gaps: many}}]\n", "8:37 'many' is no threshold; write for example 0.1% or 5"),
     ("horizon_days: 0\n", "8:1 '0' is no positive whole number"),
-    ("plain:\n", "8:1 the key 'plain' is unknown here; did you mean plain_tables?"),
+    ("plain:\n", "8:1 the key 'plain' is unknown here; did you mean pipeline or plain_tables?"),
 ]  # fmt: skip
 
 
@@ -375,7 +390,7 @@ def test_faults_have_their_place_and_a_way_out(tmp_path: Path, more: str, expect
         ("    topic_pattern: '['\n", "8:5 '[' is no regular expression: unterminated character set at position 0"),
         ("    topics: a\n    start: erliest\n", "9:5 'erliest' is no start; write earliest, latest, a time such as 2024-05-01T00:00:00Z, or {topic: {0: 1234}}"),
         ("    topics: a\n    start: {a: {x: 1}}\n", "9:5 the start of topic 'a' must be a map of partition to offset, whole numbers"),
-        ("    topics: a\n    path: x\n", "9:5 the key 'path' is unknown here"),
+        ("    topics: a\n    path: x\n", "9:5 the key 'path' belongs to a source of kind files, not kafka"),
     ],
 )  # fmt: skip
 def test_faults_of_kafka_sources(tmp_path: Path, more: str, expected: str) -> None:
@@ -425,7 +440,11 @@ def test_shards_in_one_mirror_need_a_shard_column(tmp_path: Path, rule: str, par
 
 @pytest.mark.parametrize(
     "rule",
-    ["match: shop.*, into: 'all.{table}'", "match: shop_*.bin, into: '{database}.bin'", "match: a.b, into: c.d"],
+    [
+        "match: shop.*, into: 'all.{table}'",
+        "match: shop_*.bin, into: '{database}.bin'",
+        "match: a.b, into: c.d",
+    ],
 )
 def test_templates_that_keep_tables_apart_are_accepted(tmp_path: Path, rule: str) -> None:
     """A refusal without proof would be a nuisance."""
@@ -434,7 +453,10 @@ def test_templates_that_keep_tables_apart_are_accepted(tmp_path: Path, rule: str
 
 def test_two_sources_of_one_table_are_refused(tmp_path: Path) -> None:
     """Two lanes in one mirror have no order between them."""
-    text = GOOD + "    options: {table: w.bin}\n  - {name: two, path: x, format: canal, options: {table: w.bin}}\n"
+    text = (
+        GOOD
+        + "    options: {table: w.bin}\n  - {name: two, path: x, format: canal, options: {table: w.bin}}\n"
+    )
     (found,) = problems(tmp_path, text)
     assert found.startswith("9:51 the sources 'bins' and 'two' both fill the mirror w.bin")
     assert 2 == len(loaded(tmp_path, "tables: [{match: w.bin, shard_column: shard}]\n", text).sources)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.ddl.cases import MESSAGE, Case, cases, lines
 
 from ingest.change import TableId
 from ingest.ddl import ACTIONS, Effect, effects, from_json, kind_of, to_json, widens
+from tests.ddl.cases import MESSAGE, Case, cases, lines
 
 CASES = list(cases())
 

@@ -6,10 +6,10 @@ import random
 import time
 
 import pytest
-from tests.ddl.cases import cases
 
 from ingest.ddl import Ddl, effects, from_json, to_json
 from ingest.ddl.tokens import MAX_LENGTH
+from tests.ddl.cases import cases
 
 N = 100_000
 DIALECTS = ("mysql", "oracle", "postgres")

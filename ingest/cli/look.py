@@ -1,0 +1,244 @@
+"""What the looking verbs gather from a lake, as plain values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Any
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.errors import IngestError
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import literal, quoted
+from ingest.lake.query import rewrite
+from ingest.lake.schemas import ALL, BOOKS, REJECTS, RUNS
+from ingest.values import fraction
+
+
+def tables(lake: Lake) -> list[dict[str, Any]]:
+    """One entry per mirror, held ones without a table included."""
+    mirrors = known_mirrors.known(lake)
+    runs = _last_runs(lake)
+    rows = _row_counts(lake, list(mirrors.values()))
+    found = [_entry(lake, mirror, runs.pop(mirror.name, {}), rows.get(mirror.path)) for mirror in mirrors.values()]
+    found.extend(_held(name, run) for name, run in runs.items())
+    return sorted(found, key=lambda one: one["table"])
+
+
+def _entry(lake: Lake, mirror: Mirror, run: dict[str, Any], rows: int | None) -> dict[str, Any]:
+    snapshot = lake.snapshot(mirror.path)
+    return {
+        "table": mirror.name,
+        "path": lake.path(mirror.path),
+        "keys": list(mirror.keys),
+        "columns": [{"name": one.column, "source": one.name, "type": one.delta} for one in mirror.columns],
+        "rows": rows,
+        "batch": snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation)),
+        "version": snapshot.version if snapshot.exists else None,
+        "state": _state(run),
+        "message": run.get("message") or "",
+    }
+
+
+def _held(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "table": name,
+        "path": None,
+        "keys": [],
+        "columns": [],
+        "rows": None,
+        "batch": None,
+        "version": None,
+        "state": _state(run),
+        "message": run.get("message") or "",
+    }
+
+
+def _state(run: dict[str, Any]) -> str:
+    state = run.get("state", "done")
+    return "ok" if state == "done" else str(state)
+
+
+def _last_runs(lake: Lake) -> dict[str, dict[str, Any]]:
+    """The newest gold row of `runs` for each mirror."""
+    if not lake.exists(RUNS.name):
+        return {}
+    newest = F.max_by(F.struct("state", "message", "batch", "started_at"), F.struct("started_at", "batch"))
+    rows = (
+        lake.read(RUNS.name)
+        .where((F.col("stage") == "gold") & F.col("subject").isNotNull())
+        .groupBy("subject")
+        .agg(newest.alias("run"))
+        .collect()
+    )
+    return {row["subject"]: row["run"].asDict() for row in rows}
+
+
+def _row_counts(lake: Lake, mirrors: list[Mirror]) -> dict[str, int]:
+    """Rows of every mirror in one query, which Delta answers from its log."""
+    there = [one for one in mirrors if lake.exists(one.path)]
+    if not there:
+        return {}
+    counts = " UNION ALL ".join(
+        f"SELECT {literal(one.path)} AS path, count(*) AS rows FROM {_delta(lake, one.path)}" for one in there
+    )
+    return {row["path"]: row["rows"] for row in lake.spark.sql(counts).collect()}
+
+
+def _delta(lake: Lake, name: str) -> str:
+    return f"delta.{quoted(lake.path(name))}"
+
+
+# --- status -------------------------------------------------------------------------------------
+
+
+def status(lake: Lake) -> dict[str, Any]:
+    """The health of a lake: one line per mirror, the problems in words, the next command."""
+    entries = tables(lake)
+    lanes = _lanes(lake)
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    rows = []
+    for entry in entries:
+        lane = lanes.get(entry["table"], {})
+        newest = lane.get("event_high")
+        rows.append(
+            {
+                "table": entry["table"],
+                "state": entry["state"],
+                "batch": entry["batch"],
+                "newest commit": None if newest is None else _zoneless(newest) + "Z",
+                "lag": None if newest is None else _span(now - newest),
+                "rejected": lane.get("rejected", 0),
+                "message": entry["message"],
+            }
+        )
+    problems = _problems(lake, rows)
+    bad = [row for row in rows if row["state"] != "ok"]
+    headline = (
+        f"{lake.pipeline.name}: {len(rows) - len(bad)} of {len(rows)} mirrors are up to date with batch "
+        f"{max((row['batch'] or 0 for row in rows), default=0)}."
+    )
+    file = lake.pipeline.file
+    following = f"ingest rejects {file}" if problems and not bad else f"ingest run {file}"
+    return {"headline": headline, "tables": rows, "problems": problems, "next": following}
+
+
+def _lanes(lake: Lake) -> dict[str, dict[str, Any]]:
+    if not lake.exists(BOOKS.name):
+        return {}
+    rows = (
+        lake.read(BOOKS.name)
+        .where(F.col("table").isNotNull())
+        .groupBy("database", "schema", "table")
+        .agg(F.max("event_high").alias("event_high"), F.sum("rejected").alias("rejected"))
+        .collect()
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        source = known_mirrors.TableId(row["database"], row["schema"], row["table"])
+        name = str(known_mirrors.target(lake.pipeline.rule(source), source))
+        kept = found.setdefault(name, {"event_high": None, "rejected": 0})
+        times = [one for one in (kept["event_high"], row["event_high"]) if one is not None]
+        kept["event_high"] = max(times, default=None)
+        kept["rejected"] += row["rejected"]
+    return found
+
+
+def _problems(lake: Lake, rows: list[dict[str, Any]]) -> list[str]:
+    problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
+    if lake.exists(REJECTS.name):
+        for row in lake.read(REJECTS.name).groupBy("kind").count().collect():
+            what = {"message": "messages could not be decoded", "cell": "cells did not fit their column"}
+            problems.append(f"{row['count']} {what.get(row['kind'], 'changes were refused')}")
+    return problems
+
+
+def _span(span: dt.timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+# --- queries ------------------------------------------------------------------------------------
+
+
+def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[Any]]]:
+    """Run one query by names; every cell comes back as a JSON value without loss.
+
+    Raises:
+        IngestError: the query is none, names no table, or Spark refuses it.
+    """
+    mirrors = {one.table: _delta(lake, one.path) for one in known_mirrors.known(lake).values()}
+    products = {one.name: _delta(lake, one.name) for one in ALL if lake.exists(one.name)}
+    try:
+        frame = lake.spark.sql(rewrite(text, mirrors, products))
+        if limit:
+            frame = frame.limit(limit)
+        names = frame.columns
+        rows = _exact(frame).collect()
+    except PySparkException as error:
+        raise IngestError(f"Spark refuses the query: {_first_line(error)}") from None
+    kinds = [field.dataType for field in frame.schema.fields]
+    return names, [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
+
+
+def _first_line(error: PySparkException) -> str:
+    return str(error).strip().splitlines()[0][:500]
+
+
+def _exact(frame: DataFrame) -> DataFrame:
+    """Instants and floats as Spark's own text: Python would shift the one and widen the other."""
+    columns: list[Column] = []
+    for position, field in enumerate(frame.schema.fields):
+        name = f"_{position}"
+        columns.append(F.col(name).cast("string") if _as_text(field.dataType) else F.col(name))
+    return frame.toDF(*[f"_{position}" for position in range(len(frame.columns))]).select(*columns)
+
+
+def _as_text(kind: T.DataType) -> bool:
+    return isinstance(kind, T.TimestampType | T.FloatType | T.DoubleType | T.TimestampNTZType | T.DateType)
+
+
+def _json(cell: Any, kind: T.DataType) -> Any:
+    if cell is None:
+        return None
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return msgspec.Raw(cell.encode()) if math.isfinite(float(cell)) else cell
+    if isinstance(kind, T.TimestampType):
+        return _fractioned(cell.replace(" ", "T")) + "Z"
+    if isinstance(kind, T.TimestampNTZType):
+        return _fractioned(cell)
+    if isinstance(cell, T.Row):
+        return {name: _nested(value) for name, value in cell.asDict().items()}
+    return _nested(cell) if isinstance(cell, dict | list) else cell
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, T.Row):
+        return {name: _nested(item) for name, item in value.asDict().items()}
+    if isinstance(value, dict):
+        return {str(name): _nested(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_nested(item) for item in value]
+    if isinstance(value, dt.datetime):
+        return _zoneless(value)
+    return value
+
+
+def _fractioned(text: str) -> str:
+    whole, _, digits = text.partition(".")
+    return whole + fraction(digits)
+
+
+def _zoneless(moment: dt.datetime) -> str:
+    return _fractioned(moment.isoformat("T"))
+

@@ -1,0 +1,85 @@
+"""Progress of a run: a live line with Spark's task counts on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ingest.cli import output
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PLAIN_EVERY = 10.0  # seconds between signs of life in a log
+
+
+class Progress:
+    """Says what a run is doing, on stderr; use as a context."""
+
+    def __init__(self, spark: SparkSession, pipeline: str) -> None:
+        self._spark = spark
+        self._pipeline = pipeline
+        self._steps: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+        self._console = output.console(stderr=True)
+        self._live = self._console.is_terminal and not output.is_quiet()
+        self._status: Any = None
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            self._status = self._console.status(self._pipeline)
+            self._status.start()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join(timeout=2)
+        if self._status is not None:
+            self._status.stop()
+
+    def tell(self, subject: str, step: str) -> None:
+        """A step begins."""
+        with self._lock:
+            stage = subject.partition(" ")[0]
+            self._steps = {name: told for name, told in self._steps.items() if name.startswith(stage)}
+            self._steps[subject] = step
+        if not self._live:
+            output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {subject}: {step}")
+
+    def _watch(self) -> None:
+        """Show the newest step with its tasks; in a log, only when a step takes long."""
+        waited = 0.0
+        while not self._done.wait(0.2):
+            waited += 0.2
+            if self._live:
+                self._status.update(f"{self._pipeline}: {self._line()}")
+            elif waited >= _PLAIN_EVERY:
+                waited = 0.0
+                output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {self._line()}")
+
+    def _line(self) -> str:
+        with self._lock:
+            steps = dict(self._steps)
+        if not steps:
+            return "starting"
+        subject, step = list(steps.items())[-1]
+        return f"{subject}: {step}{self._tasks()}"
+
+    def _tasks(self) -> str:
+        done = total = 0
+        try:
+            tracker = self._spark.sparkContext.statusTracker()
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    done, total = done + info.numCompletedTasks, total + info.numTasks
+        except Exception:  # the session may end under us; progress must never end a run
+            return ""
+        return f" ({done}/{total} tasks)" if total else ""

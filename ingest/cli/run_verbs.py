@@ -1,0 +1,224 @@
+"""The main verb: ``run``, once or every so often, for one or several pipeline files in one session."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, session_for
+from ingest.errors import ConfigError, IngestError, LockedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
+    from ingest.run import Result, Warm
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel="Run")
+def run(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    stage: Annotated[
+        str, typer.Option(help="Only these stages, by commas: bronze,silver,gold,quality.")
+    ] = "bronze,silver,gold,quality",
+    every: Annotated[
+        str, typer.Option(help="Run again so often (30s, 5m) until stopped, in one session.")
+    ] = "",
+    select: Annotated[str, typer.Option(help="Fold only mirrors that fit this pattern, e.g. 'shop.*'.")] = "",
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Land what is new, decode it, fold it into the mirrors, check them."""
+    from ingest.config import load
+
+    stages = _stages(stage)
+    pause = _seconds(every)
+    pipelines = [load(file) for file in files]
+    stop = _stopping()
+    with session_for(pipelines, jars_dir) as spark:
+        code = _ticks(spark, pipelines, stages, select, pause, stop, output_as)
+    if code:
+        raise typer.Exit(code)
+
+
+def _stages(text: str) -> list[str]:
+    from ingest.config.words import nearest
+
+    known = ("bronze", "silver", "gold", "quality")
+    wanted = [stage.strip() for stage in text.split(",") if stage.strip()]
+    for one in wanted:
+        if one not in known:
+            raise ConfigError([f"there is no stage {one!r}{nearest(one, known)}"])
+    return wanted
+
+
+def _seconds(text: str) -> float | None:
+    from ingest.config.words import duration
+
+    if not text:
+        return None
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ConfigError([f"--every: {error}"]) from None
+
+
+def _stopping() -> threading.Event:
+    """Set by Ctrl-C and SIGTERM: the commit in flight is finished, then the run ends."""
+    stop = threading.Event()
+
+    def ask(number: int, _frame: object) -> None:
+        if stop.is_set() and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        stop.set()
+
+    signal.signal(signal.SIGINT, ask)
+    signal.signal(signal.SIGTERM, ask)
+    return stop
+
+
+def _ticks(
+    spark: SparkSession,
+    pipelines: list[Pipeline],
+    stages: list[str],
+    select: str,
+    pause: float | None,
+    stop: threading.Event,
+    output_as: str,
+) -> int:
+    from ingest.run import Warm
+
+    warm = {pipeline.file: Warm() for pipeline in pipelines}
+    code = 0
+    while True:
+        started = time.monotonic()
+        results = []
+        for pipeline in pipelines:
+            if stop.is_set():
+                break
+            code = max(code, _tick(spark, pipeline, stages, select, warm[pipeline.file], stop, results, pause))
+        _print(results, output_as, repeated=pause is not None)
+        if pause is None or stop.is_set():
+            return code
+        stop.wait(max(0.0, pause - (time.monotonic() - started)))
+        if stop.is_set():
+            return code
+
+
+def _tick(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    stages: list[str],
+    select: str,
+    warm: Warm,
+    stop: threading.Event,
+    results: list[Result],
+    pause: float | None,
+) -> int:
+    """One pipeline once; between ticks a lake in use is passed over, not an error."""
+    from ingest import run as running
+    from ingest.cli.progress import Progress
+
+    try:
+        with Progress(spark, pipeline.name) as progress:
+            result = running.run(
+                spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set
+            )
+    except LockedError as error:
+        if pause is None:
+            raise
+        output.warning(str(error))
+        return 0
+    except IngestError as error:
+        if pause is None and not results:
+            raise
+        output.error(str(error))
+        return error.exit_code
+    results.append(result)
+    return result.exit_code
+
+
+def _print(results: list[Result], output_as: str, *, repeated: bool) -> None:
+    if output_as == "json":
+        documents = [describe(result) for result in results]
+        if repeated:
+            for document in documents:
+                output.json_line(document)
+        else:
+            output.json(documents if len(documents) != 1 else documents[0])
+    elif results and not (repeated and all(_idle(result) for result in results)):
+        _closing(results)
+    for result in results:
+        for text in result.warnings:
+            output.warning(f"{result.pipeline}: {text}")
+        for text in result.failures:
+            output.error(f"{result.pipeline}: {text}")
+
+
+def _idle(result: Result) -> bool:
+    return result.batch is None and not result.failures
+
+
+def _closing(results: list[Result]) -> None:
+    columns = ("pipeline", "batch", "read", "changes", "DDL", "rejects", "mirrors", "checks", "seconds", "result")
+    output.table(columns, [_closing_row(result) for result in results])
+    following = [f"ingest status {result.file}" for result in results if result.file]
+    if following:
+        output.note("next: " + following[0])
+
+
+def _closing_row(result: Result) -> tuple[object, ...]:
+    checks = ", ".join(f"{count} {state}" for state, count in sorted(result.checks.items()))
+    verdict = "nothing new" if _idle(result) else "done" if not result.failures else "failed"
+    return (
+        result.pipeline,
+        "-" if result.batch is None else result.batch,
+        result.read,
+        result.changes,
+        result.ddl,
+        result.rejected,
+        result.touched,
+        checks or "-",
+        f"{result.seconds:.1f}",
+        verdict,
+    )
+
+
+def describe(result: Result) -> dict[str, Any]:
+    """A run's result as the JSON that scripts read."""
+    return {
+        "pipeline": result.pipeline,
+        "run": result.run,
+        "batch": result.batch,
+        "state": "failed" if result.failures else "done",
+        "read": result.read,
+        "changes": result.changes,
+        "ddl": result.ddl,
+        "control": result.control,
+        "routed_out": result.routed_out,
+        "rejected": result.rejected,
+        "mirrors": [
+            {
+                "table": one.mirror,
+                "state": one.state,
+                "version": one.version,
+                "seconds": round(one.seconds, 3),
+                "counts": one.counts,
+                "message": one.message,
+            }
+            for one in result.mirrors
+        ],
+        "checks": result.checks,
+        "stages": {stage: round(seconds, 3) for stage, seconds in result.stages.items()},
+        "warnings": result.warnings,
+        "failures": result.failures,
+    }

@@ -1,0 +1,61 @@
+"""Opening a lake for a verb: the pipeline file, a session, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
+    from ingest.lake.lake import Lake
+
+JarsDir = Annotated[
+    Path | None,
+    typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, instead of the cache."),
+]
+
+
+@contextlib.contextmanager
+def session_for(pipelines: list[Pipeline], jars_dir: Path | None) -> Iterator[SparkSession]:
+    """One session for all the pipelines, stopped afterwards if it was started here."""
+    if jars_dir is not None:
+        os.environ["INGEST_JARS_DIR"] = str(jars_dir)
+    os.environ["TZ"] = "UTC"  # Spark hands instants to Python in the process' own zone
+    time.tzset()
+    from ingest.lake.session import session, stop
+
+    first = pipelines[0]
+    kafka = any(source.kind == "kafka" for one in pipelines for source in one.sources)
+    spark = session(f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka)
+    try:
+        yield spark
+    finally:
+        stop(spark)
+
+
+@contextlib.contextmanager
+def opened(file: Path, jars_dir: Path | None) -> Iterator[Lake]:
+    """The lake of a pipeline file, for looking at.
+
+    Raises:
+        IngestError: the lake does not exist yet.
+    """
+    from ingest.config import load
+
+    pipeline = load(file)
+    if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
+        raise IngestError(f"There is no lake at {pipeline.lake} yet: run `ingest run {file}` first.")
+    with session_for([pipeline], jars_dir) as spark:
+        from ingest.lake.lake import Lake
+
+        yield Lake(spark, pipeline)

@@ -1,0 +1,115 @@
+"""What the source block of a captured change says, by the connector's own members.
+
+``lsn`` is PostgreSQL's, ``commit_lsn`` SQL Server's and Db2's, ``commit_scn`` and ``scn`` Oracle's, ``file`` and
+``pos`` MySQL's. Also the table structures that a connector sends with a schema change.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ingest import types
+from ingest.change import Image, TableId
+from ingest.values import integer, micros_of
+
+
+def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
+    """The connector's position as numbers and as its own text; empty where there is none."""
+    for names, read in _POSITIONS:
+        if source.get(names[0]):
+            written = [source.get(name) for name in names]
+            numbers = [read(value) for value in written]
+            if numbers[0] is None:
+                return (), None
+            known = tuple(number for number in numbers if number is not None)
+            return known, "/".join(value for value in written if value is not None)
+    return _binlog(source)
+
+
+def _binlog(source: Image) -> tuple[tuple[int, ...], str | None]:
+    file, pos = source.get("file"), integer(source.get("pos"))
+    suffix = re.search(r"\.([0-9]{1,18})$", file or "", re.ASCII)
+    if suffix is None or pos is None:
+        return (), None
+    row = integer(source.get("row")) or 0
+    return (int(suffix[1]), pos, row), f"{file}:{pos}:{row}"
+
+
+def _log_number(value: str | None) -> int | None:
+    """SQL Server's ``00000027:00000ac0:0002`` as one number; also plain numbers as they are."""
+    if value is None or not _LSN.fullmatch(value):
+        return None
+    high, middle, low = value.split(":")
+    return (int(high, 16) << 48) | (int(middle, 16) << 16) | int(low, 16)
+
+
+_LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
+_POSITIONS = (
+    (("lsn",), integer),
+    (("commit_lsn", "change_lsn", "event_serial_no"), lambda value: _log_number(value) or integer(value)),
+    (("commit_scn", "scn", "ssn"), integer),
+    (("scn",), integer),
+)
+
+
+def event_time(source: Image) -> int | None:
+    """Microseconds from ``ts_us`` or ``ts_ms``; zero stands for unknown."""
+    micros = integer(source.get("ts_us"))
+    return micros or micros_of(integer(source.get("ts_ms")), 1000) or None
+
+
+def changed_table(change: Any, own: TableId) -> TableId:
+    """The table of one structure; its id is quoted: ``"shop"."orders"``."""
+    parts = _QUOTED.findall(str(change.get("id"))) if isinstance(change, dict) else []
+    names = [part[1:-1].replace('""', '"') for part in parts]
+    if len(names) == 3:
+        return TableId(*names)
+    if len(names) == 2:  # PostgreSQL leaves the database out, MySQL has no schema
+        return TableId(own.database, *names) if own.schema else TableId(names[0], None, names[1])
+    return own
+
+
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+
+
+def structure(change: Any, source: Image) -> str | None:
+    """A table's structure as `Change.structure` wants it, or None if it is damaged."""
+    try:
+        table = change.get("table") or {}
+        found = {
+            "type": str(change.get("type")),
+            "keys": [str(name) for name in table.get("primaryKeyColumnNames") or ()],
+            "columns": {str(each["name"]): _logical(each, source) for each in table.get("columns") or ()},
+        }
+    except (AttributeError, KeyError, TypeError):
+        return None
+    return msgspec.json.encode(found).decode()
+
+
+def _logical(found: Mapping[str, Any], source: Image) -> str:
+    name = str(found.get("typeExpression") or found.get("typeName") or "")
+    length, scale = found.get("length"), found.get("scale")
+    if length is not None and "(" not in name:
+        head, _, rest = name.partition(" ")
+        arguments = f"({length},{scale})" if scale is not None else f"({length})"
+        name = (
+            f"{head}{arguments} {rest}"
+            if rest.lower().startswith(("unsigned", "zerofill"))
+            else name + arguments
+        )
+    return _TYPE_NAMES.get(source.get("connector") or "", types.mysql)(name)
+
+
+_TYPE_NAMES = {"postgresql": types.postgres, "oracle": types.oracle, "sqlserver": types.sqlserver}
+
+
+def dialect(source: Image) -> str:
+    """The SQL dialect of the connector's statements."""
+    return _DIALECTS.get(source.get("connector") or "", "mysql")
+
+
+_DIALECTS = {"postgresql": "postgres", "oracle": "oracle"}

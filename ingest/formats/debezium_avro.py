@@ -1,0 +1,201 @@
+"""Debezium in framed Avro: Confluent's converter with a schema registry.
+
+Documents: Debezium ``configuration/avro.adoc``; Confluent's wire format. What the events mean is Debezium's
+and is read there; here is only how they are written:
+
+- A byte 0, the schema's id as four big-endian bytes, then one datum. The key is framed likewise, with
+  a schema of its own; where it is JSON it is read as JSON.
+- Connect's types and semantic names stand beside the Avro ones as ``connect.type``, ``connect.name`` and
+  ``connect.parameters``. Avro's own logical types are the fallback.
+- Names that Avro does not allow were changed by the connector before sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from ingest import avro, connect
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, TableHints
+from ingest.connect import Field
+from ingest.declared import compact, plain_text
+from ingest.errors import Undecodable
+from ingest.formats import About, debezium
+from ingest.values import members
+
+ABOUT: About = replace(
+    debezium.ABOUT,
+    title="Debezium Avro with a schema registry",
+    document="Debezium documentation, Avro serialization; Confluent wire format",
+    types="the registry's schema",
+    framing="length",
+    binary=True,
+)
+
+PHYSICAL = {
+    "int": "int32",
+    "long": "int64",
+    "enum": "string",
+    "fixed": "bytes",
+    "record": "struct",
+}
+LOGICAL = {
+    "decimal": "org.apache.kafka.connect.data.Decimal",
+    "date": "org.apache.kafka.connect.data.Date",
+    "time-millis": "org.apache.kafka.connect.data.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+}
+"""Avro's logical types as the semantic names of the same encoding."""
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one framed datum; a DDL message may name several tables and gives one for each."""
+    if message.value is None:
+        return [debezium.no_value(message, _key(message.key, hints), hints)]
+    text, row = unframed(message.value, hints)
+    if row is None:
+        return [debezium.no_value(message, _key(message.key, hints), hints)]
+    if not isinstance(row, dict):
+        raise Undecodable("not-this-format", "the datum is no record")
+    kind = debezium.kind_of(row)
+    if kind == "row":
+        return [_row(text, row, message, hints)]
+    if kind == "flat":
+        return [_flat(text, row, message, hints)]
+    return debezium.control(kind, members(compact(row).encode()))
+
+
+def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:
+    """The schema's text and the value of one framed datum."""
+    if len(data) < 5 or data[0] != 0:
+        raise Undecodable("no-frame", "the value does not begin with a zero byte and a schema id")
+    if hints.schema is None:
+        raise Undecodable("unknown-schema", "the source has no registry: to look up schemas in")
+    number = int.from_bytes(data[1:5], "big")
+    try:
+        text = hints.schema(number)
+    except KeyError:
+        raise Undecodable("unknown-schema", f"the registry does not know schema {number}") from None
+    return text, avro.read(_node(text), data[5:])
+
+
+def _row(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Change:
+    source = _texts(row.get("source"))
+    op = plain_text(row["op"])
+    table = NO_TABLE if op == debezium.MESSAGE else debezium.table_of(source, message, hints)
+    declared = hints.tables(table)
+    plan = connect.plan(
+        text, _envelope_fields, declared.columns, debezium.meanings, debezium.reading(hints.options)
+    )
+    old = next((value for name, value in message.headers if name == debezium.OLD_KEY), None)
+    event = debezium.Event(
+        op=op,
+        source=source,
+        table=table,
+        before=_image(row.get("before"), plan),
+        after=_image(row.get("after"), plan),
+        types=plan.types,
+        key=_key(message.key, hints, declared),
+        old_key=_key(old, hints, declared),
+        transaction=_texts(row.get("transaction")).get("id"),
+    )
+    return debezium.row_change(event, declared, hints.options)
+
+
+def _flat(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Change:
+    meta = {name[2:]: plain_text(value) for name, value in row.items() if name.startswith("__")}
+    table = debezium.flat_table(meta, message, hints)
+    declared = hints.tables(table)
+    plan = connect.plan(
+        text, _row_fields, declared.columns, debezium.meanings, debezium.reading(hints.options)
+    )
+    image = connect.plain_image(
+        {name: value for name, value in row.items() if not name.startswith("__")}, plan.columns
+    )
+    key = _key(message.key, hints, declared)
+    return debezium.flat_change(meta, image, plan.types, table, key, declared, hints.options)
+
+
+def _key(key: bytes | None, hints: Hints, declared: TableHints | None = None) -> Image | None:
+    """The key's columns from framed Avro or JSON; None where it is neither."""
+    if not key or key[0] != 0:
+        return debezium.json_key(key, hints, declared)
+    try:
+        text, found = unframed(key, hints)
+        columns = declared.columns if declared else {}
+        plan = connect.plan(text, _row_fields, columns, debezium.meanings, debezium.reading(hints.options))
+    except Undecodable:
+        return None
+    return connect.plain_image(found, plan.columns) if isinstance(found, dict) else None
+
+
+def _image(found: Any, plan: connect.Plan) -> Image | None:
+    if found is None:
+        return None
+    if not isinstance(found, dict):
+        raise Undecodable("unsupported-source", "an image that is no record is a MongoDB document, no row")
+    return connect.plain_image(found, plan.columns)
+
+
+def _texts(found: Any) -> Image:
+    return {name: plain_text(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+# --- schemas ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1024)
+def _node(text: str) -> avro.Node:
+    return avro.load(text)
+
+
+def _row_fields(text: str) -> tuple[Field, ...]:
+    return _fields(_value(_node(text)))
+
+
+def _envelope_fields(text: str) -> tuple[Field, ...]:
+    found = {name: _value(node) for name, node, _ in _value(_node(text)).fields}
+    image = found.get("after") or found.get("before")
+    return _fields(image) if image else ()
+
+
+def _fields(node: avro.Node) -> tuple[Field, ...]:
+    return tuple(_field(name, below) for name, below, _ in node.fields)
+
+
+def _value(node: avro.Node) -> avro.Node:
+    """The type that is not null of an optional one."""
+    branches = [branch for branch in node.branches if branch.type != "null"]
+    return branches[0] if len(branches) == 1 else node
+
+
+def _field(name: str, optional: avro.Node) -> Field:
+    node = _value(optional)
+    props = node.props
+    parameters = props.get("connect.parameters")
+    semantic = props.get("connect.name")
+    if semantic is None and props.get("logicalType") in LOGICAL:
+        semantic = LOGICAL[props["logicalType"]]
+        parameters = _decimal_parameters(props)
+    return Field(
+        name=name,
+        type=str(props.get("connect.type") or PHYSICAL.get(node.type, node.type)),
+        semantic=str(semantic or ""),
+        parameters={key: str(value) for key, value in (parameters or {}).items()},
+        fields=(_field("", node.items),) if node.items else (),
+    )
+
+
+def _decimal_parameters(props: Mapping[str, Any]) -> dict[str, str]:
+    return {"scale": str(props.get("scale", 0)), "connect.decimal.precision": str(props.get("precision", ""))}
+
+
+def recognise(sample: bytes) -> str | None:
+    """Only the frame can be seen without the registry, and a bare datum may begin like one."""
+    if len(sample) > 5 and sample[0] == 0:
+        return f"a zero byte, then perhaps schema id {int.from_bytes(sample[1:5], 'big')}"
+    return None

@@ -1,0 +1,124 @@
+"""OceanBase OMS, Dataworks 2.0 serialization ("Data formats", section "Dataworks JSON message format").
+
+The frame is that of DataWorks' own messages, with other member names: ``schema.column`` and ``pk``,
+``source.schema`` and ``table``, images in ``before.data`` and ``after.data``. Quirks:
+
+- An update is one UPDATE with both images; the heartbeat is HEARTBEAT and has no ``schema``.
+- Column types are SQL names and OMS's own, values are those of the Default serialization. The
+  template prints a time as a bare number of milliseconds, the examples as text in seconds: a number
+  of twelve whole digits or more counts milliseconds.
+- ``scn`` is the text ``null`` in every example: then arrival decides.
+- Column types and key names of the printed examples name no column of the row; that is only noted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial
+
+from msgspec import Raw
+
+from ingest import types, values
+from ingest.change import Change, Hints, Message, Op, Options
+from ingest.formats import About, dataworks
+from ingest.formats.dataworks import Columns, Dialect, Place, envelope_of, read
+from ingest.rows import Plan, converters, datetime_text, instant_text, large
+
+ABOUT = About(
+    title="OceanBase OMS, Dataworks 2.0 JSON",
+    document="OceanBase Migration Service, Data formats: Dataworks JSON message format",
+    operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "begin", "commit"),
+    order="payload.scn where it is a number, which no printed example shows; else arrival decides",
+    strength="weak",
+    keys="schema.pk",
+    types="schema.column, SQL names; DECIMAL comes without precision",
+    images="full (an unchanged large object is left out)",
+    ddl="payload.ddl.text",
+    losses=(
+        "Without a numeric scn the order of arrival is the only order.",
+        "FLOAT comes with 7 significant digits and DOUBLE with 16, so the last bits of a double may be gone.",
+        "DECIMAL names no precision: without `columns:` it stays text.",
+        "A large object that is NULL before and after an update cannot be told from an unchanged one.",
+    ),
+    options={
+        "timezone": "zone of TIMESTAMP texts that name none, default UTC",
+        "binary": "encoding of bytes, default base64",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    **{name: op for name, op in dataworks.OPS.items() if not name.startswith(("UPDATE", "MHEART"))},
+    "UPDATE": Op.UPDATE,
+    "ROW": Op.READ,
+    "HEARTBEAT": Op.HEARTBEAT,
+}
+MILLISECOND_DIGITS = 12  # seconds have at most eleven before the year 5138
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message; a TRUNCATE with a statement makes two."""
+    return read(message, hints, DIALECT)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``version``, an operation and a clock, with ``column`` or ``pk`` in the schema."""
+    found = envelope_of(sample)
+    if found is None:
+        return None
+    schema, payload = found
+    if payload.get("op") == b'"HEARTBEAT"' or "column" in schema or "pk" in schema:
+        return "version, payload.op, payload.timestamp and schema.column"
+    return None
+
+
+def _place(payload: Mapping[str, Raw], _row: bool) -> Place:
+    position = values.text(payload.get("scn", b"null"))
+    position = None if position in ("null", "") else position
+    number = values.integer(position)
+    if number is not None and number >= 0:
+        return Place(position, (number,))
+    phase = 0 if values.text(payload.get("op", b"null")) == "ROW" else 1
+    return Place(position, (), phase, "the position is unreadable" if position else None)
+
+
+def _plan(columns: Columns, oracle: bool, declared: tuple[tuple[str, str], ...], options: Options) -> Plan:
+    return _planned(columns, oracle, declared, options.timezone, options.binary)
+
+
+@lru_cache(maxsize=1024)
+def _planned(
+    columns: Columns, oracle: bool, declared: tuple[tuple[str, str], ...], zone: str, binary: str | None
+) -> Plan:
+    sent = {name: types.oms(kind, oracle) for name, kind in columns}
+    known = {**sent, **dict(declared)}
+    chosen = dict(converters(known, zone, binary))
+    for name, logical in known.items():
+        if types.base(logical) in ("timestamp", "datetime"):
+            chosen[name] = partial(_moment_text, zone=zone, instant=types.base(logical) == "timestamp")
+    firm = frozenset(name for name, kind in columns if not large(kind) and sent[name] != "unknown")
+    bits = tuple(name for name in known if types.base(known[name]) == "bit")
+    return Plan(known, tuple(chosen.items()), firm, tuple(sent), bits)
+
+
+def _moment_text(value: str, zone: str, instant: bool) -> str:
+    """A moment from text, from seconds, or from milliseconds with a fraction of them."""
+    found = _NUMBER.fullmatch(value)
+    if found is None or len(found[2]) < MILLISECOND_DIGITS:
+        return instant_text(value, zone) if instant else datetime_text(value, zone)
+    nanos = int(found[2]) * 10**6 + int((found[3] or "")[:6].ljust(6, "0"))
+    nanos = -nanos if found[1] else nanos
+    return values.timestamp_text(nanos, 10**9) if instant else values.wall_text(nanos, 10**9, zone)
+
+
+_NUMBER = re.compile(r"(-)?([0-9]{1,18})(?:\.([0-9]{1,12}))?", re.ASCII)
+
+DIALECT = Dialect(
+    ops=OPS,
+    names=("column", "pk", "schema", "table"),
+    image="data",
+    place=_place,
+    plan=_plan,
+    nulls_may_hide=True,
+)

@@ -1,0 +1,157 @@
+"""The built-in checks (DESIGN.md section 8): what each one asks, in words, and when it complains.
+
+A check compares one observed number with one threshold; more is worse, always.  A check whose
+threshold is None is measured and shown but never complains, unless the pipeline file's
+``quality:`` entry sets a limit for it under ``thresholds:``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
+STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
+FAILING_KEYS = 20
+MAX_DETAIL = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One built-in check.
+
+    Args:
+        name: as it stands in ``checks`` and under ``thresholds:``.
+        title: what is claimed, in a few words.
+        question: what is counted or measured, for people.
+        severity: ``error`` fails the run, ``warn`` does not.
+        limit: the most that may be observed; None never complains.
+        unit: ``count``, ``ratio`` or ``seconds``.
+        subject: ``mirror`` or ``source``.
+    """
+
+    name: str
+    title: str
+    question: str
+    severity: str
+    limit: float | None
+    unit: str = "count"
+    subject: str = "mirror"
+
+
+CHECKS = {
+    check.name: check
+    for check in (
+        Check("key_unique", "Each key stands once", "rows beyond the first of their key", "error", 0),
+        Check("key_not_null", "No key is empty", "rows with a NULL in a key column", "error", 0),
+        Check("missing_rows", "No row is missing", "live keys among the changes that the mirror lacks", "error", 0),
+        Check("ghost_rows", "No deleted row lives on", "rows whose key the changes say is gone", "error", 0),
+        Check("up_to_date", "Every batch is applied", "decoded batches that the mirror has not folded", "error", 0),
+        Check("schema", "Columns are as decided", "columns whose name or type differs from the decision", "error", 0),
+        Check("freshness", "The newest change is recent", "age of the newest source commit", "error", None, "seconds"),
+        Check("ambiguities", "Order decides every key", "ties: two different changes of one key at one place", "warn", 0),
+        Check("cell_rejects", "Every cell fits its type", "cells whose text did not fit, kept in rejects", "warn", 0),
+        Check("ddl_pending", "No schema change waits", "schema changes that nobody has decided on", "warn", 0),
+        Check("order_strength", "Arrival need not be trusted", "further partitions of a source without positions", "warn", 0),
+        Check("incomplete_rows", "Every row began whole", "live rows of which only partial updates came", "warn", 0),
+        Check("duplicates", "Messages came once", "changes that came again, and were applied once", "warn", None),
+        Check("books_balance", "Every message is accounted for", "messages landed but not in the books, or the reverse", "error", 0, subject="source"),
+        Check("gaps", "Nothing was skipped", "byte ranges of read files that were never read", "error", 0, subject="source"),
+        Check("reject_rate", "Every message could be decoded", "rejected messages of all messages read", "warn", 0, "ratio", "source"),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One observed number of one subject, ready to be judged.
+
+    ``failing`` holds a bounded sample of keys, each as JSON text.
+    """
+
+    check: str
+    observed: float
+    mirror: str | None = None
+    source: str | None = None
+    column: str | None = None
+    limit: float | None = None
+    severity: str = "error"
+    detail: str = ""
+    failing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A judged metric: ``state`` is pass, warn, fail, or error where it could not be judged."""
+
+    metric: Metric
+    state: str
+
+    @property
+    def subject(self) -> str:
+        """What it is about, for people."""
+        return self.metric.mirror or f"source {self.metric.source}"
+
+    def sentence(self) -> str:
+        """The complaint in one sentence."""
+        metric = self.metric
+        where = f"{self.subject}, column {metric.column}" if metric.column else self.subject
+        return f"{where}: {metric.detail or explained(metric.check, metric.observed, metric.limit)}"
+
+
+@dataclass(slots=True)
+class Checked:
+    """What came of checking: all verdicts, and the last batch that they speak of."""
+
+    batch: int | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """How many verdicts there are of each state."""
+        return {state: n for state in STATES if (n := sum(one.state == state for one in self.verdicts))}
+
+    def of(self, *states: str) -> list[Verdict]:
+        """The verdicts with one of these states, the worst first."""
+        return [one for state in STATES if state in states for one in self.verdicts if one.state == state]
+
+
+def explained(check: str, observed: float, limit: float | None) -> str:
+    """A number in the words of its check: ``2 rows with a NULL in a key column (at most 0)``."""
+    known = CHECKS.get(check)
+    if known is None:
+        return f"{check}: {number(observed)}"
+    allowed = "" if limit is None else f" (at most {shown(limit, known.unit)})"
+    if known.unit == "count":
+        return f"{number(observed)} {known.question}{allowed}"
+    return f"{known.question} is {shown(observed, known.unit)}{allowed}"
+
+
+def shown(value: float, unit: str) -> str:
+    """A number with its unit, for people."""
+    if unit == "ratio":
+        return f"{value:.2%}" if value and value < 0.1 else f"{value:.1%}"
+    return duration(value) if unit == "seconds" else number(value)
+
+
+def number(value: float) -> str:
+    """A number without a tail of zeros, digits in groups of three."""
+    return f"{int(value):,}" if float(value).is_integer() else f"{value:,.3f}".rstrip("0")
+
+
+_SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+
+
+def duration(seconds: float) -> str:
+    """A span of time in its largest unit that gives at least two: ``36 hours``, ``3 days``."""
+    whole = int(abs(seconds))
+    for span, name in _SPANS:
+        if whole >= 2 * span or span == 1:
+            count = whole // span
+            return f"{count:,} {name}{'' if count == 1 else 's'}"
+    return f"{whole} seconds"
+
+
+def with_limit(metric: Metric, thresholds: dict[str, float]) -> Metric:
+    """The metric with the limit and severity that hold for it."""
+    known = CHECKS[metric.check]
+    limit = thresholds.get(metric.check, metric.limit if metric.limit is not None else known.limit)
+    return replace(metric, limit=limit, severity=known.severity)

@@ -1,0 +1,109 @@
+"""Judging metrics with Great Expectations: one suite over one small frame, whatever the number of mirrors.
+
+Great Expectations runs two or three Spark jobs a check, so Spark measures everything at once
+(`ingest.quality.keys`) and the suite looks at the few numbers that came out.  It takes seconds to
+import, so only functions import it, and `warm_up` can do that beside other work.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ingest.quality.catalogue import FAIL, PASS, WARN, Metric, Verdict
+
+_FAILED = {"error": FAIL, "warn": WARN}
+
+
+def warm_up() -> threading.Thread:
+    """Begin to import Great Expectations in the background."""
+    thread = threading.Thread(target=great_expectations, name="great-expectations", daemon=True)
+    thread.start()
+    return thread
+
+
+def great_expectations() -> Any:
+    """The library, without analytics and without the noise of its own imports."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("great_expectations")
+
+
+def context() -> Any:
+    """A context that lives in memory, writes nothing and draws no progress bars."""
+    gx = great_expectations()
+    made = gx.get_context(mode="ephemeral")
+    types = importlib.import_module("great_expectations.data_context.types.base")
+    made.variables.progress_bars = types.ProgressBarsConfig(globally=False)
+    return made
+
+
+def judged(metrics: Sequence[Metric]) -> list[Verdict]:
+    """Each metric with its state: it passes unless it is above its limit."""
+    above = _above(metrics) if any(metric.limit is not None for metric in metrics) else set()
+    return [
+        Verdict(metric, _FAILED[metric.severity] if index in above else PASS)
+        for index, metric in enumerate(metrics)
+    ]
+
+
+def _above(metrics: Sequence[Metric]) -> set[int]:
+    """The indexes of the metrics above their limits, as one validation of one suite says."""
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {
+            "index": range(len(metrics)),
+            "check": [metric.check for metric in metrics],
+            "observed": [float(metric.observed) for metric in metrics],
+            "limit": [float("nan") if metric.limit is None else float(metric.limit) for metric in metrics],
+        }
+    )
+    result = _batch(frame).validate(
+        _suite(sorted({metric.check for metric in metrics})),
+        result_format={
+            "result_format": "COMPLETE",
+            "unexpected_index_column_names": ["index"],
+            "include_unexpected_rows": False,
+        },
+    )
+    return set(_unexpected(result.results))
+
+
+def _batch(frame: Any) -> Any:
+    source = context().data_sources.add_pandas("metrics")
+    asset = source.add_dataframe_asset("metrics")
+    return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+
+
+def _suite(checks: Iterable[str]) -> Any:
+    """One expectation a check: nothing observed is above its limit."""
+    gx = great_expectations()
+    conditions = importlib.import_module("great_expectations.expectations.row_conditions")
+    return gx.ExpectationSuite(
+        "built-in checks",
+        expectations=[
+            gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB(
+                column_A="limit",
+                column_B="observed",
+                or_equal=True,
+                ignore_row_if="either_value_is_missing",
+                row_condition=conditions.Column("check") == check,
+            )
+            for check in checks
+        ],
+    )
+
+
+def _unexpected(results: Iterable[Any]) -> Iterable[int]:
+    for result in results:
+        complaint = result.exception_info or {}
+        if complaint.get("raised_exception"):
+            raise RuntimeError(f"Great Expectations cannot judge: {complaint.get('exception_message')}")
+        for place in result.result.get("unexpected_index_list") or ():
+            yield int(place["index"])

@@ -1,0 +1,144 @@
+"""Schemas of framed Avro from a schema registry that speaks Confluent's interface.
+
+``GET /schemas/ids/<id>`` gives one schema's text; a schema that refers to others names them by subject
+and version, and they are written into it where they are first used, so that what comes back stands alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
+
+from ingest.errors import SetupError
+
+TIMEOUT = 10.0  # seconds
+MAX_BYTES = 16 * 1024 * 1024
+MAX_REFERENCES = 200
+
+
+def client(url: str, timeout: float = TIMEOUT) -> Callable[[int], str]:
+    """A function from a schema's id to its JSON text that asks the registry once for each id."""
+
+    @lru_cache(maxsize=4096)
+    def schema(schema_id: int) -> str:
+        return fetch(url, schema_id, timeout)
+
+    return schema
+
+
+def fetch(url: str, schema_id: int, timeout: float = TIMEOUT) -> str:
+    """One schema's JSON text, its references written into it.
+
+    Raises:
+        KeyError: the registry does not know the id.
+        SetupError: the registry cannot be asked, or answers something else.
+    """
+    answer = _get(url, f"/schemas/ids/{schema_id}", timeout)
+    if answer is None:
+        raise KeyError(schema_id)
+    text, references = _schema_of(answer, url)
+    if not references:
+        return text
+    definitions: dict[str, Any] = {}
+    _collect(url, references, timeout, definitions)
+    return json.dumps(_inlined(_tree(text, url), "", definitions))
+
+
+def _collect(url: str, references: list[Any], timeout: float, found: dict[str, Any]) -> None:
+    for reference in references:
+        name, subject, version = (reference.get(part) for part in ("name", "subject", "version"))
+        if name in found:
+            continue
+        if len(found) >= MAX_REFERENCES:
+            raise SetupError(
+                f"a schema of the registry {_shown(url)} refers to more than {MAX_REFERENCES} others"
+            )
+        answer = _get(url, f"/subjects/{quote(str(subject), safe='')}/versions/{version}", timeout)
+        if answer is None:
+            raise SetupError(
+                f"the registry {_shown(url)} lacks {subject} version {version}, which a schema refers to"
+            )
+        text, below = _schema_of(answer, url)
+        found[str(name)] = _tree(text, url)
+        _collect(url, below, timeout, found)
+
+
+def _inlined(schema: Any, namespace: str, definitions: dict[str, Any]) -> Any:
+    """The schema with each referenced definition at its first use; ``definitions`` shrinks meanwhile."""
+    if isinstance(schema, str):
+        full = schema if schema in definitions else f"{namespace}.{schema}"
+        return _inlined(definitions.pop(full), "", definitions) if full in definitions else schema
+    if isinstance(schema, list):
+        return [_inlined(branch, namespace, definitions) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = str(schema.get("namespace", str(schema.get("name", "")).rpartition(".")[0] or namespace))
+    done = dict(schema)
+    for member in ("type", "items", "values"):
+        if member in done:
+            done[member] = _inlined(done[member], inner, definitions)
+    if isinstance(done.get("fields"), list):
+        done["fields"] = [_inlined(each, inner, definitions) for each in done["fields"]]
+    return done
+
+
+def _schema_of(answer: Any, url: str) -> tuple[str, list[Any]]:
+    text = answer.get("schema") if isinstance(answer, dict) else None
+    if not isinstance(text, str):
+        raise SetupError(
+            f"the registry {_shown(url)} answered without a schema; check that the address is right"
+        )
+    if answer.get("schemaType", "AVRO") != "AVRO":
+        raise SetupError(
+            f"the registry {_shown(url)} answered a {answer['schemaType']} schema; only Avro is read"
+        )
+    return text, [each for each in answer.get("references") or () if isinstance(each, dict)]
+
+
+def _tree(text: str, url: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise SetupError(f"a schema of the registry {_shown(url)} is no JSON") from None
+
+
+def _get(url: str, path: str, timeout: float) -> Any:
+    """The answer to one request, or None for 404."""
+    try:
+        with urllib.request.urlopen(_request(url, path), timeout=timeout) as response:  # noqa: S310 - see _request
+            return json.loads(response.read(MAX_BYTES))
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise SetupError(f"the registry {_shown(url)} answered {error.code} {error.reason}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise SetupError(
+            f"the registry {_shown(url)} gave no answer ({reason}); check the source's registry: address"
+        ) from None
+
+
+def _request(url: str, path: str) -> urllib.request.Request:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        raise SetupError(f"the registry address {_shown(url)} must start with http:// or https://")
+    address = urlunsplit(
+        (parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/") + path, "", "")
+    )
+    request = urllib.request.Request(address, headers={"Accept": "application/json"})  # noqa: S310 - http only
+    if parts.username:
+        secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        request.add_header("Authorization", "Basic " + base64.b64encode(secret).decode())
+    return request
+
+
+def _shown(url: str) -> str:
+    """The address without the user's name and password."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

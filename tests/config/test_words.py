@@ -1,0 +1,91 @@
+"""The small texts of a pipeline file mean what they say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.change import TableId
+from ingest.config import words
+from ingest.config.advice import covers
+from ingest.config.model import matches
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("60s", 60), ("5m", 300), ("2h", 7200), ("1d", 86400), ("500ms", 0.5), ("1.5 h", 5400), ("7", 7)],
+)
+def test_durations(text: str, expected: float) -> None:
+    """A minute taken for a second reads half-written files."""
+    assert expected == words.duration(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("64MiB", 64 * 2**20), ("10 MB", 10**7), ("1GiB", 2**30), ("1.5kb", 1500), ("512", 512), ("9B", 9)],
+)
+def test_sizes(text: str, expected: int) -> None:
+    """A limit that is off by a thousand is none."""
+    assert expected == words.size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0.1%", 0.001), ("100 %", 1.0), ("5", 5.0), ("0.02", 0.02), ("0", 0.0)]
+)
+def test_thresholds(text: str, expected: float) -> None:
+    """A percentage taken for a count never fails a check."""
+    assert expected == words.ratio(text)
+
+
+@pytest.mark.parametrize(
+    "reader", [words.duration, words.size, words.ratio, words.count, words.boolean, words.name]
+)
+@pytest.mark.parametrize("text", ["", " ", "-1", "1e5s", "nan%", "Infinity", "5 mi", "\u0665s", "a/b", "1,5"])
+def test_nonsense_is_refused_in_words(reader: object, text: str) -> None:
+    """A value that is guessed at is a surprise later."""
+    with pytest.raises(ValueError, match="is n|at least"):
+        reader(text)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a.b", TableId("a", None, "b")),
+        ("a.s.b", TableId("a", "s", "b")),
+        ("`a.b`.c", TableId("a.b", None, "c")),
+        ("a.`s`.`b.c`", TableId("a", "s", "b.c")),
+        ("a.b c ", TableId("a", None, "b c ")),
+    ],
+)
+def test_table_names(text: str, expected: TableId) -> None:
+    """A name split in the wrong place is another table."""
+    assert expected == words.table(text)
+
+
+@pytest.mark.parametrize("text", ["a", "", ".", "a.", ".b", "a..b", "a.b.c.d", "`a.b", "a`x`.b", "`a`b.c"])
+def test_what_is_no_table_name(text: str) -> None:
+    """Half a name would match nothing, for ever."""
+    with pytest.raises(ValueError, match="is no table"):
+        words.table(text)
+
+
+@given(
+    st.text(alphabet="ab*.", max_size=6),
+    st.text(alphabet="ab*.", max_size=6),
+    st.text(alphabet="ab.", max_size=6),
+)
+def test_a_rule_that_never_applies_is_proved(wide: str, narrow: str, name: str) -> None:
+    """A warning without proof sends people looking for a fault that is none."""
+    parts = name.split(".")
+    if len(parts) in (2, 3) and all(parts) and covers(wide, narrow):
+        table = TableId(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
+        assert matches(wide, table) or not matches(narrow, table)
+
+
+def test_near_words_are_found_whatever_their_case_and_dashes() -> None:
+    """People write names from memory."""
+    assert "; did you mean on_schema_change?" == words.nearest(
+        "On-Schema-Changes", ["on_schema_change", "keys"]
+    )
+    assert "" == words.nearest("zzz", ["on_schema_change", "keys"])
