@@ -31,6 +31,7 @@ Read = Callable[[bytes, int], tuple[Any, int]]
 
 MAX_NODES = 100_000  # nodes of a schema with every named type written out; a wide table has 10,000
 MAX_NESTING = 64
+MAX_BRANCHES = 64  # so that every index is one byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,9 @@ def long(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _int(data: bytes, pos: int) -> tuple[int, int]:
+    byte = data[pos]
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), pos + 1
     number, pos = long(data, pos)
     if not -0x80000000 <= number <= 0x7FFFFFFF:
         raise Undecodable("bad-avro", f"{number} does not fit an int")
@@ -310,6 +314,8 @@ def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int
     branches = tuple(_node(branch, namespace, named, depth + 1) for branch in schema)
     if not branches or any(branch.type == "union" for branch in branches):
         raise _bad_schema("a union is empty or holds a union")
+    if len(branches) > MAX_BRANCHES:
+        raise _bad_schema(f"a union has more than {MAX_BRANCHES} types")
     if sum(branch.type != "null" for branch in branches) > 1:
         read = _tagged_reader(branches)
     else:
@@ -322,24 +328,28 @@ def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int
 
 def _optional_reader(branches: tuple[Node, ...]) -> Read:
     reads = tuple(branch.read for branch in branches)
+    end = 2 * len(reads)
 
     def read(data: bytes, pos: int) -> tuple[Any, int]:
-        index, pos = long(data, pos)
-        if not 0 <= index < len(reads):
-            raise Undecodable("bad-avro", f"a union of {len(reads)} types has no type {index}")
-        return reads[index](data, pos)
+        byte = data[pos]  # zigzag: an index below 64 is one byte, and even
+        if byte & 0x81 or byte >= end:
+            raise _bad_index(len(reads))
+        pos += 1
+        return reads[byte >> 1](data, pos)
 
     return read
 
 
 def _tagged_reader(branches: tuple[Node, ...]) -> Read:
     reads = tuple((branch.name or branch.type, branch.read) for branch in branches)
+    end = 2 * len(reads)
 
     def read(data: bytes, pos: int) -> tuple[Any, int]:
-        index, pos = long(data, pos)
-        if not 0 <= index < len(reads):
-            raise Undecodable("bad-avro", f"a union of {len(reads)} types has no type {index}")
-        tag, inner = reads[index]
+        byte = data[pos]  # zigzag: an index below 64 is one byte, and even
+        if byte & 0x81 or byte >= end:
+            raise _bad_index(len(reads))
+        pos += 1
+        tag, inner = reads[byte >> 1]
         value, pos = inner(data, pos)
         return (None if value is None else (tag, value)), pos
 
@@ -408,6 +418,10 @@ def _block(data: bytes, pos: int) -> tuple[int, int]:
 
 def _truncated() -> Undecodable:
     return Undecodable("truncated", "the Avro datum ends before its last value")
+
+
+def _bad_index(branches: int) -> Undecodable:
+    return Undecodable("bad-avro", f"a union of {branches} types has no type of the index given")
 
 
 def _bad_schema(detail: str) -> Undecodable:

@@ -120,7 +120,7 @@ def _instant(micros: int | None) -> str | None:
     if micros is None:
         return None
     try:
-        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)
+        moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)  # noqa: DTZ001 - UTC by definition
     except OverflowError:
         return None
     text = moment.isoformat()

@@ -126,6 +126,7 @@ def _read_member_by_member(value: bytes) -> Sealed:
         old=found.get("old", UNSET),
         mysql_type=found.get("mysqlType", UNSET),
         pk_names=found.get("pkNames", UNSET),
+        sql_type=found.get("sqlType", UNSET),
         tidb=found.get("_tidb", UNSET),
     )
 
@@ -139,7 +140,8 @@ def _word(found: Mapping[str, Raw], name: str) -> Text:
     if raw is None or values.is_null(raw):
         return None
     if bytes(raw)[:1] != b'"':
-        raise Undecodable("bad-message", f"the member {name} is no string")
+        code = "not-this-format" if name == "type" else "bad-message"
+        raise Undecodable(code, f"the member {name} is no string")
     return values.string(raw)
 
 
@@ -170,8 +172,10 @@ def sealed_rows(kept: Raw) -> list[Raw]:
 
 def declared_types(raw: Bytes) -> dict[str, str]:
     """``mysqlType``: each column's type as the writer names it."""
-    found = values.image(content(raw) or b"{}")
-    return {column: name or "" for column, name in found.items()}
+    told = content(raw) or b"{}"
+    if told[:1] != b"{":
+        raise Undecodable("bad-message", "mysqlType is no object")
+    return {column: name or "" for column, name in values.image(told).items()}
 
 
 # --- what tells writers apart -------------------------------------------------------------------

@@ -263,6 +263,8 @@ def _datums(node: avro.Node, block: bytes, count: int, offset: int) -> Iterator[
     begin = 0
     for _ in range(min(count, len(block) + 1)):  # a count is only a promise; a datum takes a byte at least
         _, end = avro.read_at(node, block, begin)
+        if node.type == "union":  # of all named types: the branch's number is no part of the datum
+            _, begin = avro.long(block, begin)
         yield block[begin:end]
         begin = end
     if begin != len(block) or count > len(block):

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import Change, Hints, Image, Op, TableId
+from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.errors import Undecodable
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)
@@ -43,6 +43,31 @@ class Plan(NamedTuple):
 
 
 NO_PLAN = Plan({}, ())
+
+
+def plan_of_declared(declared: tuple[tuple[str, str], ...], options: Options) -> Plan:
+    """The plan where only the pipeline file tells types; the common case of none costs nothing."""
+    if not declared:
+        return NO_PLAN
+    return _declared_plan(declared, options.timezone, options.binary, options.time_units)
+
+
+@lru_cache(maxsize=1024)
+def _declared_plan(
+    declared: tuple[tuple[str, str], ...], zone: str, binary: str | None, units: str | None
+) -> Plan:
+    known = dict(declared)
+    return Plan(known, converters(known, zone, binary, units), firm_columns(known), bits=bit_columns(known))
+
+
+def firm_columns(declared: Mapping[str, str]) -> frozenset[str]:
+    """Columns whose declared type holds no large object; a ``string`` may be one."""
+    return frozenset(c for c, kind in declared.items() if kind != "string" and kind not in types.LOB)
+
+
+def bit_columns(known: Mapping[str, str]) -> tuple[str, ...]:
+    """The BIT columns among typed ones."""
+    return tuple(column for column, logical in known.items() if types.base(logical) == "bit")
 
 
 def large(name: str) -> bool:
@@ -264,6 +289,16 @@ def named_table(table: TableId, hints: Hints, topic: str) -> TableId:
     if known is None:
         raise Undecodable("no-table", "the message names no table; give the topic one under options.table")
     return known
+
+
+def moment(value: str | None, zone: str) -> int | None:
+    """Microseconds since 1970 UTC of a date and time, or None where the text is none."""
+    if value is None:
+        return None
+    try:
+        return values.instant_micros(value, zone)
+    except (ValueError, OverflowError):
+        return None
 
 
 def require_image(image: Image | None, op: Op) -> None:

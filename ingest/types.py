@@ -313,7 +313,7 @@ def postgres(declared: str) -> str:
     nor of a usual extension (an enum, a domain) is ``unknown``.
     """
     lowered = re.sub(r"\s+", " ", declared.strip().lower()).replace('"', "")
-    if lowered.endswith("]") or lowered.startswith("_") or lowered.endswith(" array"):
+    if lowered.endswith(("]", " array")) or lowered.startswith("_"):
         return "string"
     found = _ARGUMENTS.search(lowered)
     args = found[1] if found else None

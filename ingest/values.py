@@ -100,7 +100,7 @@ def image(raw: bytes | Raw) -> Image:
     try:
         found = _texts.decode(raw)
     except msgspec.ValidationError:
-        return _bare_image(bytes(raw))
+        return bare_image(raw)
     except Exception as error:
         raise _malformed(raw, error) from None
     if len(_encode(found)) != _length(raw):
@@ -108,19 +108,20 @@ def image(raw: bytes | Raw) -> Image:
     return found
 
 
-def _bare_image(raw: bytes) -> Image:
-    """An image with bare numbers or nested values; the common case first, exactly."""
+def bare_image(raw: bytes | Raw) -> Image:
+    """The same as `image`, faster for dialects that send bare numbers and slower for the others."""
+    data = bytes(raw)
     try:
-        found = _anything.decode(raw)
+        found = _anything.decode(data)
         bare = 0
         for name, value in found.items():
             if type(value) is not str and value is not None:
-                found[name] = _bare_text(value)
+                found[name] = str(value) if type(value) is Number else _bare_text(value)
                 bare += 2  # the quotes that it now has
     except Exception:
-        return _slow_image(raw)
+        return _slow_image(data)
     # any other difference (blanks, escapes, a name twice, -0) is for the careful way to judge
-    return found if len(_encode(found)) == len(raw) + bare else _slow_image(raw)
+    return found if len(_encode(found)) == len(data) + bare else _slow_image(data)
 
 
 def _slow_image(raw: bytes) -> Image:
@@ -130,7 +131,7 @@ def _slow_image(raw: bytes) -> Image:
 def _bare_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, (Number, int)):
+    if isinstance(value, int):
         return str(value)
     raise TypeError("nested")
 

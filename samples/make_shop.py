@@ -12,9 +12,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.dont_write_bytecode = True  # this folder holds messages, not caches
-
-from shop_dialects import DIALECTS, _moment
+from shop_dialects import DIALECTS, moment_text
 from shop_history import KEYS, TYPES, Shop, history
 
 HERE = Path(__file__).resolve().parent
@@ -44,7 +42,7 @@ def _expected(shop: Shop, table: str) -> str:
 def _text(logical: str, value: str | int | None) -> str | None:
     if value is None or logical != "timestamp":
         return None if value is None else str(value)
-    day, _, clock = _moment(int(value)).partition(" ")
+    day, _, clock = moment_text(int(value)).partition(" ")
     return f"{day}T{clock.rstrip('0').rstrip('.') if '.' in clock else clock}Z"
 
 
@@ -52,16 +50,20 @@ def main(arguments: list[str]) -> int:
     """Write or check; the exit code."""
     wanted = files()
     if arguments == ["--check"]:
-        wrong = [path for path, text in wanted.items() if not path.exists() or path.read_bytes() != text.encode()]
+        wrong = [
+            path for path, text in wanted.items() if not path.exists() or path.read_bytes() != text.encode()
+        ]
         known = {path for folder in {path.parent for path in wanted} for path in folder.glob("*shop-*.jsonl")}
         wrong += known - wanted.keys()
         for path in wrong:
-            print(f"{path.relative_to(HERE)} is not what make_shop.py writes; run it without --check")
+            sys.stdout.write(
+                f"{path.relative_to(HERE)} is not what make_shop.py writes; run it without --check\n"
+            )
         return 1 if wrong else 0
     for path, text in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
-    print(f"{len(wanted)} files written")
+    sys.stdout.write(f"{len(wanted)} files written\n")
     return 0
 
 

@@ -15,13 +15,14 @@ from shop_json import Bare, dump
 
 Files = dict[str, list[str]]
 Cell = str | int | None
+EPOCH = dt.datetime.fromisoformat("1970-01-01")
 SHANGHAI = 8 * 3600 * 1000
 LAG = 1_370  # milliseconds from the source's commit to the message
 OTHER_KIND = '{"metric":"queue.depth","host":"relay-2","value":17,"at":"2024-05-01T08:20:00Z"}'
 
 
-def _moment(milliseconds: int, shift: int = 0) -> str:
-    at = dt.datetime(1970, 1, 1) + dt.timedelta(milliseconds=milliseconds + shift)
+def moment_text(milliseconds: int, shift: int = 0) -> str:
+    at = EPOCH + dt.timedelta(milliseconds=milliseconds + shift)
     return at.isoformat(" ", "milliseconds" if milliseconds % 1000 else "seconds")
 
 
@@ -53,7 +54,9 @@ def _halves(lines: list[str], names: tuple[str, str] = ("shop-1.jsonl", "shop-2.
     return {names[0]: lines[:middle], names[1]: lines[middle:]}
 
 
-def _packed(events: Iterable[Event], write: Callable[[Event], list[str]], beats: Callable[[Event], str]) -> Files:
+def _packed(
+    events: Iterable[Event], write: Callable[[Event], list[str]], beats: Callable[[Event], str]
+) -> Files:
     """Every event's messages, with a heartbeat after each forty events."""
     lines: list[str] = []
     rows: list[int] = []
@@ -187,7 +190,11 @@ def _canal(event: Event, number: int, data: Any, old: Any, full_names: bool = Fa
 def _texts(table: str, row: Row | None, moment: Callable[[int], str]) -> Row | None:
     """A row with every value as text."""
     return row and {
-        column: None if value is None else moment(int(value)) if TYPES[table][column] == "timestamp" else str(value)
+        column: None
+        if value is None
+        else moment(int(value))
+        if TYPES[table][column] == "timestamp"
+        else str(value)
         for column, value in row.items()
     }
 
@@ -208,7 +215,7 @@ def obcloud_canal(events: list[Event]) -> Files:
         number = 9 + event.number
         if event.sql:
             return [dump(_canal_ddl(event, number))]
-        before, after = (_texts(event.table, row, _moment) for row in (event.before, event.after))
+        before, after = (_texts(event.table, row, moment_text) for row in (event.before, event.after))
         old = _listed(_changed(before, after)) if event.kind == "update" else None
         message = _canal(event, number, _listed(after or before), old, full_names=True)
         return [dump(message | {"type": "INSERT"} if event.kind == "read" else message)]
@@ -242,7 +249,7 @@ def dts_canal(events: list[Event]) -> Files:
 
 
 def _shanghai(milliseconds: int) -> str:
-    return _moment(milliseconds, SHANGHAI)
+    return moment_text(milliseconds, SHANGHAI)
 
 
 def _dts_id(event: Event) -> int:
@@ -350,7 +357,9 @@ def _streamx_type(table: str, column: str) -> str:
 
 
 def _streamx_image(table: str, row: Row | None) -> dict[str, Any] | None:
-    return row and {"dataColumn": {column: _streamx_cell(table, column, value) for column, value in row.items()}}
+    return row and {
+        "dataColumn": {column: _streamx_cell(table, column, value) for column, value in row.items()}
+    }
 
 
 def _streamx_cell(table: str, column: str, value: Cell) -> Any:
@@ -361,7 +370,7 @@ def _streamx_cell(table: str, column: str, value: Cell) -> Any:
         whole, _, digits = str(value).partition(".")
         return Bare(f"{whole}.{digits.rstrip('0') or '0'}")
     if TYPES[table][column] == "datetime":  # the source's clock stands in Shanghai
-        at = dt.datetime.fromisoformat(str(value)) - dt.datetime(1970, 1, 1)
+        at = dt.datetime.fromisoformat(str(value)) - EPOCH
         return at // dt.timedelta(milliseconds=1) - SHANGHAI
     return value
 

@@ -192,6 +192,13 @@ def varint(number: int) -> bytes:
     return out + bytes([number])
 
 
+def test_a_container_of_a_list_of_types_holds_bare_datums_too() -> None:
+    """A schema file with several types is a union, whose branch number is no part of the message."""
+    out = io.BytesIO()
+    fastavro.writer(out, [{"type": "enum", "name": "E", "symbols": ["a"]}, SCHEMA], ROWS)
+    assert [datum(row) for row in ROWS] == values(out.getvalue(), "avro-container")
+
+
 def test_reading_goes_on_behind_a_block_with_the_same_offsets() -> None:
     """A container that has grown would be landed twice."""
     data = container()

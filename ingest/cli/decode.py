@@ -8,7 +8,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.errors import ConfigError, Undecodable
+from ingest.errors import ConfigError, IngestError, Undecodable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,6 +38,9 @@ def decode(
     column: Annotated[list[str] | None, typer.Option(metavar="NAME=TYPE", help="As in columns:.")] = None,
     framing: Framing = None,
     message_key: Annotated[str | None, typer.Option(help="The Kafka key of every message.")] = None,
+    registry: Annotated[
+        str | None, typer.Option(metavar="URL", help="Schema registry, for framed Avro.")
+    ] = None,
     output_: Annotated[
         Literal["jsonl", "json", "table"] | None,
         typer.Option("--output", "-o", help="jsonl unless on a terminal."),
@@ -48,7 +51,8 @@ def decode(
     from ingest.cli.reading import messages
 
     module = formats.load(format_)
-    hints = _hints(format_, table, key or [], _pairs("option", option), _pairs("column", column))
+    given = _pairs("option", option) | ({"table": table} if table else {})
+    hints = _hints(format_, given, key or [], _pairs("column", column), registry)
     _, records = messages(file, framing, module.ABOUT.binary)
     found = _decoded(module, hints, records, message_key, file)
     if _print(found, output_ or ("table" if output.on_terminal() else "jsonl")):
@@ -56,8 +60,9 @@ def decode(
 
 
 def _hints(
-    format_: str, table: str | None, keys: list[str], given: dict[str, str], columns: dict[str, str]
+    format_: str, given: dict[str, str], keys: list[str], columns: dict[str, str], registry: str | None
 ) -> Hints:
+    """What the command line says that a pipeline file would say."""
     from ingest.change import Hints, TableHints
     from ingest.config import read, words
 
@@ -69,9 +74,13 @@ def _hints(
             problems.append(f"--column {name}: {error}")
     if problems:
         raise ConfigError(problems)
-    options = read.options(given | ({"table": table} if table else {}), format_)
+    options = read.options(given, format_)
     declared = TableHints(tuple(keys), columns)
-    return Hints(options, lambda _table: declared)
+    if registry is None:
+        return Hints(options, lambda _table: declared)
+    from ingest.registry import client
+
+    return Hints(options, lambda _table: declared, client(registry))
 
 
 def _pairs(name: str, given: list[str] | None) -> dict[str, str]:
@@ -96,6 +105,8 @@ def _decoded(
             changes = list(module.parse(message, hints))  # all of a message or nothing
         except Undecodable as error:
             yield {"reject": error.code, "detail": error.detail}
+        except IngestError:  # the registry does not answer
+            raise
         except Exception as error:  # noqa: BLE001 - a parser's defect costs one message, not the file
             yield {
                 "reject": "decoder-error",

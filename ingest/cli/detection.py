@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from itertools import islice, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +23,32 @@ _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
 _SHOWN = 12
 
 
-def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes]]:
-    """The framing of a file and the bytes of its first messages; damage ends the sample."""
+def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes], str | None]:
+    """The framing of a file, the bytes of its first messages, and the damage that ended the sample."""
     name, found = messages(file, framing, None)
-    whole = takewhile(lambda message: not isinstance(message, Undecodable), islice(found, count))
-    return name, [message.value for message in whole if not isinstance(message, Undecodable)]
+    sampled: list[bytes] = []
+    for message in islice(found, count):
+        if isinstance(message, Undecodable):
+            return name, sampled, message.detail
+        sampled.append(message.value)
+    return name, sampled, None
 
 
-def judge(file: str, framing: str, sampled: list[bytes]) -> dict[str, Any]:
+def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> dict[str, Any]:
     """The verdict as one object: format, evidence, rivals, odd messages, what is open, a block to paste."""
     seen = [_evidence(message) for message in sampled]
     spoken = {name: _speaks(name, sampled, seen) for name in sorted({name for one in seen for name in one})}
-    rank = {name: (sum(said), sum(name in one for one in seen)) for name, said in spoken.items()}
+    rank = {
+        name: (sum(said), sum(name in one for one in seen), _decodable(name, sampled))
+        for name, said in spoken.items()
+    }
     best = [name for name in rank if rank[name] == max(rank.values())]
     winner = best[0] if len(best) == 1 else None
     verdict: dict[str, Any] = {
         "file": file,
         "framing": framing,
         "messages": len(sampled),
+        "damage": damage,
         "format": winner,
         "candidates": best,
         "evidence": _counted([(name, one[name]) for one in seen for name in best if name in one]),
@@ -83,13 +91,19 @@ def _reading(name: str, message: bytes) -> object:
     """The changes that a format takes a message for; None if it cannot read it."""
     try:
         return list(formats.load(name).parse(Message(message), _HINTS))
-    except Undecodable:
+    except Exception:  # noqa: BLE001 - a format that stumbles over a foreign message does not read it
         return None
+
+
+def _decodable(name: str, sampled: list[bytes]) -> int:
+    """How many messages a format can decode by itself: what tells bare Avro from framed."""
+    return sum(_reading(name, message) is not None for message in sampled)
 
 
 def _counted(found: list[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
-        {"format": name, "evidence": text, "messages": number} for (name, text), number in Counter(found).items()
+        {"format": name, "evidence": text, "messages": number}
+        for (name, text), number in Counter(found).items()
     ]
 
 
@@ -131,7 +145,7 @@ def in_words(verdict: dict[str, Any]) -> str:
     """The verdict for people."""
     count, file = verdict["messages"], verdict["file"]
     if not count:
-        return f"{file}: holds no messages"
+        return f"{file}: holds no messages" + (f"; {verdict['damage']}" if verdict["damage"] else "")
     if not verdict["candidates"]:
         return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
     if not verdict["format"]:

@@ -70,7 +70,7 @@ def _files(checked: Checked) -> Advice:
                 ("sources", i, "path"),
                 f"{source.path} is a folder; write {source.path}/* for the files in it",
             )
-        elif not glob.glob(source.path, recursive=True):  # noqa: PTH207 - Path.glob takes no absolute pattern
+        elif next(glob.iglob(source.path, recursive=True), None) is None:  # noqa: PTH207 - absolute pattern
             yield ("sources", i, "path"), f"no file matches {source.path} yet"
 
 

@@ -63,7 +63,8 @@ def options(given: Mapping[str, Any], format_name: str) -> Options:
     known = known_options(format_name)
     unknown = [key for key in given if key not in known]
     problems = [
-        f"option {key!r} is unknown{words.nearest(key, known) or '; there are ' + ', '.join(known)}" for key in unknown
+        f"option {key!r} is unknown{words.nearest(key, known) or '; there are ' + ', '.join(known)}"
+        for key in unknown
     ]
     try:
         keys = fields.OptionKeys.model_validate(dict(given))
@@ -229,7 +230,8 @@ def _rule(keys: fields.TableKeys) -> TableRule:
 
 def _quality(keys: fields.QualityKeys) -> QualityRule:
     expect = tuple(
-        Expectation(str(item.type), _plain(item.model_extra or {}), str(item.severity)) for item in keys.expect
+        Expectation(str(item.type), _plain(item.model_extra or {}), str(item.severity))
+        for item in keys.expect
     )
     return QualityRule(str(keys.table), expect, keys.freshness, _plain(keys.thresholds))
 

@@ -31,7 +31,6 @@ _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "m
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
-_TIME_WITH_DIGITS = re.compile(r"(datetime|timestamp|time)\([0-9]\)")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 
 
@@ -134,8 +133,8 @@ def timezone(text: str) -> str:
 
 
 def logical(text: str) -> str:
-    """A logical type of `ingest.types`; a time type may carry its fraction digits, ``datetime(6)``."""
-    if types.is_logical(text) or _TIME_WITH_DIGITS.fullmatch(text):
+    """A logical type of `ingest.types`."""
+    if types.is_logical(text):
         return text
     if text.count("(") > text.count(")"):
         raise ValueError(f"{text!r} breaks off at a comma; put the whole type in quotes")

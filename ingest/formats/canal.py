@@ -209,8 +209,8 @@ def changes(message: Message, hints: Hints, dialect: Dialect) -> list[Change]:
 
 
 def _refusal(found: Found) -> Undecodable:
-    if not found.type:
-        return Undecodable("not-this-format", "the member type is missing")
+    if not found.type or not found.type.isupper():
+        return Undecodable("not-this-format", "the member type is missing, or no Canal type")
     if found.type not in ROW_TYPES:
         return Undecodable("unknown-operation", f"the type {found.type[:40]!r} is not documented")
     if found.sql:
@@ -374,8 +374,10 @@ def _row_change(
     notes = [head.note, plan.note]
     if plan.converters:
         notes += [convert(image, plan.converters) for image in pair if image]
+    dropped = None
     if dialect.large and op is Op.UPDATE:
-        notes.append(_drop_unchanged(before or {}, after or {}, plan, keys))
+        dropped = _drop_unchanged(before or {}, after or {}, plan, keys)
+        notes.append(dropped)
     image = (before if after is None else after) or {}
     notes += [f"the key column {key} is not in the row" for key in keys if key not in image]
     if before and not before.keys() <= image.keys():
@@ -388,7 +390,7 @@ def _row_change(
         before=before,
         after=after,
         types=plan.types,
-        partial=not plan.columns <= image.keys(),
+        partial=dropped is not None or not plan.columns <= image.keys(),
         phase=0 if op is Op.READ and not head.place.sequence else 1,
         sequence=head.place.sequence,
         position=head.place.text,

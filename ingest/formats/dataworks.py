@@ -28,6 +28,7 @@ from ingest.rows import (
     TOMBSTONE,
     Convert,
     Plan,
+    bit_columns,
     convert,
     converters,
     finish,
@@ -207,14 +208,14 @@ def dialect_of(kind: str) -> str:
 
 def image_of(raw: Raw | None) -> Image:
     """An object's members as text; none for null or nothing."""
-    return {} if raw is None or values.is_null(raw) else values.image(raw)
+    return {} if raw is None or values.is_null(raw) else values.bare_image(raw)
 
 
 def column_list(raw: Raw | None) -> Columns:
     """Name and type of each column of a list of ``{"name": .., "type": ..}``."""
     if raw is None or values.is_null(raw):
         return ()
-    entries = (values.image(entry) for entry in values.items(raw))
+    entries = (values.bare_image(entry) for entry in values.items(raw))
     return tuple((entry.get("name") or "", entry.get("type") or "") for entry in entries)
 
 
@@ -274,17 +275,19 @@ def _row(
     kept = [*convert(before, plan, old), *convert(after, plan, new)]
     if kind == "UPDATE_AFTER" and before is None:
         place = replace(place, half=1)
-    keys, lacks = declared.keys or place.keys, _lacks(after or before or {}, schema)
+    keys, lacks = declared.keys or place.keys, after is not None and _lacks(after, schema)
     hide = dialect.nulls_may_hide and place.op is Op.UPDATE
     return finish(place, table, keys, before, after, plan, kept, partial=lacks, nulls_may_hide=hide)
 
 
 def _image(raw: Raw | None) -> Image | None:
-    return None if raw is None or values.is_null(raw) else values.image(raw)
+    return None if raw is None or values.is_null(raw) else values.bare_image(raw)
 
 
 def _lacks(row: Image, schema: Schema) -> bool:
-    return any(name not in row for name, _type in schema.columns)
+    """True if the row lacks listed columns; a list that shares no name with the row is not the row's."""
+    names = [name for name, _type in schema.columns]
+    return any(name not in row for name in names) and any(name in row for name in names)
 
 
 def ddl_event(place: Change, payload: Mapping[str, Raw], kind: str) -> tuple[Change, ...]:
@@ -327,8 +330,7 @@ def _plan(
     chosen = dict(converters(known, zone, binary, "millis"))
     chosen.update({name: _date_in(zone) for name in known if types.base(known[name]) == "date"})
     chosen.update({name: _clock_in(zone) for name in known if types.base(known[name]) == "time"})
-    bits = tuple(name for name in known if types.base(known[name]) == "bit")
-    return Plan(known, tuple(chosen.items()), frozenset(known), tuple(sent), bits)
+    return Plan(known, tuple(chosen.items()), frozenset(known), tuple(sent), bit_columns(known))
 
 
 def _date_in(zone: str) -> Convert:

@@ -3,13 +3,13 @@
 - ``id`` increases and orders messages; type names are written in full and in upper case.
 - ENUM and SET come as text. How bytes and TIMESTAMP are written is not documented: base64, and text
   in ``timezone`` or seconds since 1970, are assumed.
-- The types of Oracle tenants are told by their names (`ocean_types`).
+- One type name that only Oracle has tells an Oracle tenant, whose DATE has a time of day.
 - An unchanged large column is sent as NULL: NULL before and after an update, it is absent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ingest import types
 from ingest.change import Change, Hints, Message
@@ -17,7 +17,7 @@ from ingest.columns import bytes_in, instant, zoneless
 from ingest.flat import glimpse
 from ingest.formats import About
 from ingest.formats.canal import Dialect, changes, id_decides
-from ingest.formats.oms_canal import ocean_types
+from ingest.formats.oms_canal import oracle_tenant
 
 ABOUT = About(
     title="Canal JSON, OceanBase Cloud data subscription",
@@ -36,10 +36,16 @@ ABOUT = About(
     },
 )
 
+
+def _types(declared: Mapping[str, str]) -> dict[str, str]:
+    read = types.oracle if oracle_tenant(declared.values()) else types.mysql
+    return {column: read(name) for column, name in declared.items()}
+
+
 DIALECT = Dialect(
     position=id_decides,
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
-    types=ocean_types,
+    types=_types,
     large=types.OMS_LOB,
 )
 

@@ -23,7 +23,7 @@ from ingest import types, values
 from ingest.change import Change, Hints, Message, Op, Options
 from ingest.formats import About, dataworks
 from ingest.formats.dataworks import Columns, Dialect, Place, envelope_of, read
-from ingest.rows import Plan, converters, datetime_text, instant_text, large
+from ingest.rows import Plan, bit_columns, converters, datetime_text, firm_columns, instant_text, large
 
 ABOUT = About(
     title="OceanBase OMS, Dataworks 2.0 JSON",
@@ -97,9 +97,9 @@ def _planned(
     for name, logical in known.items():
         if types.base(logical) in ("timestamp", "datetime"):
             chosen[name] = partial(_moment_text, zone=zone, instant=types.base(logical) == "timestamp")
-    firm = frozenset(name for name, kind in columns if not large(kind) and sent[name] != "unknown")
-    bits = tuple(name for name in known if types.base(known[name]) == "bit")
-    return Plan(known, tuple(chosen.items()), firm, tuple(sent), bits)
+    firm = {name for name, kind in columns if not large(kind) and sent[name] != "unknown"}
+    firm |= firm_columns({name: kind for name, kind in declared if name not in sent})
+    return Plan(known, tuple(chosen.items()), frozenset(firm), tuple(sent), bit_columns(known))
 
 
 def _moment_text(value: str, zone: str, instant: bool) -> str:

@@ -32,9 +32,11 @@ from ingest.rows import (
     NO_PLAN,
     TOMBSTONE,
     Plan,
+    bit_columns,
     convert,
     converters,
     finish,
+    firm_columns,
     large,
     named_table,
     noted,
@@ -88,7 +90,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     envelope, note = values.opened(message.value)
     if "allMetaData" not in envelope or "recordType" not in envelope:
         raise Undecodable("not-this-format", "allMetaData and recordType are missing")
-    meta = values.image(envelope["allMetaData"])
+    meta = values.bare_image(envelope["allMetaData"])
     kind = values.text(envelope["recordType"])
     op = OPS.get(kind or "")
     if op is None:
@@ -191,17 +193,17 @@ def _image(raw: Raw | None) -> tuple[Image | None, bytes | None]:
         return None, None
     data = bytes(raw)
     if b'"__light_type"' not in data:
-        return values.image(data), None
+        return values.bare_image(data), None
     parts = values.members(data)
     light = parts.pop(LIGHT_TYPE, None)
-    return values.image(encode(parts)), None if light is None else bytes(light)
+    return values.bare_image(encode(parts)), None if light is None else bytes(light)
 
 
 # --- statements ---------------------------------------------------------------------------------
 
 
 def _ddl(place: Change, meta: Image, raw: Raw | None) -> tuple[Change, ...]:
-    image = None if raw is None or values.is_null(raw) else values.image(raw)
+    image = None if raw is None or values.is_null(raw) else values.bare_image(raw)
     kind = meta.get("ddlType")
     return statement(place, (image or {}).get("ddl"), kind, truncates=kind == "TRUNCATE_TABLE")
 
@@ -228,15 +230,13 @@ def _plan(
     names = _light_names(light)
     sent = {column: types.oms(name, oracle_mode) for column, name in names.items()}
     known = {**sent, **dict(declared)}
-    firm = frozenset(c for c, name in names.items() if not large(name) and sent[c] != "unknown") | {
-        c for c, logical in declared if logical != "string" and logical not in types.LOB and c not in names
-    }
-    bits = tuple(column for column, logical in known.items() if types.base(logical) == "bit")
-    return Plan(known, converters(known, zone, binary, units), firm, tuple(sent), bits)
+    firm = {column for column, name in names.items() if not large(name) and sent[column] != "unknown"}
+    firm |= firm_columns({column: kind for column, kind in declared if column not in names})
+    return Plan(known, converters(known, zone, binary, units), frozenset(firm), tuple(sent), bit_columns(known))
 
 
 def _light_names(light: bytes) -> dict[str, str]:
     if not light or values.is_null(Raw(light)):
         return {}
-    named = ((column, values.image(entry)) for column, entry in values.members(light).items())
+    named = ((column, values.bare_image(entry)) for column, entry in values.members(light).items())
     return {column: entry.get("schemaType") or "" for column, entry in named}

@@ -25,8 +25,18 @@ from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.formats.oms_default import AFTER_EVERY_COUNTER, plan_of, split_sequence
-from ingest.rows import TOMBSTONE, convert, finish, named_table, noted, require_image, statement
+from ingest.formats.oms_default import AFTER_EVERY_COUNTER, split_sequence
+from ingest.rows import (
+    TOMBSTONE,
+    convert,
+    finish,
+    moment,
+    named_table,
+    noted,
+    plan_of_declared,
+    require_image,
+    statement,
+)
 
 ABOUT = About(
     title="OceanBase OMS, SharePlex JSON",
@@ -103,7 +113,7 @@ def meta_of(sample: bytes) -> Image | None:
     """``meta`` of a sample that is SharePlex JSON, else None."""
     try:
         found, _note = values.opened(sample)
-        meta = values.image(found.get("meta", b""))
+        meta = values.bare_image(found.get("meta", b""))
     except Undecodable:
         return None
     rows = found.keys() & {"data", "key", "sql"}
@@ -137,7 +147,7 @@ def read(message: Message, hints: Hints, dialect: Dialect) -> tuple[Change, ...]
 
 def _object(envelope: Mapping[str, Raw], name: str) -> Image | None:
     raw = envelope.get(name)
-    return None if raw is None or values.is_null(raw) else values.image(raw)
+    return None if raw is None or values.is_null(raw) else values.bare_image(raw)
 
 
 def _place(meta: Image, op: Op, kind: str, dialect: Dialect, options: Options, note: str | None) -> Change:
@@ -173,22 +183,12 @@ def table_named(name: str | None) -> TableId:
     return TableId(owner or None, None, table or None) if dot else TableId(None, None, name)
 
 
-def moment(value: str | None, zone: str) -> int | None:
-    """Microseconds since 1970 UTC, or None where the text is no time."""
-    if value is None:
-        return None
-    try:
-        return values.instant_micros(value, zone)
-    except (ValueError, OverflowError):
-        return None
-
-
 def _row(
     place: Change, envelope: Mapping[str, Raw], kind: str, dialect: Dialect, hints: Hints, topic: str
 ) -> Change:
     table = named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = plan_of(b"", False, tuple(declared.columns.items()), hints.options)
+    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
     data, key = _object(envelope, "data"), _object(envelope, "key")
     kept = [*convert(key, plan, envelope.get("key")), *convert(data, plan, envelope.get("data"))]
     before, after = _images(place.op, data, key)

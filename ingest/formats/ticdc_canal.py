@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Raw
@@ -19,7 +19,7 @@ from msgspec import Raw
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
 from ingest.errors import Undecodable
-from ingest.flat import Found, content, glimpse
+from ingest.flat import Found, content, glimpse, read
 from ingest.formats import About
 from ingest.formats.canal import (
     MARKS,
@@ -50,7 +50,10 @@ ABOUT = About(
 
 
 def _extension(found: Found) -> dict[str, Raw]:
-    return values.members(content(found.tidb) or b"{}")
+    extension = content(found.tidb) or b"{}"
+    if extension[:1] != b"{":
+        raise Undecodable("bad-message", "_tidb is no object")
+    return values.members(extension)
 
 
 def _commit(found: Found) -> Position:
@@ -79,8 +82,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 
 def _only_key(value: bytes) -> bool:
-    raw: Mapping[str, Raw] = values.members(values.members(value).get("_tidb", Raw(b"{}")))
-    return bytes(raw.get("onlyHandleKey", Raw(b"false"))) == b"true"
+    found, _ = read(value)
+    flag = _extension(found).get("onlyHandleKey")
+    return flag is not None and values.text(flag) == "true"
 
 
 def recognise(sample: bytes) -> str | None:

@@ -7,20 +7,22 @@ for its progress is in its own log.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.gold import merge as merging
-from ingest.gold.fold import MISFIT, Shape, outcomes
-from ingest.gold.gather import Gathered, Lane, gather
+from ingest.gold import ledger as ledgers
+from ingest.gold.fold import MISFIT, Shape, key_name
+from ingest.gold.gather import Lane, Steps, gather
+from ingest.gold.ledger import Ledger
 from ingest.gold.schema import decide
 from ingest.gold.work import Books, Job, jobs, lane
 from ingest.lake import log, mirrors
@@ -64,9 +66,12 @@ def apply(
     wanted: list[tuple[Job, Mirror]] = []
     done: list[Folded] = []
     rows = []
-    for job, mirror in decide(lake, todo, decided):
-        if isinstance(mirror, HeldError):
-            done.append(Folded(str(job.table), job.path, "held", message=str(mirror)))
+    ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
+    for job in todo:
+        try:
+            mirror = decide(job, decided.get(job.path), ledger)
+        except HeldError as error:
+            done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
         if mirror != decided.get(job.path):
             rows.append(mirrors.decision(lake, mirror, books.last, "columns seen"))
@@ -74,18 +79,31 @@ def apply(
         wanted.append((job, mirror))
     lake.append_unguarded(rows, DECISIONS)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-        done.extend(pool.map(lambda one: _one(lake, books, one[0], one[1], tell), wanted))
+        done.extend(pool.map(lambda one: _one(lake, books, ledger, one[0], one[1], tell), wanted))
     return sorted(done, key=lambda one: one.mirror)
 
 
-def _one(lake: Lake, books: Books, job: Job, mirror: Mirror, tell: Callable[[str, str], None]) -> Folded:
+def _needs_ledger(books: Books, job: Job, decided: dict[str, Mirror]) -> bool:
+    """True for a new mirror, new statements, or late changes where there were statements before."""
+    if job.path not in decided:
+        return True
+    lanes = [lane(books, name, lines, books.complete) for name, lines in job.lines.items()]
+    return any(
+        one is not None and one.ddl_ever and (one.late or any(line.ddl for line in lines))
+        for one, lines in zip(lanes, job.lines.values(), strict=True)
+    )
+
+
+def _one(
+    lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror, tell: Callable[[str, str], None]
+) -> Folded:
     started = time.monotonic()
     result = Folded(mirror.name, mirror.path, "done")
     if lake.stop() or not mirror.keys:
         result.state = "skipped"
         return result
     try:
-        _fold(lake, books, job, mirror, result, tell)
+        _fold(lake, books, ledger, job, mirror, result, tell)
     except HeldError as error:
         result.state, result.message = "held", str(error)
     except Exception as error:  # whatever one mirror meets, the others go on
@@ -100,7 +118,13 @@ def _sentence(error: Exception) -> str:
 
 
 def _fold(
-    lake: Lake, books: Books, job: Job, mirror: Mirror, result: Folded, tell: Callable[[str, str], None]
+    lake: Lake,
+    books: Books,
+    ledger: Ledger,
+    job: Job,
+    mirror: Mirror,
+    result: Folded,
+    tell: Callable[[str, str], None],
 ) -> None:
     path = lake.path(mirror.path)
     writer = lake.writer(STAGE, mirror.path, mirror.generation)
@@ -116,7 +140,10 @@ def _fold(
     _prepare(lake, session, job, mirror, before)
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
     tell(mirror.name, "merge")
-    _merge(lake, session, mirror, lanes, guard)
+    work = [
+        (one, ledgers.steps(ledger.of(one.source, one.table), job.rule, one.first)) for one in lanes
+    ]
+    _merge(lake, session, mirror, work, guard)
     after = log.snapshot(lake.spark, path)
     result.version = after.version
     if after.version > before.version:
@@ -138,62 +165,55 @@ def _prepare(lake: Lake, session: SparkSession, job: Job, mirror: Mirror, before
     merging.create(lake, session, mirror, plain=plain, change_feed=job.rule.change_feed)
 
 
-def _merge(lake: Lake, session: SparkSession, mirror: Mirror, lanes: list[Lane], guard: merging.Guard) -> None:
+Work = list[tuple[Lane, Steps]]
+
+
+def _merge(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: merging.Guard) -> None:
     """Merge as if every cell fitted; where one does not, keep the misfits first and merge again."""
-    try:
-        source, shape, clears = _source(lake, session, mirror, lanes, tolerant=False)
-        guard.set_on(session)
-        merging.merge(session, lake.path(mirror.path), mirror, source, shape, clears)
-    except PySparkException as error:
-        if MISFIT not in str(error):
-            raise
-        _keep_misfits(lake, session, mirror, lanes, guard.batch)
-        source, shape, clears = _source(lake, session, mirror, lanes, tolerant=True)
-        guard.set_on(session)
-        merging.merge(session, lake.path(mirror.path), mirror, source, shape, clears)
-
-
-def _source(
-    lake: Lake, session: SparkSession, mirror: Mirror, lanes: list[Lane], *, tolerant: bool
-) -> tuple[DataFrame, Shape, bool]:
-    folded, shape, clears = _outcomes(lake, session, mirror, lanes, tolerant=tolerant)
-    return merging.typed(folded, mirror, shape, tolerant), shape, clears
+    new_steps = [step for _, steps in work for step in steps.new]
+    for tolerant in (False, True):
+        try:
+            if tolerant:
+                _keep_misfits(lake, session, mirror, work, guard.batch)
+            folded, shape = _outcomes(lake, session, mirror, work, tolerant=tolerant)
+            source = merging.typed(folded, mirror, shape, tolerant)
+            guard.set_on(session)
+            merging.merge(session, lake.path(mirror.path), mirror, source, shape, new_steps)
+        except PySparkException as error:
+            if tolerant or MISFIT not in str(error):
+                raise
+        else:
+            return
 
 
 def _outcomes(
-    lake: Lake, session: SparkSession, mirror: Mirror, lanes: list[Lane], *, tolerant: bool
-) -> tuple[DataFrame, Shape, bool]:
+    lake: Lake, session: SparkSession, mirror: Mirror, work: Work, *, tolerant: bool
+) -> tuple[DataFrame, Shape]:
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
-    gathered = [gather(changes, mirror, one, tolerant) for one in lanes]
+    gathered = [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
     shape = Shape(
         any(one.shape.partials for one in gathered),
         any(one.shape.key_changes for one in gathered),
         any(one.clears for one in gathered),
     )
-    happened = reduce(DataFrame.unionByName, [one.events for one in gathered])
-    if tolerant:
-        happened = happened.where(_has_key(mirror))
-    return outcomes(happened, mirror, shape), shape, shape.cleared
+    folded = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), [one.outcomes for one in gathered])
+    return (folded.where(_has_key(mirror)) if tolerant else folded), shape
 
 
-def _has_key(mirror: Mirror):  # type: ignore[no-untyped-def]
-    from ingest.gold.fold import key_name
-
+def _has_key(mirror: Mirror) -> Column:
     return reduce(lambda a, b: a & b, [F.col(key_name(i)).isNotNull() for i in range(len(mirror.keys))])
 
 
-def _keep_misfits(
-    lake: Lake, session: SparkSession, mirror: Mirror, lanes: list[Lane], batch: int
-) -> None:
+def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> None:
     """Write the texts that do not fit to `rejects`, guarded, before the merge that leaves them out."""
-    folded, _, _ = _outcomes(lake, session, mirror, lanes, tolerant=True)
+    folded, _ = _outcomes(lake, session, mirror, work, tolerant=True)
     found = merging.misfits(folded, mirror)
     if found is None:
         return
     database, schema, table = mirror.table
     nothing = F.lit(None)
     rows = found.select(
-        F.lit(lanes[0].source).alias("source"),
+        F.lit(work[0][0].source).alias("source"),
         nothing.cast("string").alias("topic"),
         nothing.cast("int").alias("partition"),
         nothing.cast("bigint").alias("offset"),

@@ -13,7 +13,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
-from ingest.gold.fold import ORDER, Shape, events, key_name
+from ingest.fold import SchemaStep
+from ingest.gold.fold import ORDER, Shape, events, key_name, outcomes
+from ingest.gold.refold import Beyond, refold
 from ingest.lake.mirrors import Mirror
 
 
@@ -31,6 +33,9 @@ class Lane:
     ever: Shape  # of all batches, the new ones included
     truncates: int = 0  # among the new changes
     truncates_ever: int = 0
+    inherits: int = 0
+    inherits_ever: int = 0
+    ddl_ever: int = 0
 
     @property
     def late(self) -> bool:
@@ -39,10 +44,23 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """Events to fold, and whether the mirror's other rows go (a truncate cleared them)."""
+class Steps:
+    """A lane's schema steps by order key; the first ``new`` batch's ones change the standing rows."""
 
-    events: DataFrame
+    ever: tuple[SchemaStep, ...] = ()
+    new: tuple[SchemaStep, ...] = ()
+
+    @property
+    def incarnations(self) -> tuple[SchemaStep, ...]:
+        """Tables created anew: they clear like a truncate."""
+        return tuple(step for step in self.ever if step.action == "new_incarnation")
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """One lane's outcomes, their shape, and whether the mirror's other rows go."""
+
+    outcomes: DataFrame
     shape: Shape
     clears: bool
 
@@ -50,51 +68,79 @@ class Gathered:
 def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
     """A lane's rows among the changes, up to its last new batch."""
     parts = zip(("database", "schema", "table"), lane.table, strict=True)
-    same = [F.col(name).eqNullSafe(F.lit(part)) for name, part in parts]
     wanted: Column = (F.col("kind") == "change") & (F.col("source") == lane.source)
-    for one in same:
-        wanted &= one
+    for name, part in parts:
+        wanted &= F.col(name).eqNullSafe(F.lit(part))
     return changes.where(wanted & (F.col("batch") <= lane.last))
 
 
-def gather(changes: DataFrame, mirror: Mirror, lane: Lane, tolerant: bool) -> Gathered:
-    """The events that a lane's new batches make necessary."""
+def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, tolerant: bool) -> Gathered:
+    """The outcomes that a lane's new batches make."""
     mine = of_lane(changes, lane)
-    floor, clears = _floor(mine, lane)
-    new = mine.where(F.col("batch") >= lane.first)
-    rows = new.where(F.col("op") != "truncate")
+    truncates = _truncates(mine, lane)
+    floor, clears = _floor(truncates, steps, lane)
+    whole = bool(steps.new) or bool(lane.late and steps.ever) or bool(lane.inherits)
+    whole = whole or bool(lane.late and lane.inherits_ever)
+    shape = Shape(lane.ever.partials, lane.ever.key_changes, clears) if lane.late else _in_order(lane, clears)
+    if not whole:
+        happened = _happened(mine, mirror, lane, shape, floor, tolerant)
+        return Gathered(outcomes(happened, mirror, shape), shape, clears)
+    since = min([step.order for step in steps.new], default=None)
+    happened = _happened(mine, mirror, lane, shape, None if steps.new else floor, tolerant, since)
+    beyond = Beyond(tuple(at for at, _ in truncates), steps.ever)
+    shape = Shape(True, True, clears)
+    return Gathered(refold(mine, happened, mirror, beyond, bool(lane.inherits_ever)), shape, clears)
+
+
+def _in_order(lane: Lane, clears: bool) -> Shape:
+    return Shape(lane.new.partials, lane.new.key_changes, clears)
+
+
+def _happened(
+    mine: DataFrame,
+    mirror: Mirror,
+    lane: Lane,
+    shape: Shape,
+    floor: str | None,
+    tolerant: bool,
+    since: object = None,
+) -> DataFrame:
+    """The events to fold: the new ones, with those that late ones (or late DDL) call back."""
+    new = mine.where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
     if floor is not None:
-        rows = rows.where(F.col("order_key") > floor)
-    if not lane.late:
-        shape = Shape(lane.new.partials, lane.new.key_changes, clears)
-        return Gathered(events(rows, mirror, shape, tolerant), shape, clears)
-    shape = Shape(lane.ever.partials, lane.ever.key_changes, clears)
-    old = _older(mine, lane, floor)
-    if clears:
-        return Gathered(events(rows.unionByName(old), mirror, shape, tolerant), shape, clears)
-    fresh = events(rows, mirror, shape, tolerant)
-    again = _called_back(fresh, events(old, mirror, shape, tolerant), mirror, lane)
-    return Gathered(fresh.unionByName(again), shape, clears)
+        new = new.where(F.col("order_key") > floor)
+    late_since = since is not None and lane.folded_high is not None and str(since) <= lane.folded_high
+    if not lane.late and not late_since:
+        return events(new, mirror, shape, tolerant)
+    if shape.cleared or late_since:
+        old = _older(mine, lane, str(since) if late_since else floor)
+        return events(new.unionByName(old), mirror, shape, tolerant)
+    fresh = events(new, mirror, shape, tolerant)
+    old = events(_older(mine, lane, max(lane.order_low or "", floor or "")), mirror, shape, tolerant)
+    return fresh.unionByName(_called_back(fresh, old, mirror, lane))
 
 
-def _floor(mine: DataFrame, lane: Lane) -> tuple[str | None, bool]:
-    """The newest truncate's place, and whether it is new: only then does it clear the mirror."""
-    if not lane.truncates and not (lane.truncates_ever and lane.late):
-        return None, False
-    newest = (
-        mine.where(F.col("op") == "truncate").select(F.max(F.struct("order_key", "batch")).alias("at")).first()
-    )
-    at = newest["at"] if newest else None
-    if at is None:
-        return None, False
-    return at["order_key"], at["batch"] >= lane.first
+def _truncates(mine: DataFrame, lane: Lane) -> list[tuple[str, int]]:
+    """The places and batches of the lane's truncates, where they matter."""
+    needed = lane.truncates or (lane.truncates_ever and (lane.late or lane.inherits_ever or lane.ddl_ever))
+    if not needed:
+        return []
+    rows = mine.where(F.col("op") == "truncate").select("order_key", "batch").collect()
+    return [(row["order_key"], row["batch"]) for row in rows]
 
 
-def _older(mine: DataFrame, lane: Lane, floor: str | None) -> DataFrame:
-    """Folded changes at or after the oldest new one: the log's statistics leave out the rest."""
-    from_place = max(lane.order_low or "", floor or "")
+def _floor(truncates: list[tuple[str, int]], steps: Steps, lane: Lane) -> tuple[str | None, bool]:
+    """The newest clearing's place, and whether it is new: only then does it clear the mirror."""
+    new_steps = {step.order for step in steps.new}
+    clearings = [(at, batch >= lane.first) for at, batch in truncates]
+    clearings += [(str(step.order), step.order in new_steps) for step in steps.incarnations]
+    return max(clearings, default=(None, False))
+
+
+def _older(mine: DataFrame, lane: Lane, from_place: str | None) -> DataFrame:
+    """Folded changes at or after a place: the log's statistics leave out the rest."""
     return mine.where(
-        (F.col("batch") < lane.first) & (F.col("order_key") >= from_place) & (F.col("op") != "truncate")
+        (F.col("batch") < lane.first) & (F.col("order_key") >= (from_place or "")) & (F.col("op") != "truncate")
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
@@ -9,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest import types
+from ingest.fold import SchemaStep
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, value_name
 from ingest.lake.lake import Lake, properties_sql
@@ -79,8 +81,18 @@ def misfits(outcomes: DataFrame, mirror: Mirror) -> DataFrame | None:
     )
 
 
-def merge(session: SparkSession, path: str, mirror: Mirror, source: DataFrame, shape: Shape, clears: bool) -> None:
-    """MERGE typed outcomes into a mirror; the session carries the guard."""
+def merge(
+    session: SparkSession,
+    path: str,
+    mirror: Mirror,
+    source: DataFrame,
+    shape: Shape,
+    steps: Sequence[SchemaStep] = (),
+) -> None:
+    """MERGE typed outcomes into a mirror; the session carries the guard.
+
+    ``steps`` are new schema steps: rows that no outcome names get their fills in the same MERGE.
+    """
     on = " AND ".join(f"t.{quoted(one.column)} = s.{quoted(one.column)}" for one in mirror.key_columns)
     rest = [
         (quoted(one.column), _new_value(i, one.column, shape))
@@ -94,9 +106,31 @@ def merge(session: SparkSession, path: str, mirror: Mirror, source: DataFrame, s
         builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
     values = {quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
-    if clears:
+    if shape.cleared:
         builder = builder.whenNotMatchedBySourceDelete()
+    elif fills := _fills(mirror, steps):
+        builder = builder.whenNotMatchedBySourceUpdate(set=fills)
     builder.execute()
+
+
+def _fills(mirror: Mirror, steps: Sequence[SchemaStep]) -> dict[str, Column | str]:
+    """What new schema steps give the rows that stand: defaults, and values carried to a new name."""
+    columns = {one.name: one for one in mirror.columns}
+    values: dict[str, Column] = {}
+    for step in steps:
+        one = columns.get(step.to or step.column)
+        if one is None or step.action not in ("add_column", "rename_column"):
+            continue
+        standing = values.get(one.name, F.col(f"t.{quoted(one.column)}"))
+        if step.action == "add_column":
+            filling = cast(F.lit(step.default), one.type)
+        else:
+            old = columns.get(step.column)
+            if old is None:
+                continue
+            filling = values.get(old.name, F.col(f"t.{quoted(old.column)}")).try_cast(one.delta)
+        values[one.name] = F.coalesce(standing, filling)
+    return {quoted(columns[name].column): value for name, value in values.items()}
 
 
 def _new_value(index: int, column: str, shape: Shape) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import functions as F
 
@@ -23,6 +23,7 @@ from ingest.lake.schemas import BOOKS
 
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
+_SUMS = ("partials", "key_changes", "inherits", "truncates", "ddl")
 
 
 @dataclass(slots=True)
@@ -32,15 +33,16 @@ class History:
     high: str | None = None
     partials: int = 0
     key_changes: int = 0
+    inherits: int = 0
     truncates: int = 0
+    ddl: int = 0
 
     def add(self, line: Line) -> None:
         """Count one more line as folded."""
         if line.order_high is not None and (self.high is None or line.order_high > self.high):
             self.high = line.order_high
-        self.partials += line.partials
-        self.key_changes += line.key_changes
-        self.truncates += line.truncates
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(line, name))
 
 
 @dataclass(slots=True)
@@ -63,16 +65,11 @@ def open_books(lake: Lake, complete: int, last: int) -> Books:
     sums = (
         table.where(F.col("batch") <= complete)
         .groupBy(*_TABLE)
-        .agg(
-            F.max("order_high").alias("high"),
-            F.sum("partials").alias("partials"),
-            F.sum("key_changes").alias("key_changes"),
-            F.sum("truncates").alias("truncates"),
-        )
+        .agg(F.max("order_high").alias("high"), *[F.sum(name).alias(name) for name in _SUMS])
     )
     for row in sums.collect() if complete > 0 else []:
         lane = (row["source"], TableId(row["database"], row["schema"], row["table"]))
-        books.histories[lane] = History(row["high"], row["partials"], row["key_changes"], row["truncates"])
+        books.histories[lane] = History(row["high"], *[row[name] for name in _SUMS])
     for row in table.where(F.col("batch").between(complete + 1, last)).collect():
         books.lines.append(_line(row.asDict()))
     return books
@@ -156,15 +153,13 @@ def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lan
         ever=Shape(bool(new.partials + history.partials), bool(new.key_changes + history.key_changes)),
         truncates=new.truncates,
         truncates_ever=new.truncates + history.truncates,
+        inherits=new.inherits,
+        inherits_ever=new.inherits + history.inherits,
+        ddl_ever=new.ddl + history.ddl,
     )
 
 
 def _copy(history: History | None) -> History:
     if history is None:
         return History()
-    return History(history.high, history.partials, history.key_changes, history.truncates)
-
-
-def needs_decision(mirror: Mirror, decided: Mirror | None) -> bool:
-    """True if the mirror's schema is not what was last decided."""
-    return decided is None or mirror != decided
+    return replace(history)

@@ -41,6 +41,7 @@ class Check:
 CHECKS = {
     check.name: check
     for check in (
+        Check("rows", "Rows", "rows in the mirror", "warn", None),
         Check("key_unique", "Each key stands once", "rows beyond the first of their key", "error", 0),
         Check("key_not_null", "No key is empty", "rows with a NULL in a key column", "error", 0),
         Check("missing_rows", "No row is missing", "live keys among the changes that the mirror lacks", "error", 0),

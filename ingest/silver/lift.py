@@ -299,6 +299,7 @@ def _tally(line: Line, change: Change) -> None:
             line.keys.append(listed)
     if before is not None and after is not None and _moves(before, after, keys):
         line.key_changes += 1
+        line.inherits += change.partial
     image = after if after is not None else before
     if image is not None and not image.keys() <= line.columns.keys():
         for column in image:

@@ -233,6 +233,15 @@ def test_what_is_no_known_format_is_said_so(tmp_path: Path, text: str) -> None:
     assert (1, None) == (done.exit_code, json.loads(done.stdout)["format"])
 
 
+def test_damage_is_named(tmp_path: Path) -> None:
+    """A broken file would pass for an empty one."""
+    path = tmp_path / "x.avro"
+    path.write_bytes(b"Obj\x01\x00nothing")
+    done = ran("detect", str(path))
+    assert 1 == done.exit_code
+    assert "the Avro schema cannot be used" in done.stdout
+
+
 def test_a_sample_is_enough(tmp_path: Path) -> None:
     """A large file would be read to its end."""
     path = tmp_path / "m.jsonl"

@@ -38,14 +38,19 @@ def test_thresholds(text: str, expected: float) -> None:
     assert expected == words.ratio(text)
 
 
-@pytest.mark.parametrize(
-    "reader", [words.duration, words.size, words.ratio, words.count, words.boolean, words.name]
-)
+@pytest.mark.parametrize("reader", [words.duration, words.size, words.ratio, words.count, words.boolean])
 @pytest.mark.parametrize("text", ["", " ", "-1", "1e5s", "nan%", "Infinity", "5 mi", "\u0665s", "a/b", "1,5"])
 def test_nonsense_is_refused_in_words(reader: object, text: str) -> None:
     """A value that is guessed at is a surprise later."""
-    with pytest.raises(ValueError, match="is n|at least"):
+    with pytest.raises(ValueError, match=r"is n|at least"):
         reader(text)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "a b", "a/b", "\u00e9", "x" * 201])
+def test_what_is_no_name(text: str) -> None:
+    """Names become folders, lock names and transaction identifiers."""
+    with pytest.raises(ValueError, match="is no name"):
+        words.name(text)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""AWS Database Migration Service to Kafka or Kinesis (its user guide, "Using Apache Kafka as a target").
+
+``metadata`` tells table, operation and clock, ``data`` holds the row, a before image stands under a
+configurable name. Quirks:
+
+- ``record-type`` is ``data`` or ``control``; control messages carry a table's structure, no statement.
+- ``load`` is a row of the full load.
+- ``stream-position`` is sent only with transaction details switched on, and each engine writes it in
+  its own way: PostgreSQL's log address and MySQL's file and offset are read, others leave the order to
+  arrival.
+- The before image holds only changed key columns unless told otherwise; or its columns stand in
+  ``data`` under the prefix ``BI_``.
+- No key names with rows. A delete may carry NULL for all but the key.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ingest import values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.rows import (
+    TOMBSTONE,
+    convert,
+    finish,
+    moment,
+    named_table,
+    noted,
+    plan_of_declared,
+    require_image,
+)
+
+ABOUT = About(
+    title="AWS DMS JSON",
+    document="AWS Database Migration Service, Using Apache Kafka as a target",
+    operations=("insert", "update", "delete", "read", "truncate", "ddl"),
+    order="stream-position of PostgreSQL or MySQL, if it is sent; else arrival decides",
+    strength="weak",
+    keys="none with rows: `keys:` of the pipeline file, or the structure of a create-table message",
+    types="none with rows: only `columns:` of the pipeline file",
+    images="partial",
+    ddl="control.table-def, a structure without a statement",
+    losses=(
+        "Key columns are not named with rows, so `keys:` should name them.",
+        "Without a stream position the order of arrival is the only order.",
+        "Numbers and times are as DMS converted them to its own types.",
+    ),
+    options={
+        "timezone": "zone of times that name none, default UTC",
+        "binary": "encoding of bytes, default base64",
+        "before_image": "the member that holds the before image, default before-image",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    "load": Op.READ,
+    "insert": Op.INSERT,
+    "update": Op.UPDATE,
+    "delete": Op.DELETE,
+    "truncate-table": Op.TRUNCATE,
+}
+BEFORE_IMAGE = "before-image"
+BEFORE_PREFIX = "BI_"
+
+_POSTGRES = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})(?:\.([0-9]{1,18}))?(?:\.|\Z)", re.ASCII)
+_MYSQL = re.compile(r"[A-Za-z][\w.-]*\.([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    meta = values.bare_image(envelope.get("metadata", b"{}"))
+    record, kind = meta.get("record-type"), meta.get("operation")
+    if record is None or kind is None:
+        raise Undecodable("not-this-format", "metadata.record-type or metadata.operation is missing")
+    op = OPS.get(kind) if record == "data" or kind == "truncate-table" else Op.DDL
+    if op is None or record not in ("data", "control"):
+        raise Undecodable("unknown-operation", f"operation {kind[:40]!r} is not documented")
+    place = _place(meta, op, note)
+    if op is Op.TRUNCATE:
+        return (place,)
+    if op is Op.DDL:
+        return (_ddl(place, envelope.get("control"), kind),)
+    return (_row(place, envelope, hints, message.topic),)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``metadata`` with ``record-type``."""
+    try:
+        found, _note = values.opened(sample)
+        meta = values.bare_image(found.get("metadata", b""))
+    except Undecodable:
+        return None
+    return "metadata.record-type" if "record-type" in meta else None
+
+
+def _place(meta: Image, op: Op, note: str | None) -> Change:
+    schema, table = meta.get("schema-name") or None, meta.get("table-name") or None
+    position = meta.get("stream-position") or None
+    sequence = log_position(position)
+    clock = moment(meta.get("commit-timestamp"), "UTC")
+    return Change(
+        op=op,
+        table=TableId(schema, None, table) if schema or table else NO_TABLE,
+        phase=0 if op is Op.READ and not sequence else 1,
+        sequence=sequence,
+        position=position,
+        event_time=moment(meta.get("timestamp"), "UTC") if clock is None else clock,
+        transaction=meta.get("transaction-id"),
+        note=noted(note, "the position is unreadable" if position and not sequence else None),
+    )
+
+
+def log_position(position: str | None) -> tuple[int, ...]:
+    """Numbers of a position as PostgreSQL or MySQL tasks write it, else nothing."""
+    found = _POSTGRES.match(position or "")
+    if found is not None:
+        return int(found[1], 16), int(found[2], 16), int(found[3] or 0)
+    found = _MYSQL.match(position or "")
+    return (int(found[1]), int(found[2])) if found is not None else ()
+
+
+def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
+    raw, raw_before = (
+        envelope.get("data"),
+        envelope.get(hints.options.extra.get("before_image", BEFORE_IMAGE)),
+    )
+    data, before = _image(raw), _image(raw_before)
+    require_image(data, place.op)
+    table = named_table(place.table, hints, topic)
+    declared = hints.tables(table)
+    if data is not None and before is None:
+        before = _take_prefixed(data)
+    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
+    kept = [*convert(before, plan), *convert(data, plan, raw)]
+    if place.op is Op.DELETE:
+        before, data = {**(data or {}), **(before or {})}, None
+    elif place.op is not Op.UPDATE:
+        before = None
+    partial = place.op in (Op.INSERT, Op.UPDATE)
+    return finish(place, table, declared.keys, before or None, data, plan, kept, partial=partial)
+
+
+def _image(raw: Raw | None) -> Image | None:
+    return None if raw is None or values.is_null(raw) else values.bare_image(raw)
+
+
+def _take_prefixed(data: Image) -> Image | None:
+    """The before image that stands in the row itself: columns with the prefix, beside their own."""
+    names = [name for name in data if name.startswith(BEFORE_PREFIX) and name[len(BEFORE_PREFIX) :] in data]
+    return {name[len(BEFORE_PREFIX) :]: data.pop(name) for name in names} or None
+
+
+def _ddl(place: Change, raw: Raw | None, kind: str) -> Change:
+    structure = None if raw is None or values.is_null(raw) else _structure(bytes(raw), kind)
+    return replace(place, structure=structure, note=noted(place.note, f"kind {kind}"))
+
+
+@lru_cache(maxsize=256)
+def _structure(control: bytes, kind: str) -> str | None:
+    """The table's structure as `Change.structure` wants it, or None where there is none."""
+    action = {"create-table": "CREATE", "drop-table": "DROP"}.get(kind, "ALTER")
+    found = values.strict(control)
+    try:
+        definition = found["table-def"]
+        columns = {str(name): _logical(column) for name, column in definition["columns"].items()}
+        keys = [str(name) for name in definition.get("primary-key") or ()]
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return json.dumps(
+        {"type": action, "keys": keys, "columns": columns}, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def _logical(column: Mapping[str, object]) -> str:
+    kind = str(column.get("type", "")).upper()
+    if kind == "NUMERIC":
+        precision, scale = (values.integer(str(column.get(name))) for name in ("precision", "scale"))
+        fits = precision is not None and scale is not None and 0 <= scale <= precision
+        return f"decimal({precision},{scale})" if fits else "decimal"
+    return _TYPES.get(kind, "unknown")
+
+
+_TYPES = {
+    "BOOLEAN": "boolean",
+    **{f"INT{size}": f"int{size * 8}" for size in (1, 2, 4, 8)},
+    **{f"INT{size}": f"int{size}" for size in (16, 32, 64)},
+    **{f"UINT{size}": f"uint{size * 8}" for size in (1, 2, 4)},
+    **{f"UINT{size}": f"uint{size}" for size in (16, 32, 64)},
+    "REAL4": "float32",
+    "REAL8": "float64",
+    **dict.fromkeys(("STRING", "WSTRING", "CLOB", "NCLOB"), "string"),
+    **dict.fromkeys(("BYTES", "BLOB"), "binary"),
+    "DATE": "date",
+    "TIME": "time",
+    **dict.fromkeys(("DATETIME", "TIMESTAMP"), "datetime"),
+}

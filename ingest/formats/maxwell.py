@@ -1,0 +1,195 @@
+"""Maxwell's daemon (its manual, "Data format").
+
+One object per row: ``data`` is the row, ``old`` the former values of an update's changed columns,
+``type`` the operation. Quirks:
+
+- ``ts`` counts seconds for rows and milliseconds for table events.
+- ``position`` is ``file:offset`` of the binary log and is sent only if switched on.
+- Key names are sent only if switched on; the Kafka key then still names them as ``pk.<column>``.
+- Bytes are base64, SET is an array, BIT a number, a geometry WKT, a zero date is kept as it is.
+- With a minimal row image ``data`` lacks columns, and nothing tells so.
+- A table event carries the statement and the table's structure, ``def``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ingest import types, values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.rows import TOMBSTONE, Plan, convert, finish, named_table, noted, plan_of_declared, require_image
+
+ABOUT = About(
+    title="Maxwell's daemon JSON",
+    document="Maxwell's daemon, Data format",
+    operations=("insert", "update", "delete", "read", "ddl"),
+    order="position, the binary log's file and offset, if it is sent; else arrival decides",
+    strength="weak",
+    keys="primary_key_columns, else the names in the Kafka key",
+    types="none with rows; table events carry the table's structure",
+    images="partial (a minimal row image lacks columns); old holds the changed columns",
+    ddl="sql, with the structure in def",
+    losses=(
+        "TRUNCATE is not sent.",
+        "Without position the order of arrival is the only order, and rows of one second cannot be told apart.",
+        "A column that a minimal row image leaves out cannot be told from one that does not exist.",
+    ),
+    options={
+        "timezone": "zone of TIMESTAMP texts, default UTC",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    "insert": Op.INSERT,
+    "update": Op.UPDATE,
+    "delete": Op.DELETE,
+    "bootstrap-insert": Op.READ,
+    "bootstrap-start": Op.CONTROL,
+    "bootstrap-complete": Op.CONTROL,
+    "heartbeat": Op.HEARTBEAT,
+    **dict.fromkeys("database-create database-alter database-drop".split(), Op.DDL),
+    **dict.fromkeys("table-create table-alter table-drop".split(), Op.DDL),
+}
+KEY_PREFIX = "pk."
+_MILLISECONDS = 10**11  # as seconds this is the year 5138
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    kind = values.text(envelope.get("type", b"null"))
+    op = OPS.get(kind or "")
+    if kind is None or (op is None and not kind.islower()) or "database" not in envelope:
+        raise Undecodable("not-this-format", "type, in lower case, or database is missing")
+    if op is None:
+        raise Undecodable("unknown-operation", f"type {kind[:40]!r} is not documented")
+    if "encrypted" in envelope:
+        raise Undecodable("encrypted", "the row is encrypted; switch Maxwell's encryption off")
+    place = _place(envelope, op, note)
+    if op is Op.DDL:
+        return (_ddl(place, envelope, kind),)
+    if op in (Op.CONTROL, Op.HEARTBEAT):
+        return (replace(place, note=noted(kind, note)),)
+    return (_row(place, envelope, message, hints),)
+
+
+def recognise(sample: bytes) -> str | None:
+    """A type in lower case, with an object in ``data``; or a table event."""
+    try:
+        found, _note = values.opened(sample)
+        kind = values.text(found.get("type", b"null"))
+    except Undecodable:
+        return None
+    if kind not in OPS or not found.keys() >= {"database", "type"}:
+        return None
+    if OPS[kind] is Op.DDL:
+        return "a type such as table-create, and database"
+    row = bytes(found.get("data", b""))[:1] == b"{"
+    return "a type in lower case, data is an object" if row and "table" in found else None
+
+
+def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
+    position = _text(envelope, "position")
+    sequence = log_position(position)
+    clock = values.integer(_text(envelope, "ts"))
+    unit = 1000 if clock is not None and clock >= _MILLISECONDS else 1
+    database, table = _text(envelope, "database"), _text(envelope, "table")
+    return Change(
+        op=op,
+        table=TableId(database, None, table) if database or table else NO_TABLE,
+        phase=0 if op is Op.READ and not sequence else 1,
+        sequence=sequence,
+        position=position,
+        event_time=values.micros_of(clock, unit),
+        transaction=_text(envelope, "xid"),
+        note=noted(note, "the position is unreadable" if position and not sequence else None),
+    )
+
+
+def log_position(position: str | None) -> tuple[int, ...]:
+    """File number and offset of ``base.000006:800911``, else nothing."""
+    file, _, offset = (position or "").rpartition(":")
+    number, place = values.integer(file.rpartition(".")[2]), values.integer(offset)
+    return (number, place) if number is not None and place is not None and min(number, place) >= 0 else ()
+
+
+def _text(envelope: Mapping[str, Raw], name: str) -> str | None:
+    raw = envelope.get(name)
+    return values.text(raw) if raw is not None else None
+
+
+def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hints) -> Change:
+    table = named_table(place.table, hints, message.topic)
+    declared = hints.tables(table)
+    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
+    data, kept = _image(envelope.get("data"), plan)
+    old, kept_old = _image(envelope.get("old"), plan) if place.op is Op.UPDATE else (None, [])
+    require_image(data, place.op)
+    keys = declared.keys or _keys(envelope, message.key)
+    before, after = (data, None) if place.op is Op.DELETE else (old, data)
+    partial = place.op in (Op.INSERT, Op.UPDATE)
+    return finish(place, table, keys, before, after, plan, [*kept_old, *kept], partial=partial)
+
+
+def _image(raw: Raw | None, plan: Plan) -> tuple[Image | None, list[str]]:
+    """An image and the columns that could not be converted; a SET becomes its labels with commas."""
+    if raw is None or values.is_null(raw):
+        return None, []
+    image = values.bare_image(raw)
+    for column, value in image.items():
+        if value and value[0] == "[" and types.base(plan.types.get(column, "")) == "set":
+            image[column] = ",".join(values.text(label) or "" for label in values.items(value.encode()))
+    return image, convert(image, plan, raw)
+
+
+def _keys(envelope: Mapping[str, Raw], key: bytes | None) -> tuple[str, ...]:
+    named = envelope.get("primary_key_columns")
+    if named is not None and not values.is_null(named):
+        return tuple(name for name in map(values.text, values.items(named)) if name)
+    if not key or key[:1] != b"{":
+        return ()
+    try:
+        found = values.members(key)
+    except Undecodable:
+        return ()
+    return tuple(name.removeprefix(KEY_PREFIX) for name in found if name.startswith(KEY_PREFIX))
+
+
+def _ddl(place: Change, envelope: Mapping[str, Raw], kind: str) -> Change:
+    definition = envelope.get("def")
+    subject, _, action = kind.partition("-")
+    structure = None
+    if subject == "table" and definition is not None and not values.is_null(definition):
+        structure = _structure(bytes(definition), action.upper())
+    return replace(
+        place, ddl=_text(envelope, "sql"), structure=structure, note=noted(place.note, f"kind {kind}")
+    )
+
+
+@lru_cache(maxsize=256)
+def _structure(definition: bytes, action: str) -> str | None:
+    """The table's structure as `Change.structure` wants it, or None if it is damaged."""
+    found = values.strict(definition)
+    try:
+        columns = {str(column["name"]): _logical(column) for column in found["columns"]}
+        keys = [str(name) for name in found.get("primary-key") or ()]
+    except (KeyError, TypeError, AttributeError):
+        return None
+    return json.dumps(
+        {"type": action, "keys": keys, "columns": columns}, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def _logical(column: Mapping[str, object]) -> str:
+    unsigned = " unsigned" if column.get("signed") is False else ""
+    return types.mysql(f"{column['type']}{unsigned}")

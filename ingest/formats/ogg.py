@@ -1,0 +1,168 @@
+"""Oracle GoldenGate JSON ("Using the Pluggable Formatters", JSON Formatter).
+
+Operation-modelled messages hold ``before`` and ``after``; row-modelled ones hold the columns beside
+the metadata. Quirks:
+
+- ``pos`` is the trail's sequence number and byte address, zero-padded: the same after a replay.
+- ``op_type`` is I, U, D or T unless the handler's settings rename them; the English words are read too.
+- A compressed update holds only changed and key columns. ``<column>_isMissing: true`` marks a column
+  that the trail does not hold: it is absent, and the mark is no column.
+- Key names are ``primary_keys`` if switched on (some versions spell it wrongly).
+- ``table`` is ``OWNER.TABLE`` or ``CATALOG.SCHEMA.TABLE``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import Raw
+from msgspec.json import encode
+
+from ingest import values
+from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.rows import (
+    TOMBSTONE,
+    convert,
+    finish,
+    moment,
+    named_table,
+    noted,
+    plan_of_declared,
+    require_image,
+)
+
+ABOUT = About(
+    title="Oracle GoldenGate JSON",
+    document="Oracle GoldenGate for Big Data, Using the Pluggable Formatters: JSON",
+    operations=("insert", "update", "delete", "truncate"),
+    order="pos, the trail's position",
+    strength="strong",
+    keys="primary_keys, if switched on",
+    types="none in the message: only `columns:` of the pipeline file",
+    images="partial (compressed updates)",
+    ddl="none",
+    losses=(
+        "DDL is not sent.",
+        "op_ts names no zone: with a wrong `timezone` event times are off by hours.",
+        "A column that a compressed update leaves out cannot be told from one that does not exist.",
+    ),
+    options={
+        "timezone": "zone of op_ts and of times that name none, default UTC",
+        "binary": "encoding of bytes, default base64",
+        "order_by": "sequence (default), arrival or event_time",
+    },
+)
+
+OPS = {
+    **dict.fromkeys(("I", "INSERT"), Op.INSERT),
+    **dict.fromkeys(("U", "UPDATE"), Op.UPDATE),
+    **dict.fromkeys(("D", "DELETE"), Op.DELETE),
+    **dict.fromkeys(("T", "TRUNCATE"), Op.TRUNCATE),
+}
+KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
+METADATA = frozenset(
+    {"table", "op_type", "op_ts", "current_ts", "pos", "tokens", "csn", "xid", "rowid", *KEY_MEMBERS}
+)
+MISSING = "_isMissing"
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The change of one message."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, note = values.opened(message.value)
+    if "op_type" not in envelope or "table" not in envelope:
+        raise Undecodable("not-this-format", "op_type or table is missing")
+    kind = values.text(envelope["op_type"]) or ""
+    op = OPS.get(kind.upper())
+    if op is None:
+        raise Undecodable("unknown-operation", f"op_type {kind[:40]!r} is not documented")
+    place = _place(envelope, op, hints.options, note)
+    return (place,) if op is Op.TRUNCATE else (_row(place, envelope, hints, message.topic),)
+
+
+def recognise(sample: bytes) -> str | None:
+    """``op_type`` and ``table``."""
+    try:
+        found, _note = values.opened(sample)
+    except Undecodable:
+        return None
+    return "op_type and table" if {"op_type", "table"} <= found.keys() else None
+
+
+def _place(envelope: Mapping[str, Raw], op: Op, options: Options, note: str | None) -> Change:
+    position = _text(envelope, "pos") or None
+    number = values.integer(position)
+    readable = number is not None and number >= 0
+    return Change(
+        op=op,
+        table=_table(_text(envelope, "table")),
+        keys=() if op is Op.TRUNCATE else _keys(envelope),
+        sequence=(number,) if number is not None and readable else (),
+        position=position,
+        event_time=moment(_text(envelope, "op_ts"), options.timezone),
+        transaction=_text(envelope, "xid"),
+        note=note if readable or position is None else noted(note, "the position is unreadable"),
+        dialect="oracle",
+    )
+
+
+def _text(envelope: Mapping[str, Raw], name: str) -> str | None:
+    raw = envelope.get(name)
+    return values.text(raw) if raw is not None else None
+
+
+@lru_cache(maxsize=4096)
+def _table(name: str | None) -> TableId:
+    parts = (name or "").split(".")
+    if len(parts) == 3:
+        return TableId(parts[0] or None, parts[1] or None, parts[2] or None)
+    owner, dot, table = (name or "").partition(".")
+    if not dot:
+        return TableId(None, None, owner) if owner else NO_TABLE
+    return TableId(owner or None, None, table or None)
+
+
+def _keys(envelope: Mapping[str, Raw]) -> tuple[str, ...]:
+    named = next((envelope[name] for name in KEY_MEMBERS if name in envelope), None)
+    if named is None or values.is_null(named):
+        return ()
+    return tuple(name for name in map(values.text, values.items(named)) if name)
+
+
+def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
+    old, new = _images(place.op, envelope)
+    before = None if place.op is Op.INSERT else _image(old)
+    after = None if place.op is Op.DELETE else _image(new)
+    require_image(before if place.op is Op.DELETE else after, place.op)
+    table = named_table(place.table, hints, topic)
+    declared = hints.tables(table)
+    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
+    kept = [*convert(before, plan, old), *convert(after, plan, new)]
+    keys = declared.keys or place.keys
+    return finish(place, table, keys, before, after, plan, kept, partial=place.op is not Op.DELETE)
+
+
+def _images(op: Op, envelope: Mapping[str, Raw]) -> tuple[Raw | None, Raw | None]:
+    """The two images as sent; a row-modelled message has one, beside its metadata."""
+    if "before" in envelope or "after" in envelope:
+        return envelope.get("before"), envelope.get("after")
+    row = Raw(encode({name: raw for name, raw in envelope.items() if name not in METADATA}))
+    return (row, None) if op is Op.DELETE else (None, row)
+
+
+def _image(raw: Raw | None) -> Image | None:
+    if raw is None or values.is_null(raw):
+        return None
+    image = values.bare_image(raw)
+    for mark in [name for name in image if name.endswith(MISSING)]:
+        column = mark.removesuffix(MISSING)
+        if column in image:
+            if image.pop(mark) == "true":
+                del image[column]
+        elif image[mark] == "true":
+            del image[mark]
+    return image

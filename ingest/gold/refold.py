@@ -1,0 +1,204 @@
+"""Folding whole histories again through the plain fold, inside Spark, for what SQL cannot fold.
+
+Two situations need a key's history from its beginning: values inherited over a changed key (the old
+key's state just before the change), and DDL that changes rows without row messages (a default that
+fills, a renamed column).  Both are rare, so all keys that the batch touches go this way together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StringType, StructField, StructType
+
+from ingest.change import Change, Image, Op
+from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
+from ingest.gold.cast import cast
+from ingest.gold.fold import GONE, has_name, key_name, value_name
+from ingest.lake.mirrors import Mirror
+
+_ROW = ("order_key", "op", "partial", "before", "after")
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """What a history holds beside row changes: truncates and schema steps, by their order keys."""
+
+    truncates: tuple[str, ...] = ()
+    steps: tuple[SchemaStep, ...] = ()  # their ``order`` is an order key
+
+
+def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, links: bool) -> DataFrame:
+    """Outcomes of the touched keys, each folded from its whole history.
+
+    Args:
+        mine: all changes of the lane up to the batch.
+        touched: events of the batch, with typed keys (`ingest.gold.fold.events`).
+        mirror: with its columns as decided.
+        beyond: truncates and schema steps of the whole history.
+        links: True closes the touched keys over key changes, in both directions.
+    """
+    keyed = _keyed(mine, mirror)
+    wanted = touched.select(_json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")).distinct()
+    labels = _labels(keyed) if links else {}
+    spark = mine.sparkSession
+    if labels:
+        label_frame = F.broadcast(spark.createDataFrame(list(labels.items()), "key STRING, label STRING"))
+        wanted = (
+            wanted.join(label_frame, "key", "left").select(F.coalesce("label", "key").alias("group")).distinct()
+        )
+        halves = keyed.join(label_frame, "key", "left").withColumn("group", F.coalesce("label", "key"))
+    else:
+        wanted = wanted.withColumnRenamed("key", "group")
+        halves = keyed.withColumn("group", F.col("key"))
+    rows = (
+        halves.join(wanted, "group", "left_semi")
+        .select("group", "half", *_ROW)
+        .repartition("group")
+        .sortWithinPartitions("group", "order_key")
+    )
+    folded = rows.mapInArrow(_folder(mirror, beyond), _schema(mirror))
+    return _outcomes(folded, mirror)
+
+
+def _keyed(mine: DataFrame, mirror: Mirror) -> DataFrame:
+    """Each change once for every key that it concerns: its own, and the one it leaves."""
+    image = StructType([StructField(name, StringType()) for name in mirror.keys])
+    rows = mine.where(F.col("op") != "truncate").select(
+        *_ROW, F.from_json("after", image).alias("a"), F.from_json("before", image).alias("b")
+    )
+    new = _json_key([cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns])
+    old = _json_key([cast(F.coalesce(F.col("b")[one.name], F.col("a")[one.name]), one.type) for one in mirror.key_columns])
+    keys = F.array_distinct(F.array(new, old))
+    halves = rows.select(*_ROW, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))
+    return halves.where(F.col("key").isNotNull())
+
+
+def _json_key(cells: list[Column]) -> Column:
+    """A typed key as one text; NULL if a cell is."""
+    there = cells[0].isNotNull()
+    for cell in cells[1:]:
+        there &= cell.isNotNull()
+    named = F.struct(*[cell.alias(f"k{i}") for i, cell in enumerate(cells)])
+    return F.when(there, F.to_json(named))
+
+
+def _labels(keyed: DataFrame) -> dict[str, str]:
+    """Each key that a key change links, with the name of its group; groups are closed over links."""
+    pairs = keyed.where(F.size("keys") > 1).select("keys").distinct().collect()
+    parent: dict[str, str] = {}
+
+    def find(key: str) -> str:
+        root = key
+        while parent.setdefault(root, root) != root:
+            root = parent[root]
+        while parent[key] != root:
+            parent[key], key = root, parent[key]
+        return root
+
+    for (keys,) in pairs:
+        if keys[0] is not None and keys[1] is not None:
+            parent[find(keys[0])] = find(keys[1])
+    return {key: find(key) for key in parent}
+
+
+def _schema(mirror: Mirror) -> StructType:
+    names = [f"t{i}" for i in range(len(mirror.keys))] + [value_name(i) for i in range(len(mirror.columns))]
+    texts = [StructField(name, StringType()) for name in names]
+    return StructType([*texts, StructField(GONE, BooleanType())])
+
+
+def _outcomes(folded: DataFrame, mirror: Mirror) -> DataFrame:
+    """Text keys typed again, and every column said: a whole history leaves nothing open."""
+    keys = [cast(F.col(f"t{i}"), one.type).alias(key_name(i)) for i, one in enumerate(mirror.key_columns)]
+    values = [F.col(value_name(i)) for i in range(len(mirror.columns))]
+    flags = [F.lit(True).alias(has_name(i)) for i in range(len(mirror.columns))]
+    return folded.select(*keys, GONE, *values, *flags)
+
+
+# --- in the workers -----------------------------------------------------------------------------
+
+
+def _folder(
+    mirror: Mirror, beyond: Beyond
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    names = [column.name for column in mirror.columns]
+    types = {one.name: one.type for one in mirror.columns if one.name in mirror.keys}
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        out: list[tuple[Any, ...]] = []
+        for rows in _groups(batches):
+            out.extend(_fold(rows, mirror.keys, types, names, beyond))
+            if len(out) >= 10_000:
+                yield _arrow(out, len(mirror.keys), len(names))
+                out = []
+        if out:
+            yield _arrow(out, len(mirror.keys), len(names))
+
+    return run
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+    """Neighbouring rows of one group, over the ends of batches."""
+    group: list[dict[str, Any]] = []
+    for batch in batches:
+        for row in batch.to_pylist():
+            if group and row["group"] != group[0]["group"]:
+                yield group
+                group = []
+            group.append(row)
+    if group:
+        yield group
+
+
+def _fold(
+    rows: list[dict[str, Any]], keys: tuple[str, ...], types: dict[str, str], names: list[str], beyond: Beyond
+) -> Iterator[tuple[Any, ...]]:
+    """The end state of every key of one group, as key texts, column texts and whether it is gone."""
+    table = Table(keys, types)
+    events: dict[str, Placed] = {}
+    texts: dict[Key, list[str | None]] = {}  # of the group's own keys: a change may name others, too
+    for row in rows:
+        change = _change(row, keys)
+        events[row["order_key"]] = Placed(row["order_key"], change)
+        images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
+        try:
+            key = table.key(*images)
+        except KeyCellError:
+            continue
+        texts.setdefault(key, [_first(column, images) for column in keys])
+    history: list[Placed | SchemaStep] = [*events.values(), *beyond.steps]
+    history.extend(Placed(at, Change(op=Op.TRUNCATE)) for at in beyond.truncates)  # type: ignore[arg-type]
+    for _step in steps(table, history):
+        pass
+    for key, text in texts.items():
+        live = table.rows.get(key)
+        values: Image = live.values if live else {}
+        yield (*text, *(values.get(name) for name in names), live is None)
+
+
+def _first(column: str, images: tuple[Image | None, ...]) -> str | None:
+    return next(image[column] for image in images if image is not None and column in image)
+
+
+def _change(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
+    return Change(
+        op=Op(row["op"]),
+        keys=keys,
+        before=json.loads(row["before"]) if row["before"] else None,
+        after=json.loads(row["after"]) if row["after"] else None,
+        partial=bool(row["partial"]),
+    )
+
+
+def _arrow(rows: list[tuple[Any, ...]], keys: int, columns: int) -> pa.RecordBatch:
+    names = [f"t{i}" for i in range(keys)] + [value_name(i) for i in range(columns)] + [GONE]
+    kinds = [pa.string()] * (keys + columns) + [pa.bool_()]
+    arrays = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -1,0 +1,128 @@
+"""Books: where every message went, per batch, source, partition and table; and gold's work list.
+
+A message is counted once, by the strongest thing that it holds: a ddl event before a row change
+before a control mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields
+from typing import TypeVar
+
+from ingest.change import TableId
+
+_Value = TypeVar("_Value", int | None, str | None)
+COUNTS = (
+    "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
+    "partials key_changes inherits noted"
+).split()
+
+
+@dataclass(slots=True)
+class Line:
+    """One book line. ``columns`` maps each column seen to its logical type, in the order first seen."""
+
+    batch: int
+    source: str
+    topic: str | None
+    partition: int | None
+    database: str | None
+    schema: str | None
+    table: str | None
+    messages: int = 0
+    change_messages: int = 0
+    ddl: int = 0
+    control: int = 0
+    routed_out: int = 0
+    rejected: int = 0
+    changes: int = 0
+    reads: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    truncates: int = 0
+    partials: int = 0
+    key_changes: int = 0
+    inherits: int = 0  # changed keys whose row is not sent whole
+    noted: int = 0
+    order_low: str | None = None
+    order_high: str | None = None
+    event_low: int | None = None
+    event_high: int | None = None
+    keys: list[list[str]] = field(default_factory=list)
+    columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def table_id(self) -> TableId:
+        """The source table; all None for messages that name none."""
+        return TableId(self.database, self.schema, self.table)
+
+    @property
+    def balanced(self) -> bool:
+        """True if every message went somewhere."""
+        return self.messages == (
+            self.change_messages + self.ddl + self.control + self.routed_out + self.rejected
+        )
+
+    def merge(self, other: Line) -> None:
+        """Add another line of the same batch, partition and table."""
+        for name in COUNTS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.order_low = _least(self.order_low, other.order_low)
+        self.order_high = _most(self.order_high, other.order_high)
+        self.event_low = _least(self.event_low, other.event_low)
+        self.event_high = _most(self.event_high, other.event_high)
+        self.keys.extend(keys for keys in other.keys if keys not in self.keys)
+        self.columns.update(merged_columns(self.columns, other.columns))
+
+    def to_json(self) -> str:
+        """The line as it travels in ``changes.payload``."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Line:
+        """Read a line back."""
+        found = json.loads(text)
+        names = {one.name for one in fields(cls)}
+        return cls(**{name: value for name, value in found.items() if name in names})
+
+    def place(self) -> tuple[object, ...]:
+        """What makes two lines the same line."""
+        return (
+            self.batch,
+            self.source,
+            self.topic,
+            self.partition,
+            self.database,
+            self.schema,
+            self.table,
+        )
+
+
+def merged_columns(left: dict[str, str], right: dict[str, str]) -> dict[str, str]:
+    """Columns of both; a known type beats ``unknown``, else the later one stands."""
+    merged = dict(left)
+    for name, logical in right.items():
+        if logical != "unknown" or name not in merged:
+            merged[name] = logical
+    return merged
+
+
+def merged(lines: Iterable[Line]) -> list[Line]:
+    """One line per place, in a stable order."""
+    found: dict[tuple[object, ...], Line] = {}
+    for line in lines:
+        known = found.setdefault(line.place(), line)
+        if known is not line:
+            known.merge(line)
+    return [found[place] for place in sorted(found, key=str)]
+
+
+def _least(left: _Value, right: _Value) -> _Value:
+    return right if left is None else left if right is None else min(left, right)
+
+
+def _most(left: _Value, right: _Value) -> _Value:
+    return right if left is None else left if right is None else max(left, right)

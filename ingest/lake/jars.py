@@ -1,0 +1,236 @@
+"""The jars Spark needs for Delta and Kafka: pinned, fetched once with the Ivy inside PySpark, checked by SHA-256.
+
+Each is fetched without its dependencies: Spark ships those, and a second, older copy of them does harm.
+No repository is named here; Ivy's own default is asked, or what the user's Ivy settings file says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ingest.errors import SetupError
+from ingest.lake import cache
+from ingest.lake.java import find
+
+FOLDER_VARIABLE = "INGEST_JARS_DIR"
+SETTINGS_VARIABLE = "INGEST_IVY_SETTINGS"
+_FETCH_SECONDS = 600
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One pinned jar; ``kind`` is what it is needed for, ``size`` its bytes."""
+
+    kind: str  # delta | kafka
+    group: str
+    artifact: str
+    version: str
+    size: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        """Its file name, the same in the cache and in a folder of the user's own."""
+        return f"{self.artifact}-{self.version}.jar"
+
+
+PINNED = (
+    Jar(
+        "delta",
+        "io.delta",
+        "delta-spark_4.2_2.13",
+        "4.4.0",
+        9_515_916,
+        "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
+    ),
+    Jar(
+        "delta",
+        "io.delta",
+        "delta-storage",
+        "4.4.0",
+        113_863,
+        "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    ),
+    Jar(
+        "kafka",
+        "org.apache.spark",
+        "spark-sql-kafka-0-10_2.13",
+        "4.2.0",
+        494_879,
+        "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
+    ),
+    Jar(  # its own 4.2.0 is not to be had everywhere; this one works with the 4.2.0 source above
+        "kafka",
+        "org.apache.spark",
+        "spark-token-provider-kafka-0-10_2.13",
+        "4.0.0",
+        64_975,
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Jar(
+        "kafka",
+        "org.apache.kafka",
+        "kafka-clients",
+        "3.9.2",
+        9_220_052,
+        "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8",
+    ),
+    Jar(
+        "kafka",
+        "org.apache.commons",
+        "commons-pool2",
+        "2.13.1",
+        156_457,
+        "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
+    ),
+)
+KINDS = ("delta", "kafka")
+
+
+def folder() -> Path:
+    """Where the jars are looked for: ``INGEST_JARS_DIR``, else a folder of the cache."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    return Path(chosen).expanduser().absolute() if chosen else cache.folder() / "jars"
+
+
+def require(*kinds: str) -> list[Path]:
+    """The paths of the jars of these kinds.
+
+    Raises:
+        SetupError: one is missing or incomplete; the text names the command that gets it.
+    """
+    where = folder()
+    wanted = [(jar, where / jar.file) for jar in PINNED if jar.kind in kinds]
+    for jar, path in wanted:
+        if not path.is_file():
+            raise SetupError(f"{path} is missing: type `ingest jars fetch`.")
+        if path.stat().st_size != jar.size:  # a copy that was cut off; the checksum is the doctor's business
+            raise SetupError(f"{path} is not the pinned file: delete it and type `ingest jars fetch`.")
+    return [path for _, path in wanted]
+
+
+def faults(jar: Jar) -> str:
+    """What is wrong with this jar's file: ``missing``, ``wrong`` (its checksum differs), or nothing."""
+    path = folder() / jar.file
+    if not path.is_file():
+        return "missing"
+    return "" if _sha256(path) == jar.sha256 else "wrong"
+
+
+def fetch(
+    kinds: Iterable[str] = KINDS, *, settings: str = "", say: Callable[[str], None] = lambda _: None
+) -> list[Path]:
+    """Get what is missing or wrong, one jar at a time, and return the paths of all jars of these kinds.
+
+    Several fetches may run at once: each works in a folder of its own and moves whole, checked files.
+
+    Args:
+        kinds: ``delta``, ``kafka`` or both.
+        settings: an Ivy settings file, for a closed network; ``INGEST_IVY_SETTINGS`` unless given.
+        say: told one line per jar.
+
+    Raises:
+        SetupError: no repository answered, a checksum differs, or the folder cannot be written.
+    """
+    wanted = [jar for jar in PINNED if jar.kind in set(kinds)]
+    for jar in wanted:
+        if faults(jar):
+            say(f"fetching {jar.file}")
+            _fetch_one(jar, settings or os.environ.get(SETTINGS_VARIABLE, ""))
+        else:
+            say(f"present  {jar.file}")
+    return [folder() / jar.file for jar in wanted]
+
+
+def _fetch_one(jar: Jar, settings: str) -> None:
+    where = folder()
+    try:
+        where.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=".fetch-", dir=where))
+    except OSError as error:
+        raise _unwritable(where, error) from error
+    try:
+        _ivy(jar, work, settings)
+        found = work / jar.file
+        _check(jar, found)
+        found.replace(where / jar.file)
+    except OSError as error:
+        raise _unwritable(where, error) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _check(jar: Jar, found: Path) -> None:
+    if not found.is_file():
+        raise SetupError(
+            f"{jar.file} could not be fetched: check the network or proxy, or name your own Ivy settings file "
+            f"with --settings, or put the jars into a folder and name it with {FOLDER_VARIABLE}."
+        )
+    if (sha256 := _sha256(found)) != jar.sha256:
+        raise SetupError(
+            f"{jar.file} came with SHA-256 {sha256} instead of {jar.sha256} and was thrown away: "
+            "the repository that answered does not hold the original; name another with --settings."
+        )
+
+
+def _ivy(jar: Jar, work: Path, settings: str) -> None:
+    """Run PySpark's Ivy for one jar; whether it worked shows in the file, as its exit code does not tell."""
+    command = [
+        str(find().executable),
+        *_proxy_options(),
+        *("-cp", f"{_spark_jars()}{os.sep}*", "org.apache.ivy.Main"),
+        *(("-settings", str(Path(settings).expanduser().absolute())) if settings else ()),
+        *("-cache", str(work / "ivy")),
+        *("-dependency", jar.group, jar.artifact, jar.version),
+        *("-confs", "default", "-notransitive"),
+        *("-retrieve", f"{work}{os.sep}[artifact]-[revision].[ext]"),
+    ]
+    try:
+        done = subprocess.run(
+            command, cwd=work, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return
+    _log.debug("%s\n%s", done.stdout, done.stderr)
+
+
+def _proxy_options() -> list[str]:
+    """Java does not read the proxy variables that every other tool on the machine follows."""
+    options = []
+    for scheme in ("http", "https"):
+        proxy = urllib.parse.urlsplit(urllib.request.getproxies().get(scheme, ""))
+        if proxy.hostname:
+            options.append(f"-D{scheme}.proxyHost={proxy.hostname}")
+            options.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
+    return options
+
+
+def _spark_jars() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise SetupError("PySpark is not installed: type `pip install -e .` in this project's folder.")
+    return Path(spec.origin).parent / "jars"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unwritable(where: Path, error: OSError) -> SetupError:
+    reason = error.strerror or str(error)
+    return SetupError(
+        f"{where} cannot be written ({reason}): name another folder with {FOLDER_VARIABLE} or {cache.VARIABLE}."
+    )

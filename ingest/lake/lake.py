@@ -1,0 +1,129 @@
+"""One lake: where its tables are, and how rows get into them under a guard."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from ingest.config import Pipeline
+from ingest.errors import IngestError
+from ingest.lake import log
+from ingest.lake.log import Snapshot
+from ingest.lake.names import literal, quoted
+from ingest.lake.schemas import TableSchema
+
+
+@dataclass(slots=True)
+class Lake:
+    """A pipeline's lake folder, seen through one Spark session and one run."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    select: str = ""  # a pattern: only mirrors that fit it are folded
+    stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
+    _known: set[str] = field(default_factory=set)
+
+    def path(self, name: str) -> str:
+        """The absolute place of a table by its name under the lake."""
+        return f"{self.pipeline.lake.rstrip('/')}/{name}"
+
+    def writer(self, stage: str, table: str, generation: int = 0) -> str:
+        """The transaction identifier's application: pipeline, stage, table and generation."""
+        return f"{self.pipeline.name}/{stage}/{table}/{generation}"
+
+    def snapshot(self, name: str) -> Snapshot:
+        """A table's version and its writers' progress."""
+        return log.snapshot(self.spark, self.path(name))
+
+    def progress(self, stage: str, table: str) -> int:
+        """The last batch that a stage has committed to a table; -1 before the first."""
+        return self.snapshot(table).transactions.get(self.writer(stage, table), -1)
+
+    def read(self, name: str) -> DataFrame:
+        """A table's rows."""
+        return self.spark.read.format("delta").load(self.path(name))
+
+    def exists(self, name: str) -> bool:
+        """True if the table has been created."""
+        return name in self._known or self.snapshot(name).exists
+
+    def ensure(self, schema: TableSchema) -> None:
+        """Create a product table if it is not there."""
+        if schema.name in self._known:
+            return
+        if not self.snapshot(schema.name).exists:
+            partition = ", ".join(map(quoted, schema.partition_by))
+            properties = {
+                **schema.properties,
+                "delta.deletedFileRetentionDuration": f"interval {self.pipeline.horizon_days} days",
+            }
+            self.spark.sql(
+                f"CREATE TABLE IF NOT EXISTS delta.{quoted(self.path(schema.name))} ({schema.ddl}) USING delta"
+                + (f" PARTITIONED BY ({partition})" if partition else "")
+                + f" TBLPROPERTIES ({properties_sql(properties)})"
+            )
+        self._known.add(schema.name)
+
+    def append(self, frame: DataFrame, schema: TableSchema, stage: str, batch: int) -> None:
+        """Append rows in one commit, guarded: the same stage and batch is never written twice.
+
+        Raises:
+            IngestError: another run committed this batch first.
+        """
+        self.ensure(schema)
+        before = self.snapshot(schema.name)
+        writer = self.writer(stage, schema.name)
+        if before.transactions.get(writer, -1) >= batch:
+            return
+        (
+            frame.write.format("delta")
+            .mode("append")
+            .option("txnAppId", writer)
+            .option("txnVersion", batch)
+            .option("userMetadata", self.metadata(batch))
+            .save(self.path(schema.name))
+        )
+        self._check_ours(schema.name, before, batch)
+
+    def _check_ours(self, name: str, before: Snapshot, batch: int) -> None:
+        """A commit under an identifier already used is skipped without a word: look whose it is."""
+        path = self.path(name)
+        after = log.snapshot(self.spark, path)
+        for version in range(before.version + 1, after.version + 1):
+            if log.commit_metadata(self.spark, path, version).get("run") == self.run:
+                return
+        raise IngestError(
+            f"Batch {batch} of {name} was committed by another run at the same time: "
+            f"nothing of this run was written; run again."
+        )
+
+    def append_unguarded(self, rows: list[tuple[Any, ...]], schema: TableSchema) -> None:
+        """Append driver rows to a history table (`runs`, `checks`, `decisions`)."""
+        if not rows:
+            return
+        self.ensure(schema)
+        columns = self.read(schema.name).schema
+        frame = self.spark.createDataFrame(rows, columns)
+        frame.coalesce(1).write.format("delta").mode("append").option("userMetadata", self.metadata()).save(
+            self.path(schema.name)
+        )
+
+    def metadata(self, batch: int | None = None) -> str:
+        """The ``userMetadata`` of this run's commits."""
+        return json.dumps({"run": self.run} if batch is None else {"batch": batch, "run": self.run})
+
+    def now(self) -> dt.datetime:
+        """The moment, in UTC without a zone: what Spark takes for a TIMESTAMP in a UTC session."""
+        return dt.datetime.now(dt.UTC)
+
+
+def properties_sql(properties: dict[str, str]) -> str:
+    """Table properties as SQL text."""
+    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())

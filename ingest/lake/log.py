@@ -1,0 +1,93 @@
+"""What a Delta table's own log knows: its version, and how far each writer's identifier has come.
+
+Every stage commit carries Delta's transaction identifier (``txnAppId``, ``txnVersion``), so progress
+lives with the data: nothing beside the tables can be lost or restored out of step.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A Delta table as its log stands now."""
+
+    version: int  # -1: no table
+    transactions: dict[str, int]
+    columns: tuple[str, ...] = ()
+    table_id: str = ""
+
+    @property
+    def exists(self) -> bool:
+        """True if the table has been created."""
+        return self.version >= 0
+
+
+NO_TABLE = Snapshot(-1, {})
+
+
+def snapshot(spark: SparkSession, path: str) -> Snapshot:
+    """The newest state of the Delta table at ``path``; `NO_TABLE` where there is none."""
+    jvm: Any = spark._jvm
+    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
+    none = jvm.scala.Option.empty()
+    state = log.update(False, none, none)
+    if state.version() < 0:
+        return NO_TABLE
+    return Snapshot(
+        state.version(),
+        _transactions(state.transactions()),
+        tuple(state.schema().fieldNames()),
+        state.metadata().id(),
+    )
+
+
+def progress(spark: SparkSession, path: str, writer: str) -> int:
+    """The last batch that ``writer`` has committed to the table, or -1."""
+    return snapshot(spark, path).transactions.get(writer, -1)
+
+
+def _transactions(scala_map: Any) -> dict[str, int]:
+    found = {}
+    entries = scala_map.iterator()
+    while entries.hasNext():
+        entry = entries.next()
+        found[entry._1()] = int(entry._2())
+    return found
+
+
+def is_concurrent(error: PySparkException) -> bool:
+    """True for a commit that lost against another one and may be tried again from a new snapshot."""
+    return "Concurrent" in str(error) or "DELTA_CONCURRENT" in str(error)
+
+
+def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:
+    """The ``userMetadata`` that a commit carries, as a mapping; empty if it is none of ours."""
+    for action in actions(spark, path, version):
+        info = action.get("commitInfo")
+        if info is not None:
+            try:
+                found = json.loads(info.get("userMetadata") or "{}")
+            except ValueError:
+                return {}
+            return found if isinstance(found, dict) else {}
+    return {}
+
+
+def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:
+    """The actions of one commit, read from its own file in the table's log."""
+    jvm: Any = spark._jvm
+    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
+    fs = file.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
+    stream = fs.open(file)
+    try:
+        text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    finally:
+        stream.close()
+    return [json.loads(line) for line in text.splitlines() if line]

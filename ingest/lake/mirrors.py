@@ -1,0 +1,172 @@
+"""Mirrors: which there are, where they lie, and the columns that each was last decided to have.
+
+A mirror's schema is a decision (kind ``schema``), written before the Delta table is made or altered,
+so that a killed run finds again what it was about to do, and a rebuild takes the same types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import functions as F
+
+from ingest import types
+from ingest.change import TableId
+from ingest.config import Pipeline, TableRule
+from ingest.lake.lake import Lake
+from ingest.lake.names import column_name, mirror_path
+from ingest.lake.schemas import DECISIONS
+
+SCHEMA = "schema"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a mirror: the source's name, its name in Delta, its logical type."""
+
+    name: str
+    column: str
+    type: str
+
+    @property
+    def delta(self) -> str:
+        """Its Delta type."""
+        return types.delta(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """One mirror table. ``keys`` are source column names; empty means that no key is known."""
+
+    table: TableId
+    path: str  # under the lake
+    keys: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    generation: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name people use: the parts joined by dots."""
+        return str(self.table)
+
+    @property
+    def key_columns(self) -> tuple[Column, ...]:
+        """The columns of the key, in the key's order."""
+        by_name = {column.name: column for column in self.columns}
+        return tuple(by_name[key] for key in self.keys)
+
+    def to_json(self) -> str:
+        """The schema decision's value."""
+        return json.dumps(
+            {
+                "table": list(self.table),
+                "keys": list(self.keys),
+                "columns": [[one.name, one.column, one.type] for one in self.columns],
+                "generation": self.generation,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, path: str, text: str) -> Mirror:
+        """Read a schema decision back."""
+        found = json.loads(text)
+        return cls(
+            TableId(*found["table"]),
+            path,
+            tuple(found["keys"]),
+            tuple(Column(*one) for one in found["columns"]),
+            found.get("generation", 0),
+        )
+
+
+def target(rule: TableRule, source: TableId) -> TableId:
+    """The mirror that a source table goes into: its own name, or the rule's ``into`` template."""
+    if not rule.into:
+        return source
+    values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
+    parts = [part.format(**values) for part in rule.into.split(".")]
+    return {
+        1: lambda: TableId(source.database, source.schema, parts[0]),
+        2: lambda: TableId(parts[0], None, parts[1]),
+    }.get(len(parts), lambda: TableId(parts[0], parts[1], ".".join(parts[2:])))()
+
+
+def known(lake: Lake) -> dict[str, Mirror]:
+    """Every mirror by its path, as last decided."""
+    if not lake.exists(DECISIONS.name):
+        return {}
+    newest = (
+        lake.read(DECISIONS.name)
+        .where(F.col("kind") == SCHEMA)
+        .groupBy("subject")
+        .agg(F.max_by("value", F.struct("batch", "decided_at")).alias("value"))
+        .collect()
+    )
+    return {row["subject"]: Mirror.from_json(row["subject"], row["value"]) for row in newest}
+
+
+def decision(lake: Lake, mirror: Mirror, batch: int, reason: str) -> tuple[object, ...]:
+    """A mirror's schema as a row of `decisions`."""
+    return (lake.now(), SCHEMA, mirror.path, batch, mirror.to_json(), reason, lake.run)
+
+
+def grown(
+    mirror: Mirror | None, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
+) -> Mirror:
+    """The mirror with the columns that rows or DDL have shown, none of them ever taken away.
+
+    Args:
+        mirror: as last decided, or None for a new one.
+        table: the mirror's identity.
+        rule: the table's rule; its declared types beat every other.
+        keys: key columns; kept from the decision once known.
+        seen: source columns with their logical types, in order.
+    """
+    columns = list(mirror.columns) if mirror else []
+    have = {one.name for one in columns}
+    taken = {one.column.lower() for one in columns}
+    wanted = dict.fromkeys((*keys, *seen))
+    for name in wanted:
+        if name not in have:
+            logical = rule.columns.get(name) or seen.get(name) or "unknown"
+            columns.append(Column(name, column_name(name, taken), logical))
+    columns = [_typed(one, rule, seen) for one in columns]
+    generation = mirror.generation if mirror else 0
+    return Mirror(table, mirror_path(table), keys or (mirror.keys if mirror else ()), tuple(columns), generation)
+
+
+def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
+    """A declared type, or a wider one, replaces the decided type; a narrower one never does."""
+    declared = rule.columns.get(column.name) or seen.get(column.name, column.type)
+    if declared == column.type or not widens(column.type, declared):
+        return column
+    return Column(column.name, column.column, declared)
+
+
+_WIDTHS = {
+    "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
+}  # fmt: skip
+
+
+def widens(old: str, new: str) -> bool:
+    """True if every value of ``old`` is one of ``new`` and the Delta type really is wider."""
+    if types.delta(old) == types.delta(new):
+        return False
+    if old in _WIDTHS and new in _WIDTHS:
+        return _WIDTHS[new] > _WIDTHS[old] and not (new.startswith("u") and old.startswith("i"))
+    if (old, new) == ("float32", "float64"):
+        return True
+    left, right = types.decimal_parts(old), types.decimal_parts(new)
+    if left and right:
+        return right[1] >= left[1] and right[0] - right[1] >= left[0] - left[1]
+    if old in _WIDTHS and right:
+        return right[0] - right[1] >= _WIDTHS[old]
+    return types.delta(new) == "STRING" and types.base(old) not in ("binary", "unknown")
+
+
+def rule_of(pipeline: Pipeline, tables: Iterable[TableId]) -> TableRule:
+    """The rule of a mirror's source tables: the first table's."""
+    return pipeline.rule(next(iter(tables)))

@@ -1,0 +1,79 @@
+"""Source names made safe: paths, column names and SQL never hold a source's name raw."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from ingest.change import TableId
+
+_SAFE = re.compile(r"[a-z0-9_-]")
+_MAX_BYTES = 100
+_HASHED_HEAD = 60
+
+
+def path_part(name: str | None) -> str:
+    """One path segment for one source name: injective, safe on case-blind file systems, bounded.
+
+    Lower-case ASCII letters, digits, ``_`` and ``-`` stay; a capital ASCII letter is ``~`` and the
+    small one; every other UTF-8 byte is ``~~`` and two hex digits; a missing name is ``~``.  What
+    grows beyond 100 bytes keeps its head, then ``~~~`` and a hash of the whole name.
+    """
+    if name is None:
+        return "~"
+    if not name:
+        return "~~~empty"
+    # A leading "_" hides a folder from Hadoop, a leading "-" confuses people's shells.
+    encoded = "".join(_encode(char, i == 0) for i, char in enumerate(name))
+    if len(encoded) <= _MAX_BYTES:
+        return encoded
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return encoded[:_HASHED_HEAD] + "~~~" + digest
+
+
+def _encode(char: str, first: bool) -> str:
+    if _SAFE.match(char) and not (first and char in "_-"):
+        return char
+    if "A" <= char <= "Z":
+        return "~" + char.lower()
+    return "".join(f"~~{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def mirror_path(table: TableId) -> str:
+    """A mirror's place under the lake: ``mirrors/<database>/<table>`` or ``.../<schema>.<table>``."""
+    last = path_part(table.table)
+    if table.schema is not None:
+        last = path_part(table.schema) + "." + last
+    return f"mirrors/{path_part(table.database)}/{last}"
+
+
+def quoted(name: str) -> str:
+    """A name as a Spark SQL identifier; the one place where names meet SQL text."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A text as a Spark SQL string literal."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+_REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=%/\\`]|[\x00-\x1f\x7f]")
+
+
+def column_name(name: str, taken: set[str]) -> str:
+    """A name that plain Delta tables and every reader accept, unique without regard to case.
+
+    A harmless name stays. Refused characters become ``_x`` and their code point in hex; a name
+    that differs from a taken one only in case, or is empty, gets a short hash behind it.
+
+    Args:
+        name: the source's column name.
+        taken: names already given in this table, in lower case; the new one is added.
+    """
+    encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
+    if len(encoded) > 200 or encoded.lower() in taken:
+        encoded = f"{encoded[:150]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    while encoded.lower() in taken:
+        encoded += "_"
+    taken.add(encoded.lower())
+    return encoded

@@ -1,0 +1,87 @@
+"""Queries by name: mirrors and product tables named in SQL become Delta tables by path.
+
+Only the names are replaced, at their places in the text; the rest reaches Spark as it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ingest.change import TableId
+from ingest.errors import IngestError
+from ingest.lake.names import quoted
+
+
+def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> str:
+    """The query with every known table named by its path.
+
+    Args:
+        query: one SELECT in Spark's SQL.
+        mirrors: SQL for each mirror, addressed as `` `db`.`t` ``, `` `db`.`schema`.`t` `` or
+            `` `db.schema.t` ``.
+        tables: SQL for each product table by its name.
+
+    Raises:
+        IngestError: no query, or a name that is no table; the text lists the nearest names.
+    """
+    import sqlglot
+    from sqlglot import exp
+
+    try:
+        tree = sqlglot.parse_one(query, read="spark")
+    except Exception as error:
+        raise IngestError(f"The query cannot be read: {str(error).splitlines()[0]}") from None
+    if not isinstance(tree, exp.Query):
+        raise IngestError("Only queries are run here: start with SELECT or WITH.")
+    local = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
+    names = _addresses(mirrors, tables)
+    spans = [
+        span
+        for table in tree.find_all(exp.Table)
+        if (span := _span(query, table, names, local)) is not None
+    ]
+    for start, end, text in sorted(spans, reverse=True):
+        query = query[:start] + text + query[end:]
+    return query
+
+
+def _addresses(mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    names: dict[tuple[str, ...], str] = {}
+    for table, sql in mirrors.items():
+        parts = tuple(part for part in table if part is not None)
+        names[parts] = sql
+        names[".".join(parts),] = sql
+    names.update({(name,): sql for name, sql in tables.items()})
+    return names
+
+
+def _span(
+    query: str, table: Any, names: Mapping[tuple[str, ...], str], local: set[str]
+) -> tuple[int, int, str] | None:
+    parts = table.parts
+    path = tuple(part.name for part in parts)
+    if len(path) == 1 and path[0].lower() in local:
+        return None
+    if path[0].lower() == "delta" or not all(part.meta.get("start") is not None for part in parts):
+        return None
+    sql = names.get(path) or _blind(names, path)
+    if sql is None:
+        raise IngestError(f"There is no table {'.'.join(path)}; there are {_near(names, path)}.")
+    alias = "" if table.alias else f" AS {quoted(path[-1])}"
+    return parts[0].meta["start"], parts[-1].meta["end"] + 1, sql + alias
+
+
+def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:
+    """A name in another case, if it is the only one: SQL does not care, sources may."""
+    lowered = [part.lower() for part in path]
+    found = {sql for name, sql in names.items() if [part.lower() for part in name] == lowered}
+    return found.pop() if len(found) == 1 else None
+
+
+def _near(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str:
+    import difflib
+
+    known = sorted({".".join(name) for name in names})
+    near = difflib.get_close_matches(".".join(path), known, 4, 0.3) or known[:8]
+    return ", ".join(near) if near else "none yet: run the pipeline first"

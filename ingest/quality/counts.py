@@ -1,0 +1,229 @@
+"""Checks that need no mirror's rows: what books, receipts, rejects, the DDL ledger and the logs say."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest import formats
+from ingest.change import TableId
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror, target
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS, BRONZE, DDL, DECISIONS, REJECTS
+from ingest.quality.catalogue import FAILING_KEYS, Metric
+from ingest.quality.subjects import Subject
+
+_TABLE = ("database", "schema", "table")
+PENDING = ("unknown", "lossy")  # classes of DDL that a person should look at
+SETTLED = ("approve", "dismiss")
+
+
+def of_mirrors(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
+    """Freshness, progress, order strength and columns of each mirror, from the books and the logs."""
+    now = dt.datetime.now(dt.UTC)
+    for subject in chosen:
+        if subject.newest is not None:
+            yield Metric("freshness", max(0.0, (now - subject.newest).total_seconds()), subject.name)
+        yield _up_to_date(lake, subject)
+        yield _order_strength(lake, subject)
+        if subject.exists and subject.mirror is not None:
+            yield _columns(lake, subject, subject.mirror)
+
+
+def _up_to_date(lake: Lake, subject: Subject) -> Metric:
+    if subject.applied >= subject.last:
+        return Metric("up_to_date", 0, subject.name)
+    waiting = (
+        lake.read(BOOKS.name)
+        .where((F.col("batch") > subject.applied) & (F.col("changes") > 0))
+        .where(_in_lanes(subject))
+        .agg(F.countDistinct("batch").alias("n"), F.sum("changes").alias("changes"))
+        .first()
+    )
+    assert waiting is not None
+    detail = f"{waiting['n']} decoded batches with {waiting['changes']} changes wait: the mirror is held or its fold failed"
+    return Metric("up_to_date", float(waiting["n"]), subject.name, detail=detail)
+
+
+def _in_lanes(subject: Subject) -> Any:
+    wanted = F.lit(False)
+    for lane in subject.lanes:
+        same = F.col("source") == lane.source
+        for name, part in zip(_TABLE, lane.table, strict=True):
+            same &= F.col(name).eqNullSafe(F.lit(part))
+        wanted |= same
+    return wanted
+
+
+def _order_strength(lake: Lake, subject: Subject) -> Metric:
+    """A dialect without positions is right in one partition only: Kafka orders nothing across them."""
+    sources = {source.name: source for source in lake.pipeline.sources}
+    extra, names = 0, []
+    for lane in subject.lanes:
+        source = sources.get(lane.source)
+        if source is None or source.kind != "kafka" or lane.places < 2:
+            continue
+        if formats.load(source.format).ABOUT.strength == "weak":
+            extra += lane.places - 1
+            names.append(f"{source.name} has no positions and was read from {lane.places} partitions")
+    detail = "; ".join(names) and "; ".join(names) + ": changes of one key may have been folded out of order"
+    return Metric("order_strength", extra, subject.name, detail=detail)
+
+
+def _columns(lake: Lake, subject: Subject, mirror: Mirror) -> Metric:
+    """Compare the Delta table's columns with those decided, names and types."""
+    schema = lake.read(subject.path).schema
+    there = {one.name: one.dataType.simpleString().upper() for one in schema.fields}
+    wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
+    wrong = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
+    told = [f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}" for name in wrong]
+    return Metric("schema", len(wrong), subject.name, detail="; ".join(told[:FAILING_KEYS]))
+
+
+def cell_rejects(lake: Lake, chosen: Iterable[Subject], since: int) -> Iterator[Metric]:
+    """Cells that did not fit, per column, with the keys of some."""
+    by_table = {subject.table: subject for subject in chosen}
+    found: dict[str, set[str]] = {path: set() for path in ()}
+    for row in _cell_rows(lake, since):
+        table = TableId(*(row[name] for name in _TABLE))
+        subject = by_table.get(table)
+        if subject is None:
+            continue
+        found.setdefault(subject.name, set()).add(row["column"])
+        yield Metric(
+            "cell_rejects", row["n"], subject.name, column=row["column"],
+            detail=f"{row['n']} cells are no {row['type']}, for example {_short(row['raw'])}",
+            failing=tuple(row["keys"]),
+        )  # fmt: skip
+    yield from (Metric("cell_rejects", 0, one.name) for one in by_table.values() if one.name not in found)
+
+
+def _cell_rows(lake: Lake, since: int) -> list[Any]:
+    if not lake.exists(REJECTS.name):
+        return []
+    return (
+        lake.read(REJECTS.name)
+        .where((F.col("kind") == "cell") & (F.col("batch") > since))
+        .groupBy(*_TABLE, "column")
+        .agg(
+            F.count("*").alias("n"),
+            F.first(F.regexp_replace("detail", "^no ", "")).alias("type"),
+            F.first("raw").alias("raw"),
+            F.slice(F.collect_set("key"), 1, FAILING_KEYS).alias("keys"),
+        )
+        .collect()
+    )
+
+
+def _short(text: str | None, most: int = 40) -> str:
+    shown = repr(text or "")
+    return shown if len(shown) <= most else shown[: most - 1] + "…"
+
+
+def ddl_pending(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
+    """Schema changes of a class that a person should look at, and that nobody has decided on."""
+    by_path = {subject.path: subject for subject in chosen}
+    waiting = pending_ddl(lake)
+    for path, subject in by_path.items():
+        statements = waiting.get(path, [])
+        detail = f"{len(statements)} wait, the last: {_short(statements[-1], 120)}" if statements else ""
+        yield Metric("ddl_pending", len(statements), subject.name, detail=detail)
+
+
+def pending_ddl(lake: Lake) -> dict[str, list[str]]:
+    """Statements that wait for a decision, by the mirror's path, oldest first."""
+    if not lake.exists(DDL.name):
+        return {}
+    rows = lake.read(DDL.name).where(F.col("class").isin(*PENDING)).orderBy("order_key").collect()
+    settled = _settled(lake) if rows else {}
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        source = TableId(*(row[name] for name in _TABLE))
+        path = mirror_path(target(lake.pipeline.rule(source), source))
+        if row["batch"] > settled.get(path, -1):
+            found.setdefault(path, []).append(row["statement"] or row["reason"] or "")
+    return found
+
+
+def _settled(lake: Lake) -> dict[str, int]:
+    """The last batch whose schema changes somebody approved or dismissed, by mirror."""
+    if not lake.exists(DECISIONS.name):
+        return {}
+    rows = (
+        lake.read(DECISIONS.name)
+        .where(F.col("kind").isin(*SETTLED))
+        .groupBy("subject")
+        .agg(F.max("batch").alias("batch"))
+        .collect()
+    )
+    return {row["subject"]: row["batch"] for row in rows if row["batch"] is not None}
+
+
+def of_sources(lake: Lake, since: int) -> Iterator[Metric]:
+    """Books against receipts, holes in what was read, and the share of rejects, per source."""
+    if not (lake.exists(BOOKS.name) and lake.exists(BRONZE.name)):
+        return
+    booked = {row["source"]: row for row in _booked(lake, since)}
+    landed = _landed(lake, since)
+    for source in sorted(booked.keys() | landed.keys()):
+        row = booked.get(source)
+        messages = row["messages"] if row else 0
+        rejected = row["rejected"] if row else 0
+        counted, ranges = landed.get(source, (0, {}))
+        off = abs(counted - messages) + (row["off"] if row else 0)
+        detail = f"{counted:,} messages landed, {messages:,} are in the books" if off else ""
+        yield Metric("books_balance", off, source=source, detail=detail)
+        yield _gaps(source, ranges)
+        detail = f"{rejected:,} of {messages:,} messages could not be decoded" if rejected else ""
+        yield Metric("reject_rate", rejected / messages if messages else 0.0, source=source, detail=detail)
+
+
+def _booked(lake: Lake, since: int) -> list[Any]:
+    parts = ("change_messages", "ddl", "control", "routed_out", "rejected")
+    off = F.abs(F.col("messages") - sum((F.col(part) for part in parts), F.lit(0)))
+    return (
+        lake.read(BOOKS.name)
+        .where(F.col("batch") > since)
+        .groupBy("source")
+        .agg(F.sum("messages").alias("messages"), F.sum("rejected").alias("rejected"), F.sum(off).alias("off"))
+        .collect()
+    )
+
+
+Ranges = Mapping[str, list[tuple[int, int]]]
+
+
+def _landed(lake: Lake, since: int) -> dict[str, tuple[int, Ranges]]:
+    """Messages by the receipts of the batches in the books, and the ranges read of each file."""
+    last = lake.progress("silver", BOOKS.name)
+    rows = (
+        lake.read(BRONZE.name)
+        .where((F.col("kind") == "receipt") & (F.col("batch") > since) & (F.col("batch") <= last))
+        .select("source", F.col("value").cast("string").alias("receipt"))
+        .collect()
+    )
+    found: dict[str, tuple[int, dict[str, list[tuple[int, int]]]]] = {}
+    for row in rows:
+        receipt = json.loads(row["receipt"])
+        count, ranges = found.get(row["source"], (0, {}))
+        if "file" in receipt and "start" in receipt:
+            ranges.setdefault(receipt["file"], []).append((receipt["start"], receipt["end"]))
+        found[row["source"]] = (count + int(receipt.get("count") or 0), ranges)
+    return dict(found)
+
+
+def _gaps(source: str, ranges: Ranges) -> Metric:
+    """Holes between the ranges of one file; what lies before the first is an earlier batch's."""
+    holes = []
+    for file, read in ranges.items():
+        reached = min(start for start, _ in read)
+        for start, end in sorted(read):
+            if start > reached:
+                holes.append(f"{file} bytes {reached} to {start}")
+            reached = max(reached, end)
+    return Metric("gaps", len(holes), source=source, detail="; ".join(holes[:FAILING_KEYS]))

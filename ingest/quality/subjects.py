@@ -1,0 +1,135 @@
+"""What is to be checked: each mirror with its lanes, as the books, the decisions and the logs have them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.change import TableId, same_place
+from ingest.lake import mirrors
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror, target
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS
+
+GOLD = "gold"
+_LANE = ("source", "database", "schema", "table")
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One source table of one source: what its books say of the batches to check and of those before."""
+
+    source: str
+    table: TableId
+    last: int  # the last batch with changes; 0 if there is none
+    changes: int
+    deletes: int
+    key_changes: int
+    truncates: int
+    truncates_ever: int
+    order_low: str | None  # of the batches to check
+    folded_high: str | None  # of the batches before
+    newest: dt.datetime | None  # source commit time
+    places: int  # topics and partitions that it was read from
+
+    @property
+    def floor(self) -> str | None:
+        """From which place on earlier batches matter too: some new change is not newer than all of them."""
+        if not self.order_low or not self.folded_high:
+            return None
+        low = same_place(self.order_low)
+        return low if low <= self.folded_high else None
+
+
+@dataclass(slots=True)
+class Subject:
+    """One mirror to check. ``mirror`` is None while no schema has been decided, as for a held table."""
+
+    table: TableId
+    path: str
+    mirror: Mirror | None = None
+    applied: int = -1  # the last batch that it has folded
+    exists: bool = False
+    lanes: list[Lane] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name people use."""
+        return str(self.table)
+
+    @property
+    def last(self) -> int:
+        """The last batch with changes for it."""
+        return max((lane.last for lane in self.lanes), default=0)
+
+    @property
+    def newest(self) -> dt.datetime | None:
+        """The newest source commit that was read for it."""
+        return max((lane.newest for lane in self.lanes if lane.newest), default=None)
+
+    @property
+    def keyed(self) -> bool:
+        """True if its rows can be told apart and every lane's key is in the messages."""
+        return self.mirror is not None and bool(self.mirror.keys)
+
+
+def subjects(lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[str, Mirror] | None = None) -> list[Subject]:
+    """The mirrors that batches after ``since`` touched, and those of the paths ``also``."""
+    if not lake.exists(BOOKS.name):
+        return []
+    known = mirrors.known(lake) if decided is None else decided
+    found: dict[str, Subject] = {}
+    touched = set(also)
+    for row in _lanes(lake, since).collect():
+        lane = Lane(
+            source=row["source"],
+            table=TableId(row["database"], row["schema"], row["table"]),
+            last=row["last"] or 0,
+            **{name: row[name] or 0 for name in _COUNTS},
+            order_low=row["order_low"],
+            folded_high=row["folded_high"],
+            newest=row["newest"] and row["newest"].replace(tzinfo=dt.UTC),
+        )
+        table = target(lake.pipeline.rule(lane.table), lane.table)
+        path = mirror_path(table)
+        found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(lane)
+        if row["new"]:
+            touched.add(path)
+    chosen = [found[path] for path in sorted(found) if path in touched]
+    for subject in chosen:
+        _look_up(lake, subject)
+    return chosen
+
+
+_COUNTS = ("changes", "deletes", "key_changes", "truncates", "truncates_ever", "places")
+
+
+def _lanes(lake: Lake, since: int) -> DataFrame:
+    new = F.col("batch") > since
+    return (
+        lake.read(BOOKS.name)
+        .where(F.col("table").isNotNull() & ((F.col("changes") > 0) | (F.col("ddl") > 0)))
+        .groupBy(*_LANE)
+        .agg(
+            F.max(new).alias("new"),
+            F.max(F.when(F.col("changes") > 0, F.col("batch"))).alias("last"),
+            *[F.sum(F.when(new, F.col(name))).alias(name) for name in _COUNTS[:4]],
+            F.sum("truncates").alias("truncates_ever"),
+            F.min(F.when(new & (F.col("changes") > 0), F.col("order_low"))).alias("order_low"),
+            F.max(F.when(~new, F.col("order_high"))).alias("folded_high"),
+            F.max("event_high").alias("newest"),
+            F.countDistinct("topic", "partition").alias("places"),
+        )
+    )
+
+
+def _look_up(lake: Lake, subject: Subject) -> None:
+    state = lake.snapshot(subject.path)
+    generation = subject.mirror.generation if subject.mirror else 0
+    subject.exists = state.exists
+    subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)

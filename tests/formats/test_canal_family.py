@@ -1,0 +1,228 @@
+"""The Canal family beyond its goldens: documents' own samples, recognition, exactness, hostile bytes."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from ingest import formats
+from ingest.change import Change, Hints, Message, Op, Options, TableHints, describe
+from ingest.errors import Undecodable
+from tests.formats import golden
+
+FAMILY = ("canal", "dts-canal", "drs-json", "drs-json-c", "obcloud-canal", "oms-canal", "ticdc-canal")
+SAMPLES = Path(__file__).parents[3] / "shared" / "vendor-samples"
+VENDOR = [path for name in FAMILY for path in sorted((SAMPLES / name).glob("*.json"))]
+SWAPPED = Options(swap_old_data=True, binary="hex", timezone="America/New_York")
+
+
+def parse(name: str, value: bytes | None, hints: Hints = Hints()) -> list[Change]:
+    return list(formats.load(name).parse(Message(value), hints))
+
+
+def message(**members: object) -> bytes:
+    """An INSERT of one row, its members replaced."""
+    usual = {
+        "data": [{"no": "1", "name": "x"}],
+        "database": "rail",
+        "es": 1718000000000,
+        "id": 7,
+        "isDdl": False,
+        "mysqlType": {"no": "bigint", "name": "varchar(9)"},
+        "old": None,
+        "pkNames": ["no"],
+        "table": "trip",
+        "type": "INSERT",
+    }
+    return json.dumps(usual | members, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+@pytest.mark.skipif(not VENDOR, reason="the vendors' samples are not here")
+@pytest.mark.parametrize("sample", VENDOR, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_vendor_samples(sample):
+    """A reader of the vendor's page tries the printed message first."""
+    found = parse(sample.parent.name, sample.read_bytes())
+    expected = next(op for op in ("insert", "update", "delete", "ddl") if op in sample.stem)
+    assert [expected] == [change.op for change in found]
+
+
+@pytest.mark.skipif(not VENDOR, reason="the vendors' samples are not here")
+@pytest.mark.parametrize("sample", VENDOR, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_vendor_samples_are_recognised(sample):
+    """A detector that names two dialects, or the wrong one, sends people to the wrong encodings."""
+    value = sample.read_bytes()
+    assert [sample.parent.name] == [name for name in FAMILY if formats.load(name).recognise(value)]
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        ("canal", "all-types"),
+        ("canal", "ddl-alter-called-cindex"),
+        ("dts-canal", "init"),
+        ("dts-canal", "insert"),
+        ("drs-json", "insert"),
+        ("drs-json-c", "insert"),
+        ("obcloud-canal", "update"),
+        ("oms-canal", "insert"),
+        ("ticdc-canal", "insert"),
+        ("ticdc-canal", "watermark"),
+    ],
+)
+def test_recognition(name, case):
+    """Each dialect leaves marks of its own, and another's must not be claimed."""
+    value = (golden.HERE / name / f"{case}.json").read_bytes()
+    assert [name] == [other for other in FAMILY if formats.load(other).recognise(value)]
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b"42", b"null", b"[]", b"\x00\x01", b'{"meta":{"op":"ins"}}'])
+@pytest.mark.parametrize("name", FAMILY)
+def test_what_is_no_flat_message(name, value):
+    """Another dialect's bytes taken for control messages would vanish without a trace."""
+    assert formats.load(name).recognise(value) is None
+    with pytest.raises(Undecodable):
+        parse(name, value)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+@pytest.mark.parametrize(
+    "number", ["18446744073709551616", "1.10", "1E400", "0." + "1" * 240, "-0.0", "9" * 60]
+)
+def test_numbers_to_the_last_digit(name, number):
+    """A float on the way rounds what it cannot hold."""
+    value = message().replace(b'"name":"x"', b'"name":' + number.encode())
+    quoted = message(data=[{"no": "1", "name": number}])
+    assert [number] * 2 == [parse(name, each)[0].after["name"] for each in (value, quoted)]
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_damage_in_unread_members_is_noticed(name):
+    """A name given twice or broken text shows that the message is not what the writer meant."""
+    twice = message().replace(b'"id":7', b'"id":7,"id":8')
+    nested = message(id=8).replace(b'{"no":"1"', b'{"no":"2","no":"1"')
+    broken = message(sqlType={"no": "\u00e4"}).replace("\u00e4".encode(), b"\xff")
+    codes = []
+    for value in (twice, nested, broken):
+        with pytest.raises(Undecodable) as caught:
+            parse(name, value)
+        codes.append(caught.value.code)
+    assert ["duplicate-key", "duplicate-key", "bad-utf8"] == codes
+
+
+def test_types_of_one_table_do_not_leak_into_another():
+    """What is remembered of a type list is remembered with the declarations that changed it."""
+    declared = {"rail": {"name": "int64"}, "sea": {}}
+    hints = Hints(tables=lambda table: TableHints((), declared[table.database]))
+    found = [parse("canal", message(database=name), hints)[0] for name in ("rail", "sea", "rail")]
+    assert ["int64", "string", "int64"] == [change.types["name"] for change in found]
+
+
+def test_options_of_one_source_do_not_leak_into_another():
+    """Two sources with equal tables in different zones would shift each other's instants."""
+    value = message(
+        data=[{"no": "1", "name": "2024-06-10 12:00:00"}], mysqlType={"no": "int", "name": "timestamp"}
+    )
+    zones = ("UTC", "Asia/Tokyo", "UTC")
+    found = [parse("canal", value, Hints(Options(timezone=zone)))[0].after["name"] for zone in zones]
+    assert ["2024-06-10T12:00:00Z", "2024-06-10T03:00:00Z", "2024-06-10T12:00:00Z"] == found
+
+
+def test_one_order_for_messages_of_many_digits():
+    """Sequences compared as text put 10 before 9."""
+    found = [parse("dts-canal", message(id=number))[0].sequence for number in (10, 9)]
+    assert [(10,), (9,)] == found
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_nothing_but_undecodable_leaves_parse(name):
+    """One message that raises anything else stops the whole batch."""
+    random_ = random.Random(20240610)  # noqa: S311  # repeatable, not secret
+    seeds = [path.read_bytes() for path in golden.cases() if path.parent.name == name]
+    for number in range(5000 // len(FAMILY) + 1):
+        value = _mutant(random_.choice(seeds), random_)
+        hints = Hints(SWAPPED) if number % 3 else Hints()
+        try:
+            found = parse(name, value, hints)
+        except Undecodable as error:
+            assert error.code, value
+        else:
+            json.dumps([describe(change) for change in found]).encode()
+            assert all(change.op in Op for change in found), value
+        formats.load(name).recognise(value)
+
+
+def _mutant(seed: bytes, random_: random.Random) -> bytes:
+    """A message with bytes changed, or with members replaced by values of other kinds."""
+    if random_.random() < 0.4:
+        return _other_bytes(seed, random_)
+    try:
+        document = json.loads(seed)
+    except ValueError:
+        return _other_bytes(seed, random_)
+    for _ in range(random_.randint(1, 3)):
+        document = _other_member(document, random_)
+    return json.dumps(document, ensure_ascii=random_.random() < 0.5).encode("utf-8", "surrogatepass")
+
+
+def _other_bytes(seed: bytes, random_: random.Random) -> bytes:
+    value = bytearray(seed or b" ")
+    for _ in range(random_.randint(1, 4)):
+        place = random_.randrange(len(value))
+        value[place : place + random_.randint(0, 3)] = random_.choice(BYTES)
+        value = value or bytearray(b"{")
+    return bytes(value)
+
+
+def _other_member(node: object, random_: random.Random) -> object:
+    if isinstance(node, dict) and node and random_.random() < 0.9:
+        name = random_.choice(list(node))
+        return {**node, name: _other_member(node[name], random_)}
+    if isinstance(node, list) and node and random_.random() < 0.7:
+        place = random_.randrange(len(node))
+        return [*node[:place], _other_member(node[place], random_), *node[place + 1 :]]
+    return random_.choice(KINDS)
+
+
+BYTES = [
+    b"",
+    b'"',
+    b"\\",
+    b"{",
+    b"}",
+    b"[",
+    b",",
+    b":",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"-",
+    b"9" * 400,
+    b"//",
+    b"\x00",
+    b"1e",
+]
+KINDS = [
+    *(None, True, 5, -1, 1.5, 10**30, 10**4000, [], {}, [[]], [None], {"a": {}}, "", "x", "\ud800", "\ufffd"),
+    *(
+        "0000-00-00 00:00:00",
+        "9999-12-31 23:59:59",
+        "0001-01-01 00:00:00",
+        "1e999999999",
+        "-9" * 40,
+        "[1, -200]",
+    ),
+    *(
+        "UPDATE",
+        "DELETE",
+        "INIT",
+        "TRUNCATE",
+        "truncate t",
+        "9" * 5000,
+        [1],
+        [{}],
+        {"no": "timestamp"},
+        ["a", "b"],
+    ),
+]

@@ -1,0 +1,371 @@
+"""Debezium's JSON and OMS's three variants of it, beyond what the golden messages show."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from ingest import formats
+from ingest.change import Hints, Message, Op, Options, TableHints, TableId
+from ingest.errors import Undecodable
+from tests.formats import golden
+
+SAMPLES = Path(__file__).parents[3] / "shared" / "vendor-samples"
+FAMILY = ("debezium", "oms-debezium", "oms-debezium-flatten", "oms-debezium-smt")
+SOURCE = {
+    "connector": "mysql",
+    "ts_ms": 1714564800250,
+    "snapshot": "false",
+    "db": "shop",
+    "table": "orders",
+    "file": "binlog.000009",
+    "pos": 100,
+    "row": 0,
+}
+POSTGRES = {"connector": "postgresql", "db": "crm", "schema": "sales", "table": "leads", "lsn": 50}
+
+
+def decode(value, key=None, name="debezium", options=None, columns=None, keys=(), headers=()):
+    """The changes of one message given as Python values."""
+    data = None if value is None else json.dumps(value).encode()
+    hints = Hints(options or Options(), lambda _table: TableHints(keys, columns or {}))
+    message = Message(data, None if key is None else json.dumps(key).encode(), "t", headers)
+    return list(formats.load(name).parse(message, hints))
+
+
+def one(*args, **kwargs):
+    """The only change of one message."""
+    (change,) = decode(*args, **kwargs)
+    return change
+
+
+def code(*args, **kwargs):
+    """The reason for which a message is rejected."""
+    with pytest.raises(Undecodable) as error:
+        decode(*args, **kwargs)
+    return error.value.code
+
+
+def row(op="c", source=SOURCE, **members):
+    """A wrapped row."""
+    return {"op": op, "source": source, "before": None, "after": {"id": 1}, **members}
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+def test_binlog_files_are_compared_as_numbers():
+    """``binlog.1000000`` follows ``binlog.999999`` and stands before it as text."""
+    places = [
+        one(row(source={**SOURCE, "file": file})).sequence for file in ("binlog.999999", "binlog.1000000")
+    ]
+    assert sorted(places) == places
+
+
+def test_mysql_snapshot_stands_at_its_position():
+    """A table read again later must win over changes from before its new snapshot."""
+    old = one(row("u"))
+    again = one(row("r", {**SOURCE, "snapshot": "true", "pos": 900}))
+    assert (1, 1) == (old.phase, again.phase)
+    assert old.sequence < again.sequence
+
+
+@pytest.mark.parametrize("snapshot", ["true", "first", "last_in_data_collection", "incremental"])
+def test_postgres_snapshot_stands_before_the_stream(snapshot):
+    """A transaction open during the snapshot has smaller log positions, and its changes come after."""
+    assert 0 == one(row("r", {**POSTGRES, "snapshot": snapshot})).phase
+    assert 1 == one(row("u", POSTGRES)).phase
+
+
+def test_a_snapshot_row_without_position_is_full_load():
+    """Without phase 0 a late snapshot row would undo the stream."""
+    assert (0, ()) == (one(row("r", {"db": "a", "table": "b"})).phase, one(row("r", {"table": "b"})).sequence)
+
+
+def test_oracle_without_commit_number_uses_its_scn():
+    """Snapshot rows of Oracle carry no commit number and must still stand before later commits."""
+    source = {"connector": "oracle", "db": "X", "schema": "HR", "table": "S", "scn": "70", "commit_scn": None}
+    assert (70,) == one(row("r", {**source, "snapshot": "true"})).sequence
+    assert (80, 75, 1) == one(row("u", {**source, "scn": "75", "commit_scn": "80", "ssn": 1})).sequence
+
+
+def test_flattened_rows_without_deletes_as_rows_are_ordered_by_arrival():
+    """A null-value delete has no position; beside rows with positions it would sort first and be lost."""
+    meta = {"id": 1, "__table": "orders", "__db": "shop", "__lsn": 5}
+    assert ((), (5,)) == (one(meta).sequence, one({**meta, "__deleted": "false"}).sequence)
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def test_deletes_without_an_image_need_a_key():
+    """A delete of nobody knows which row must not vanish."""
+    assert {"id": "1"} == one(row("d", POSTGRES, after=None), key={"id": 1}).before
+    assert "no-image" == code(row("d", POSTGRES, after=None))
+
+
+def test_null_values():
+    """A tombstone is a mark; only a topic whose table is named has deletes without a value."""
+    table = Options(table=(("t", TableId("shop", None, "orders")),))
+    assert Op.CONTROL is one(None, key={"id": 1}).op
+    assert Op.CONTROL is one(None, options=table).op
+    assert Op.CONTROL is one({"schema": None, "payload": None}, key={"id": 1}).op
+    found = one(None, key={"id": 1}, options=table)
+    assert (Op.DELETE, {"id": "1"}, ("id",)) == (found.op, found.before, found.keys)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "__debezium_unavailable_value",
+        "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==",
+        "5f5f646562657a69756d5f756e617661696c61626c655f76616c7565",
+        ["__debezium_unavailable_value"],
+        list(b"__debezium_unavailable_value"),
+        {"__debezium_unavailable_value": "__debezium_unavailable_value"},
+    ],
+)
+def test_unavailable_values_are_absent(value):
+    """The placeholder written into a mirror destroys the real value."""
+    found = one(row("u", POSTGRES, after={"id": 1, "story": value}))
+    assert ({"id": "1"}, True) == (found.after, found.partial)
+
+
+def test_the_placeholder_can_be_named():
+    """Connectors let people choose another placeholder."""
+    options = Options(extra={"unavailable_value": "?"})
+    assert {"id": "1"} == one(row("u", after={"id": 1, "story": "?"}), options=options).after
+
+
+def test_a_changed_key_links_to_the_old_one():
+    """Without the link the new row never gets the values that were not sent."""
+    headers = (("__debezium.oldkey", b'{"schema":null,"payload":{"id":1}}'),)
+    found = one(row("c", after={"id": 2}), key={"id": 2}, headers=headers)
+    assert ({"id": "1"}, {"id": "2"}) == (found.before, found.after)
+
+
+def test_declared_numbers_without_units_stay():
+    """A guess between milli- and microseconds is a thousandfold error."""
+    columns = {"a": "datetime", "b": "datetime(3)", "c": "datetime(6)", "d": "datetime(9)", "e": "time"}
+    after = dict.fromkeys(columns, 86_400_000_000)
+    found = one(row(after=after), columns=columns).after
+    assert {
+        "a": "86400000000",
+        "b": "1972-09-27 00:00:00",
+        "c": "1970-01-02 00:00:00",
+        "d": "1970-01-01 00:01:26.4",
+        "e": "24:00:00",
+    } == found
+    micros = one(row(after=after), columns=columns, options=Options(time_units="micros")).after
+    assert "1970-01-02 00:00:00" == micros["a"]
+
+
+def test_decimals_as_text_are_base64_only_if_said():
+    """``1234`` is a number and also the base64 of another."""
+    columns = {"p": "decimal(10,2)"}
+    assert "1234" == one(row(after={"p": "1234"}), columns=columns).after["p"]
+    scaled = one(row(after={"p": "1234"}), columns=columns, options=Options(decimal_scale=2)).after["p"]
+    assert "-26426.00" == scaled
+
+
+def test_a_value_that_does_not_fit_keeps_its_text():
+    """One bad cell must not cost the row, nor be lost itself."""
+    columns = {"d": "date", "u": "uint64", "b": "binary", "n": "int32"}
+    after = {"d": "not a day", "u": -(2**63) - 1, "b": "%%%", "n": "12a"}
+    assert {name: str(value) for name, value in after.items()} == one(row(after=after), columns=columns).after
+
+
+def test_declared_instants_from_zoneless_numbers():
+    """A column declared timestamp must not be set aside for the lack of a zone."""
+    schema = {
+        "type": "struct",
+        "fields": [
+            {
+                "field": "after",
+                "type": "struct",
+                "fields": [{"field": "at", "type": "int64", "name": "io.debezium.time.Timestamp"}],
+            }
+        ],
+    }
+    value = {"schema": schema, "payload": row(after={"at": 0})}
+    options = Options(timezone="Asia/Shanghai")
+    assert "1969-12-31T16:00:00Z" == one(value, columns={"at": "timestamp"}, options=options).after["at"]
+    assert "1970-01-01 00:00:00" == one(value).after["at"]
+
+
+# --- what is no row -----------------------------------------------------------------------------
+
+
+def test_structure_of_a_schema_change():
+    """Types read from the statement alone miss what the connector already resolved."""
+    column = {"name": "id", "typeName": "INT UNSIGNED", "typeExpression": "INT UNSIGNED", "length": 10}
+    price = {"name": "price", "typeName": "DECIMAL", "typeExpression": "DECIMAL", "length": 12, "scale": 2}
+    table = {"primaryKeyColumnNames": ["id"], "columns": [column, price]}
+    value = {
+        "source": SOURCE,
+        "databaseName": "shop",
+        "ddl": "...",
+        "tableChanges": [
+            {"type": "CREATE", "id": '"shop"."a ""b"""', "table": table},
+            {"type": "DROP", "id": '"shop"."c"', "table": None},
+        ],
+    }
+    made, dropped = decode(value)
+    assert (TableId("shop", None, 'a "b"'), TableId("shop", None, "c")) == (made.table, dropped.table)
+    assert {
+        "type": "CREATE",
+        "keys": ["id"],
+        "columns": {"id": "uint32", "price": "decimal(12,2)"},
+    } == json.loads(made.structure)
+    assert {"type": "DROP", "keys": [], "columns": {}} == json.loads(dropped.structure)
+    assert (0, 1) == (made.row, dropped.row)
+
+
+def test_structure_of_a_postgres_table_keeps_three_parts():
+    """A schema taken for a database sends rows into another mirror."""
+    value = {
+        "source": {**POSTGRES, "table": ""},
+        "databaseName": "crm",
+        "schemaName": "sales",
+        "ddl": None,
+        "tableChanges": [
+            {
+                "type": "ALTER",
+                "id": '"crm"."sales"."leads"',
+                "table": {"columns": [{"name": "at", "typeName": "timestamptz"}]},
+            }
+        ],
+    }
+    found = one(value)
+    assert (TableId("crm", "sales", "leads"), "postgres") == (found.table, found.dialect)
+    assert {"at": "timestamp"} == json.loads(found.structure)["columns"]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({}, "no-table"),
+        (42, "not-this-format"),
+        ([], "not-this-format"),
+        ({"id": 1}, "no-table"),
+        (row("x"), "unknown-operation"),
+        (row("u", after=None), "no-image"),
+        (row("c", {"connector": "mongodb", "db": "a", "collection": "b"}, after="{}"), "unsupported-source"),
+        (row("c", {"db": "a"}), "no-table"),
+        ({"status": "MAYBE", "id": "1", "event_count": None}, "unknown-operation"),
+        ({"databaseName": "a", "ddl": None, "tableChanges": []}, "bad-message"),
+    ],
+)
+def test_rejects(value, expected):
+    """A message of no known kind must be set aside with its reason, never counted as a mark."""
+    assert expected == code(value)
+
+
+def test_an_empty_object_is_no_flattened_row():
+    """``{}`` in a topic whose table is known would be an upsert of nothing."""
+    options = Options(table=(("*", TableId("shop", None, "orders")),))
+    assert "not-this-format" == code({}, options=options)
+
+
+# --- OMS ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [("5@1714564800", (1714564800, 5)), ("5@17145****", ()), ("", (1714564800, 0)), (None, (1714564800, 0))],
+)
+def test_oms_positions(position, expected):
+    """Left of the @ counts inside the second on its right; a masked one must not cost the message."""
+    source = {"name": "OMS", "ts_ms": 1714564800999, "db": "shop", "table": "orders", "pos": position}
+    assert expected == one({"payload": row(source=source)}, name="oms-debezium").sequence
+
+
+@pytest.mark.parametrize(
+    ("stamp", "micros"), [(1714564800, 1714564800 * 10**6), (1714564800123, 1714564800123000)]
+)
+def test_oms_clock_is_seconds_or_milliseconds(stamp, micros):
+    """The document says seconds and shows milliseconds."""
+    source = {"name": "OMS", "ts_ms": stamp, "db": "shop", "table": "orders", "pos": "1@2"}
+    assert micros == one(row(source=source), name="oms-debezium-flatten").event_time
+
+
+def test_oms_true_nulls_of_small_columns_stay():
+    """A NULL of a small column is a value, of a large or untyped one an unchanged value."""
+    source = {"name": "OMS", "db": "shop", "table": "orders", "pos": "1@2"}
+    image = {"id": 1, "n": None, "pdf": None, "what": None}
+    value = row("u", source, before=image, after=image)
+    found = one(value, name="oms-debezium-flatten", columns={"n": "int32", "pdf": "binary"}, keys=("id",))
+    assert ({"id": "1", "n": None}, True) == (found.after, found.partial)
+
+
+def test_oms_smt_needs_a_table():
+    """A row without a table cannot be guessed into one."""
+    assert "no-table" == code({"id": 1}, name="oms-debezium-smt")
+
+
+@pytest.mark.parametrize("name", FAMILY[1:])
+def test_vendor_samples_decode(name):
+    """The documents' own messages are the first thing people try."""
+    if not SAMPLES.exists():
+        pytest.skip("the vendors' sample messages are not on this machine")
+    options = Options(table=(("*", TableId("shop", None, "orders")),))
+    files = sorted((SAMPLES / name).glob("*.json"))
+    assert files
+    for file in files:
+        (change,) = formats.load(name).parse(Message(file.read_bytes(), topic="t"), Hints(options))
+        assert change.before or change.after
+        if "row-only" not in file.name:
+            assert formats.load(name).recognise(file.read_bytes())
+
+
+def test_recognition_tells_the_family_apart():
+    """A wrong guess decodes with the wrong units and the wrong byte encoding."""
+    for case in golden.cases():
+        raw = case.read_bytes()
+        if case.parent.name == "debezium" and "flat" not in case.name:
+            assert formats.load("oms-debezium").recognise(raw) is None
+        if case.parent.name in ("oms-debezium", "oms-debezium-flatten") and "heartbeat" not in case.name:
+            assert formats.load("debezium").recognise(raw) is None
+            assert formats.load(case.parent.name).recognise(raw) is not None
+
+
+# --- hostile input ------------------------------------------------------------------------------
+
+TOKENS = [b"null", b"{}", b"[]", b'"x"', b"-1", b"1e5", b"true", b'"', b"{", b"]", b"\xff", b"9" * 30, b"0.5"]
+
+
+def _mutant(rnd, raw):
+    data = bytearray(raw)
+    for _ in range(rnd.randint(1, 4)):
+        at = rnd.randrange(len(data) + 1)
+        choice = rnd.random()
+        if choice < 0.4:
+            data[at : at + 1] = bytes([rnd.randrange(256)])
+        elif choice < 0.8:
+            data[at : at + rnd.randint(0, 12)] = rnd.choice(TOKENS)
+        else:
+            del data[at : at + rnd.randint(1, 30)]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_damage_is_only_ever_a_reject(name):
+    """One exception of another kind stops the batch for every message after it."""
+    rnd = random.Random(7)
+    seeds = [case.read_bytes() for case in golden.cases() if case.parent.name in FAMILY]
+    columns = {"id": "uint64", "price": "decimal(10,2)", "day": "date", "clock": "time", "flags": "bit"}
+    columns |= {"at": "datetime", "seen": "timestamp", "raw": "binary", "shape": "geometry", "on": "boolean"}
+    options = Options(table=(("*", TableId("shop", None, "orders")),), decimal_scale=2)
+    hints = [Hints(options), Hints(options, lambda _table: TableHints((), columns))]
+    module, rejects = formats.load(name), 0
+    for i in range(3000):
+        data = _mutant(rnd, rnd.choice(seeds))
+        try:
+            list(module.parse(Message(data, _mutant(rnd, b'{"id":1}'), "t"), hints[i % 2]))
+        except Undecodable:
+            rejects += 1
+        module.recognise(data)
+    assert 0 < rejects < 3000

@@ -1,0 +1,264 @@
+"""The Spark session: what it sets, what it leaves alone, and what it does to the machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ingest.errors import SetupError
+from ingest.lake import archive, session
+from ingest.lake.java import Java
+
+JAVA = Java(Path("/java"), "17.0.15", "PATH")
+JARS = [Path("/jars/one.jar"), Path("/jars/two.jar")]
+ROOT = Path(__file__).parents[2]
+
+
+def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code from a folder of its own, as people do."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("", True),
+        ("local", True),
+        ("local[4]", True),
+        ("local[*]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("yarn", False),
+        ("spark://host:7077", False),
+    ],
+)
+def test_is_local(master, local):
+    """A cluster tuned like a laptop would shuffle everything through two partitions."""
+    assert local == session.is_local(master)
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", "1"), ("local[3]", "3"), ("local[6,2]", "6")])
+def test_one_shuffle_partition_per_core(master, cores):
+    """Spark's 200 partitions cost more than a small batch itself."""
+    settings = session.local_settings(master, {}, JAVA, JARS, "batch")
+    assert cores == settings["spark.sql.shuffle.partitions"]
+
+
+def test_the_users_settings_win():
+    """A pipeline file that asks for more memory must get it."""
+    conf = {"spark.driver.memory": "9g", "spark.sql.adaptive.enabled": "true"}
+    settings = session.local_settings("", conf, JAVA, JARS, "tick")
+    assert conf == {name: settings[name] for name in conf}
+
+
+def test_lists_are_joined():
+    """A jar or an extension of the user's own must not push Delta Lake out."""
+    conf = {"spark.sql.extensions": "x.Y", "spark.driver.extraClassPath": "/mine.jar"}
+    settings = session.local_settings("", conf, JAVA, JARS, "tick")
+    assert "io.delta.sql.DeltaSparkSessionExtension,x.Y" == settings["spark.sql.extensions"]
+    assert "/jars/one.jar:/jars/two.jar:/mine.jar" == settings["spark.driver.extraClassPath"]
+
+
+def test_the_users_java_options_come_last():
+    """Java heeds the last of two equal options."""
+    settings = session.local_settings("", {"spark.driver.extraJavaOptions": "-Da=b"}, JAVA, JARS, "tick")
+    assert settings["spark.driver.extraJavaOptions"].endswith(" -Da=b")
+
+
+def test_memory_of_the_environment(monkeypatch):
+    """SPARK_DRIVER_MEMORY is how Spark's users give memory; a default of ours must not override it."""
+    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "5g")
+    assert "spark.driver.memory" not in session.local_settings("", {}, JAVA, JARS, "tick")
+
+
+def test_clusters_keep_their_own_settings():
+    """On a cluster only what makes results right is set, and the jars travel."""
+    settings = session.cluster_settings({}, JARS)
+    assert "file:///jars/one.jar,file:///jars/two.jar" == settings["spark.jars"]
+    assert [] == [name for name in (*session.LOCAL, "spark.sql.shuffle.partitions") if name in settings]
+    assert session.EVERYWHERE.items() <= settings.items()
+
+
+def test_secrets_stay_off_the_command_line(monkeypatch):
+    """Everyone on the machine can read a process's arguments."""
+    seen = {}
+    monkeypatch.setattr(session.SparkContext, "_ensure_initialized", lambda conf: seen.update(conf.getAll()))
+    monkeypatch.setattr(session.SparkContext, "_jvm", None)
+    session._start_java({"spark.hadoop.fs.s3a.secret.key": "hush", "spark.driver.memory": "2g"})
+    assert {"spark.driver.memory": "2g"} == seen
+
+
+def test_environment_is_put_back(monkeypatch):
+    """A library that starts Spark must not leave the caller's variables changed."""
+    monkeypatch.setenv("JAVA_HOME", "/before")
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    with session._environment({"JAVA_HOME": None, "SPARK_LOCAL_IP": "127.0.0.1"}):
+        assert (None, "127.0.0.1") == (os.environ.get("JAVA_HOME"), os.environ.get("SPARK_LOCAL_IP"))
+    assert ("/before", None) == (os.environ.get("JAVA_HOME"), os.environ.get("SPARK_LOCAL_IP"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        archive.path(Java(Path("/java"), "21.0.1", "PATH"), JARS, ["-XX:+UseSerialGC"]),
+        archive.path(JAVA, JARS[:1], ["-XX:+UseSerialGC"]),
+        archive.path(JAVA, JARS, ["-XX:+UseG1GC"]),
+    ],
+)
+def test_archive_has_its_own_name(other):
+    """An archive of another Java, class path or collector is useless, and would never be replaced."""
+    assert other != archive.path(JAVA, JARS, ["-XX:+UseSerialGC"])
+
+
+def test_no_archive_no_option(tmp_path):
+    """Naming an archive that does not exist makes Java look for it at every start."""
+    assert [] == archive.options(tmp_path / "none.jsa")
+
+
+def test_failed_practice_leaves_nothing(monkeypatch, tmp_path):
+    """Half an archive would be used from then on."""
+    monkeypatch.setenv("INGEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(archive.sys, "executable", "/bin/false")
+    assert not archive.build(tmp_path / "classes" / "a.jsa")
+    assert [] == list((tmp_path / "classes").iterdir())
+
+
+@pytest.mark.parametrize("survives", [True, False])
+def test_java_that_does_not_start(monkeypatch, tmp_path, survives):
+    """A damaged archive must cost time only; without one the failure is a sentence."""
+    monkeypatch.setenv("INGEST_CACHE", str(tmp_path))
+    monkeypatch.setattr(session, "find", lambda: JAVA)
+    monkeypatch.setattr(session, "_class_path", lambda kafka: JARS)
+    damaged = session._archive(JAVA, JARS, "tick")
+    if survives:
+        damaged.parent.mkdir()
+        damaged.write_bytes(b"damaged")
+    starts = []
+
+    def start(settings):
+        starts.append("SharedArchiveFile" in settings["spark.driver.extraJavaOptions"])
+        if len(starts) == 1:
+            raise SetupError("Java ended")
+
+    monkeypatch.setattr(session, "_start_java", start)
+    monkeypatch.setattr(session, "_build", lambda *rest: "a session")
+    if survives:
+        assert "a session" == session._started("a", "", {}, False, "tick")
+        assert [True, False] == starts
+        assert not damaged.exists()
+    else:
+        with pytest.raises(SetupError, match="Java ended"):
+            session._started("a", "", {}, False, "tick")
+
+
+@pytest.mark.spark
+def test_delta_lake_works(spark, tmp_path):
+    """The session is there for Delta: write, merge, read."""
+    path = str(tmp_path / "table")
+    spark.range(5).write.format("delta").save(path)
+    new = "(SELECT id FROM range(3, 8))"
+    spark.sql(f"MERGE INTO delta.`{path}` t USING {new} s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
+    assert list(range(8)) == sorted(row.id for row in spark.read.format("delta").load(path).collect())
+
+
+@pytest.mark.spark
+def test_workers_use_this_interpreter(spark):
+    """Spark's default is the first python3 on PATH, which need not have pyarrow."""
+    import pyarrow as pa
+
+    def interpreter(batches):
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"path": [sys.executable]})
+
+    (row,) = spark.range(1).coalesce(1).mapInArrow(interpreter, "path STRING").collect()
+    assert sys.executable == row.path
+
+
+@pytest.mark.spark
+def test_new_session_inherits_runtime_settings(spark):
+    """Spark's own newSession forgets what was set at run time, time zone included."""
+    beside = session.new_session(spark)
+    names = [*session.EVERYWHERE, *session.LOCAL]
+    assert [spark.conf.get(name) for name in names] == [beside.conf.get(name) for name in names]
+
+
+@pytest.mark.spark
+def test_a_running_session_is_used(spark):
+    """Under a notebook a second session would be a second lake of settings."""
+    again = session.session("again", conf={"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "1g"})
+    try:
+        assert (spark, "7") == (again, again.conf.get("spark.sql.shuffle.partitions"))
+    finally:
+        again.conf.set("spark.sql.shuffle.partitions", "2")
+
+
+@pytest.mark.spark
+def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
+    """A cron job's mail, a JSON reader and the user's folder: none of them wants Spark's traces."""
+    code = "from ingest.lake.session import session, stop; s = session('x'); s.sql('select 1').collect(); stop(s)"
+    done = run(tmp_path, code)
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    assert [] == list(tmp_path.iterdir())
+
+
+LISTENING = """
+import time
+from pyspark import SparkContext
+from ingest.lake.session import session, stop
+spark = session("x")
+try:
+    print(SparkContext._gateway.proc.pid, flush=True)
+    time.sleep(60)
+except KeyboardInterrupt:
+    print(spark.range(3).count(), flush=True)
+    stop(spark)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_java_outlives_ctrl_c_but_not_python(tmp_path, how):
+    """After Ctrl-C a run still closes its books through Java; a killed run must not leave Java behind."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", LISTENING],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stdout
+        java = int(process.stdout.readline())
+        if how == signal.SIGINT:
+            os.killpg(process.pid, how)  # a terminal sends it to Java as well
+        else:
+            process.kill()
+        rest = process.stdout.read()
+    assert ("3\n" if how == signal.SIGINT else "") == rest
+    assert gone(java)
+
+
+def gone(pid: int) -> bool:
+    """True if the process has ended within a time that is long for any machine."""
+    for _ in range(300):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False

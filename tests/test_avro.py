@@ -1,0 +1,175 @@
+"""The exact Avro reader: what it reads as the independent library writes it, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+
+import fastavro
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingest import avro
+from ingest.errors import Undecodable
+
+ROW = {
+    "type": "record",
+    "name": "Row",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "n", "type": "int"},
+        {"name": "ok", "type": "boolean"},
+        {"name": "f", "type": "float"},
+        {"name": "d", "type": "double"},
+        {"name": "raw", "type": "bytes"},
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}},
+        {"name": "again", "type": ["null", "Kind"]},
+        {"name": "mark", "type": {"type": "fixed", "name": "Mark", "size": 3}},
+        {"name": "many", "type": {"type": "array", "items": ["null", "long", "string"]}},
+        {"name": "tags", "type": {"type": "map", "values": "long"}},
+    ],
+}
+LONG = st.integers(-(2**63), 2**63 - 1)
+DATUM = st.fixed_dictionaries(
+    {
+        "id": LONG,
+        "n": st.integers(-(2**31), 2**31 - 1),
+        "ok": st.booleans(),
+        "f": st.floats(width=32, allow_nan=False),
+        "d": st.floats(allow_nan=False),
+        "raw": st.binary(),
+        "text": st.none() | st.text(),
+        "kind": st.sampled_from("AB"),
+        "again": st.none() | st.sampled_from("AB"),
+        "mark": st.binary(min_size=3, max_size=3),
+        "many": st.lists(st.none() | LONG | st.text()),
+        "tags": st.dictionaries(st.text(), LONG),
+    }
+)
+
+
+def node(schema: object) -> avro.Node:
+    """A schema compiled from its Python form."""
+    return avro.load(json.dumps(schema))
+
+
+def refused(schema: object, data: bytes) -> str:
+    """The code with which a datum is refused."""
+    with pytest.raises(Undecodable) as error:
+        avro.read(node(schema), data)
+    return error.value.code
+
+
+@settings(max_examples=200, deadline=None)
+@given(DATUM)
+def test_reads_what_the_library_writes(datum):
+    """A reader of our own that differs from everyone else's by one byte loses rows."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(ROW), datum)
+    many = [
+        value if value is None else ("string" if isinstance(value, str) else "long", value)
+        for value in datum["many"]
+    ]
+    assert {**datum, "many": many} == avro.read(node(ROW), out.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "code"),
+    [
+        ("long", b"\x80" * 11 + b"\x01", "bad-avro"),  # a varint of twelve bytes
+        ("long", b"\xff" * 9 + b"\x02", "bad-avro"),  # ten bytes, 65 bits
+        ("int", b"\x80\x80\x80\x80\x10", "bad-avro"),
+        ("boolean", b"\x02", "bad-avro"),
+        (["null", "long"], b"\x01", "bad-avro"),  # index -1
+        (["null", "long"], b"\x04\x00", "bad-avro"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01", "bad-avro"),
+        ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x02", "bad-avro"),
+        ("bytes", b"\x01", "bad-avro"),  # length -1
+        ("bytes", b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", "truncated"),  # length 2^62
+        ("string", b"\x04\xff\xff", "bad-utf8"),
+        ("long", b"\x02\x00", "trailing-bytes"),
+        ("long", b"", "truncated"),
+        ("double", b"\x00" * 7, "truncated"),
+        ({"type": "map", "values": "long"}, b"\x04\x02a\x02\x02a\x04\x00", "duplicate-key"),
+    ],
+)
+def test_refuses_damage(schema, data, code):
+    """Bytes that other readers take as a wrong value must become a reject."""
+    assert code == refused(schema, data)
+
+
+def test_a_promise_of_many_items_ends_at_once():
+    """Seven bytes that promise 2^40 items kept a reader busy for ever."""
+    start = time.perf_counter()
+    data = b"\x80\x80\x80\x80\x80\x80\x01"
+    assert "truncated" == refused({"type": "array", "items": "long"}, data)
+    assert "truncated" == refused({"type": "map", "values": "null"}, data)
+    assert time.perf_counter() - start < 1
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        (
+            {"type": "record", "name": "R", "fields": [{"name": "r", "type": ["null", "R"]}]},
+            "contains itself",
+        ),
+        ({"type": "array", "items": "null"}, "take no bytes"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "Unknown"}]}, "not defined"),
+        ({"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}] * 2}, "a field twice"),
+        (["null", ["int", "null"]], "holds a union"),
+        ({"type": "fixed", "name": "F", "size": -1}, "no size"),
+        ({"type": "record", "name": "R"}, "no fields"),
+        (42, "not defined"),
+    ],
+)
+def test_refuses_schemas(schema, why):
+    """A schema that contains itself crashed the process that read by it."""
+    with pytest.raises(Undecodable, match=why) as error:
+        node(schema)
+    assert "bad-schema" == error.value.code
+
+
+def test_refuses_schemas_that_grow_when_written_out():
+    """Forty types, each twice in the next, are a trillion fields of no bytes."""
+    fields = [{"type": "record", "name": "R0", "fields": []}]
+    for i in range(40):
+        fields.append(
+            {
+                "type": "record",
+                "name": f"R{i + 1}",
+                "fields": [{"name": "a", "type": f"R{i}"}, {"name": "b", "type": f"R{i}"}],
+            }
+        )
+    with pytest.raises(Undecodable, match="more than"):
+        avro.load(json.dumps(fields), "R40")
+
+
+def test_refuses_deep_schemas():
+    """A schema nested a hundred thousand deep killed the interpreter."""
+    with pytest.raises(Undecodable):
+        avro.load('{"type":"array","items":' * 5000 + '"int"' + "}" * 5000)
+
+
+def test_blocks_of_an_array():
+    """Writers may send an array in several blocks, with or without their size in bytes."""
+    schema = {"type": "array", "items": "long"}
+    assert [1, 2, 3] == avro.read(node(schema), b"\x02\x02\x03\x04\x04\x06\x00")
+
+
+def test_names_follow_their_namespace():
+    """A short name inside a namespace is the namespace's type, not one of the same name outside."""
+    schema = {
+        "type": "record",
+        "name": "a.Outer",
+        "fields": [
+            {"name": "x", "type": {"type": "enum", "name": "K", "symbols": ["IN"]}},
+            {"name": "y", "type": "K"},
+            {"name": "z", "type": "a.K"},
+        ],
+    }
+    assert {"x": "IN", "y": "IN", "z": "IN"} == avro.read(node(schema), b"\x00\x00\x00")
