@@ -118,6 +118,8 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
         return _meant(meaning, declared, reading)
     if field.type == "array" and field.fields and meanings(field.fields[0]):
         return _list(column(field.fields[0], None, meanings, reading))
+    if field.type == "bytes":
+        reading = reading._replace(binary=reading.schema_bytes)
     if declared and declared != "unknown" and not _fits(field, declared):
         return declared_column(declared, reading)
     if field.type == "bytes" and reading.binary != "base64":

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,12 +22,19 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
     for names, read in _POSITIONS:
         if source.get(names[0]):
             written = [source.get(name) for name in names]
-            numbers = [read(value) for value in written]
-            if numbers[0] is None:
-                return (), None
-            known = tuple(number for number in numbers if number is not None)
-            return known, "/".join(value for value in written if value is not None)
+            known = _until_missing(map(read, written))
+            return known, "/".join(filter(None, written)) if known else None
     return _binlog(source)
+
+
+def _until_missing(numbers: Iterable[int | None]) -> tuple[int, ...]:
+    """The numbers before the first missing one: none may move into another's place."""
+    known: list[int] = []
+    for number in numbers:
+        if number is None:
+            break
+        known.append(number)
+    return tuple(known)
 
 
 def _binlog(source: Image) -> tuple[tuple[int, ...], str | None]:

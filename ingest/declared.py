@@ -37,7 +37,8 @@ from ingest.values import (
 class Reading(NamedTuple):
     """What a format and its options say of bare values: byte encoding, bit order, units of time.
 
-    Units are ``millis``, ``micros``, ``nanos``, or ``adaptive``: by the declared fraction digits.
+    ``binary`` is how texts of declared columns stand for bytes, ``schema_bytes`` how bytes are written
+    where a schema says that they are bytes. Units are ``millis``, ``micros``, ``nanos``, or ``adaptive``: by the declared fraction digits.
     """
 
     binary: str = "base64"
@@ -46,6 +47,7 @@ class Reading(NamedTuple):
     datetime: str = "adaptive"
     timezone: str = "UTC"
     decimal_scale: int | None = None
+    schema_bytes: str = "base64"
 
 
 class Column(NamedTuple):

@@ -167,7 +167,10 @@ def sealed_rows(kept: Raw) -> list[Raw]:
     """The rows of a sealed ``data`` or ``old``, each as its own bytes."""
     if bytes(kept)[:1] != b"[":
         raise Undecodable("not-this-format", "data and old must be lists of rows")
-    return values.items(kept)
+    found = values.items(kept)
+    if any(bytes(row)[:1] not in b"{n" for row in found):
+        raise Undecodable("bad-message", "a row is no object")
+    return found
 
 
 def declared_types(raw: Bytes) -> dict[str, str]:
@@ -176,6 +179,34 @@ def declared_types(raw: Bytes) -> dict[str, str]:
     if told[:1] != b"{":
         raise Undecodable("bad-message", "mysqlType is no object")
     return {column: name or "" for column, name in values.image(told).items()}
+
+
+class Position(msgspec.Struct, frozen=True, gc=False):
+    """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
+
+    sequence: tuple[int, ...] = ()
+    text: str | None = None
+    note: str | None = None
+
+
+NOWHERE = Position()
+
+
+def id_decides(found: Found) -> Position:
+    """For dialects whose ``id`` is documented to increase."""
+    return position_of(found.id, "id")
+
+
+def position_of(count: Count, name: str) -> Position:
+    """A position of one integer; masked or missing, it leaves a note and arrival decides."""
+    if isinstance(count, int):
+        return Position((count,), str(count))
+    if not isinstance(count, str):
+        return Position(note=f"{name} is missing, arrival decides")
+    number = values.integer(count)
+    if number is None:
+        return Position((), count, f"{name} is no integer, arrival decides")
+    return Position((number,), count)
 
 
 # --- what tells writers apart -------------------------------------------------------------------

@@ -22,6 +22,7 @@ from ingest.lake import lock, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, RUNS
+from ingest.quality import stage as quality
 from ingest.silver.decode import decode
 
 STAGES = ("bronze", "silver", "gold", "quality")
@@ -74,6 +75,7 @@ class Warm:
     decided: dict[str, Mirror] | None = None
     complete: int | None = None  # the last batch that every mirror has folded
     decoded: int = 0  # the last batch that silver has finished
+    checked: int | None = None  # the last batch that quality has looked at
 
 
 def run(
@@ -170,7 +172,20 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
-    tell("quality", "checking")
+    last = max(0, lake.progress("silver", BOOKS.name))
+    if warm.checked is None:
+        warm.checked = quality.last_checked(lake)
+    done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
+    if last <= warm.checked and not done:
+        return
+    since = quality.since(lake, warm.checked, done.values())
+    checked = quality.check(lake, since, done, warm.decided, tell)
+    result.checks = checked.counts()
+    told = {one.mirror for one in result.mirrors if one.state in ("failed", "held")}
+    failures, warnings = quality.complaints(checked, told)
+    result.failures.extend(failures)
+    result.warnings.extend(warnings)
+    warm.checked = last
 
 
 def _complete(lake: Lake) -> int:

@@ -262,7 +262,7 @@ def _refuse_duplicates(raw: bytes | Raw) -> None:
 
 
 def _length(raw: bytes | Raw) -> int:
-    return len(raw) if isinstance(raw, bytes) else len(memoryview(raw))
+    return len(raw) if type(raw) is bytes else len(memoryview(raw))
 
 
 def _malformed(raw: bytes | Raw, error: BaseException) -> Undecodable:

@@ -136,17 +136,17 @@ def test_refuses_schemas(schema, why):
 
 def test_refuses_schemas_that_grow_when_written_out():
     """Forty types, each twice in the next, are a trillion fields of no bytes."""
-    fields = [{"type": "record", "name": "R0", "fields": []}]
-    for i in range(40):
-        fields.append(
-            {
-                "type": "record",
-                "name": f"R{i + 1}",
-                "fields": [{"name": "a", "type": f"R{i}"}, {"name": "b", "type": f"R{i}"}],
-            }
-        )
+    tree = [{"type": "record", "name": "R0", "fields": []}]
+    tree += [
+        {
+            "type": "record",
+            "name": f"R{i + 1}",
+            "fields": [{"name": "a", "type": f"R{i}"}, {"name": "b", "type": f"R{i}"}],
+        }
+        for i in range(40)
+    ]
     with pytest.raises(Undecodable, match="more than"):
-        avro.load(json.dumps(fields), "R40")
+        avro.load(json.dumps(tree), "R40")
 
 
 def test_refuses_deep_schemas():

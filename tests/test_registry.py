@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import pytest
 
@@ -41,7 +42,7 @@ ANSWERS = {
 class Stub(BaseHTTPRequestHandler):
     """Answers from the table above, and notes what was asked."""
 
-    asked: list[tuple[str, str | None]] = []
+    asked: ClassVar[list[tuple[str, str | None]]] = []
 
     def do_GET(self):
         """One request."""
@@ -61,7 +62,7 @@ class Stub(BaseHTTPRequestHandler):
 def port():
     """A running stub's port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stub)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     Stub.asked.clear()
     yield server.server_port

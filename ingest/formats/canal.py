@@ -39,7 +39,7 @@ from ingest.columns import (
     zoneless,
 )
 from ingest.errors import Undecodable
-from ingest.flat import Found, Rows
+from ingest.flat import NOWHERE, Found, Position, Rows
 from ingest.formats import About
 
 ABOUT = About(
@@ -80,34 +80,6 @@ LAST_MILLISECOND = 253_402_300_799_999  # of the year 9999
 _BLANK_OR_COMMENT = r"(?:\s|/\*(?!!).*?\*/|--[^\n]*+\n|#[^\n]*+\n|/\*!\d*+)*+"
 _TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOTALL)
 _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
-
-
-class Position(msgspec.Struct, frozen=True, gc=False):
-    """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
-
-    sequence: tuple[int, ...] = ()
-    text: str | None = None
-    note: str | None = None
-
-
-NOWHERE = Position()
-
-
-def id_decides(found: Found) -> Position:
-    """For dialects whose ``id`` is documented to increase."""
-    return position_of(found.id, "id")
-
-
-def position_of(count: flat.Count, name: str) -> Position:
-    """A position of one integer; masked or missing, it leaves a note and arrival decides."""
-    if isinstance(count, int):
-        return Position((count,), str(count))
-    if not isinstance(count, str):
-        return Position(note=f"{name} is missing, arrival decides")
-    number = values.integer(count)
-    if number is None:
-        return Position((), count, f"{name} is no integer, arrival decides")
-    return Position((number,), count)
 
 
 def mysql_types(declared: Mapping[str, str]) -> dict[str, str]:
@@ -284,7 +256,7 @@ def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: Dialec
     return [_row_change(op, head, keys, plan, pair, row, dialect) for row, pair in enumerate(pairs)]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _plan(
     mysql_type: bytes,
     columns: tuple[tuple[str, str], ...],
@@ -319,7 +291,7 @@ def _is_large(logical: str, declared: str, dialect: Dialect) -> bool:
     return logical in types.LOB or declared.partition("(")[0].strip().lower() in dialect.large
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _key_names(pk_names: bytes) -> tuple[str, ...]:
     try:
         return tuple(_names.decode(pk_names)) if pk_names else ()

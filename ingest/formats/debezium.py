@@ -85,6 +85,7 @@ OPS = {
     MESSAGE: Op.CONTROL,
 }
 OLD_KEY = "__debezium.oldkey"
+FLAT_OPS = {name: op for name, op in OPS.items() if op not in (Op.TRUNCATE, Op.CONTROL)}
 PLACEHOLDER = "__debezium_unavailable_value"
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
@@ -268,10 +269,10 @@ def _phase(op: Op, source: Image, places: tuple[int, ...]) -> int:
     return 0 if op is Op.READ and (not places or "lsn" in source) else 1
 
 
-def no_value(message: Message, key: Image | None, hints: Hints | None = None) -> Change:
+def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
     """A null value: the delete of its key where ``options.table`` names the topic's table, else a mark."""
-    table = hints.table_of(message.topic) if hints else None
-    if not key or table is None or hints is None:
+    table = hints.table_of(message.topic)
+    if not key or table is None:
         return Change(op=Op.CONTROL, note="tombstone")
     keys = hints.tables(table).keys or tuple(key)
     return Change(op=Op.DELETE, table=table, keys=keys, before=key, note="null value")
@@ -316,9 +317,9 @@ def flat_change(
     """The change of one flattened row; without an operation it is an upsert."""
     if not row:
         raise Undecodable("not-this-format", "the message has no columns and no member of a Debezium event")
-    op = OPS.get(meta.get("op") or "u", Op.UPDATE)
-    if meta.get("deleted") == "true":
-        op = Op.DELETE
+    op = Op.DELETE if meta.get("deleted") == "true" else FLAT_OPS.get(meta.get("op") or "u")
+    if op is None:
+        raise Undecodable("unknown-operation", f"__op is {meta.get('op')!r}, none of {' '.join(FLAT_OPS)}")
     source = {name.removeprefix("source_"): value for name, value in meta.items()}
     places, position = sequence(source) if "deleted" in meta else ((), None)
     missing = _drop_unavailable(row, options)

@@ -121,6 +121,8 @@ def _schema() -> avro.Node:
 def _change(record: dict[str, Any], hints: Hints) -> Change:
     operation, tags = record["operation"], record["tags"]
     op = OPS.get(operation, Op.CONTROL)
+    if operation == "COMMAND" and (record["afterImages"] or ("",))[0] != "string":
+        op = Op.CONTROL  # a command of a document store, which is no statement
     common = Change(
         op=op,
         sequence=(record["id"],),

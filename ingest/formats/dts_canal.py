@@ -16,9 +16,9 @@ from collections.abc import Iterable
 
 from ingest.change import Change, Hints, Message
 from ingest.columns import bytes_in, instant, zoneless
-from ingest.flat import glimpse
+from ingest.flat import glimpse, id_decides
 from ingest.formats import About
-from ingest.formats.canal import Dialect, changes, id_decides
+from ingest.formats.canal import Dialect, changes
 
 ABOUT = About(
     title="Canal JSON, Alibaba Cloud DTS",

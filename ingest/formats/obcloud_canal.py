@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from ingest import types
 from ingest.change import Change, Hints, Message
 from ingest.columns import bytes_in, instant, zoneless
-from ingest.flat import glimpse
+from ingest.flat import glimpse, id_decides
 from ingest.formats import About
-from ingest.formats.canal import Dialect, changes, id_decides
+from ingest.formats.canal import Dialect, changes
 from ingest.formats.oms_canal import oracle_tenant
 
 ABOUT = About(

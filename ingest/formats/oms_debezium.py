@@ -157,7 +157,7 @@ def no_meaning(_field: Field) -> Meaning | None:
 
 @lru_cache(maxsize=64)
 def _reading(binary: str, datetime: str, timezone: str) -> Reading:
-    return Reading(binary=binary, bits="big", time="micros", datetime=datetime, timezone=timezone)
+    return Reading(binary, "big", "micros", datetime, timezone, schema_bytes=binary)
 
 
 def reading(options: Options) -> Reading:

@@ -19,17 +19,9 @@ from msgspec import Raw
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
 from ingest.errors import Undecodable
-from ingest.flat import Found, content, glimpse, read
+from ingest.flat import NOWHERE, Found, Position, content, glimpse, position_of, read
 from ingest.formats import About
-from ingest.formats.canal import (
-    MARKS,
-    NOWHERE,
-    TEXT_MAKERS,
-    Dialect,
-    Position,
-    changes,
-    position_of,
-)
+from ingest.formats.canal import MARKS, TEXT_MAKERS, Dialect, changes
 
 ABOUT = About(
     title="Canal-JSON, TiDB TiCDC",

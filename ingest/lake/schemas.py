@@ -103,7 +103,6 @@ CHECKS = TableSchema(
     """run STRING, batch BIGINT, mirror STRING, check STRING, `column` STRING, severity STRING,
     state STRING COMMENT 'pass, warn, fail or error', observed DOUBLE, threshold STRING,
     detail STRING, checked_at TIMESTAMP, failing STRING COMMENT 'JSON array of up to 20 keys',
-    source STRING COMMENT 'for checks of a source; such rows have no mirror',
     source STRING COMMENT 'for checks of a source; such rows have no mirror'""",
 )
 

@@ -88,13 +88,13 @@ def _columns(lake: Lake, subject: Subject, mirror: Mirror) -> Metric:
 def cell_rejects(lake: Lake, chosen: Iterable[Subject], since: int) -> Iterator[Metric]:
     """Cells that did not fit, per column, with the keys of some."""
     by_table = {subject.table: subject for subject in chosen}
-    found: dict[str, set[str]] = {path: set() for path in ()}
+    found: set[str] = set()
     for row in _cell_rows(lake, since):
         table = TableId(*(row[name] for name in _TABLE))
         subject = by_table.get(table)
         if subject is None:
             continue
-        found.setdefault(subject.name, set()).add(row["column"])
+        found.add(subject.name)
         yield Metric(
             "cell_rejects", row["n"], subject.name, column=row["column"],
             detail=f"{row['n']} cells are no {row['type']}, for example {_short(row['raw'])}",

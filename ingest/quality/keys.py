@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.config import Pipeline
+from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES
@@ -187,7 +188,7 @@ class _Pass:
         text = F.coalesce(F.col(first)[name], F.col(second)[name])
         return F.unbase64(text) if delta == "BINARY" else text.try_cast(delta)
 
-    def _keys(self):  # type: ignore[no-untyped-def]
+    def _keys(self) -> tuple[mirrors.Column, ...]:
         assert self.subject.mirror is not None
         return self.subject.mirror.key_columns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from pyspark.sql import functions as F
 
@@ -11,9 +11,9 @@ from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, CHECKS
+from ingest.lake.schemas import BOOKS, CHECKS, RUNS
 from ingest.quality import counts, judge, keys
-from ingest.quality.catalogue import MAX_DETAIL, Checked, Metric, Verdict, with_limit
+from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.expect import expected
 from ingest.quality.subjects import Subject, subjects
 
@@ -56,6 +56,43 @@ def last_checked(lake: Lake) -> int:
         return 0
     found = lake.read(CHECKS.name).agg(F.max("batch").alias("batch")).first()
     return (found["batch"] if found else None) or 0
+
+
+def since(lake: Lake, checked: int, mirrors: Iterable[str]) -> int:
+    """From which batch on to check: earlier where a mirror has caught up on batches it had failed."""
+    names = list(mirrors)
+    if not names or not lake.exists(RUNS.name):
+        return checked
+    rows = (
+        lake.read(RUNS.name)
+        .where((F.col("stage") == "gold") & F.col("subject").isin(names))
+        .groupBy("subject")
+        .agg(
+            F.max(F.when(F.col("state") == "done", F.col("batch"))).alias("done"),
+            F.max(F.when(F.col("state").isin("failed", "held"), F.col("batch"))).alias("failed"),
+        )
+        .where(F.col("failed") > F.coalesce("done", F.lit(0)))
+        .collect()
+    )
+    return min([checked, *(row["done"] or 0 for row in rows)])
+
+
+def complaints(checked: Checked, told: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Failures and warnings as sentences; of the mirrors ``told`` it is known that they are behind."""
+    failures: list[str] = []
+    warnings: list[str] = []
+    for one in checked.of(ERROR, FAIL, WARN):
+        if one.metric.check == "up_to_date" and one.metric.mirror in told:
+            continue
+        serious = one.metric.severity == "error"
+        (failures if serious else warnings).append(one.sentence())
+    return _bounded(failures), _bounded(warnings)
+
+
+def _bounded(sentences: list[str], most: int = 20) -> list[str]:
+    if len(sentences) <= most:
+        return sentences
+    return [*sentences[:most], f"{len(sentences) - most} more checks complain: see `ingest quality`."]
 
 
 def _measured(lake: Lake, chosen: Sequence[Subject], since: int) -> Iterator[Metric]:

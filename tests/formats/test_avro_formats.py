@@ -1,0 +1,285 @@
+"""The three Avro formats, beyond what the golden messages show."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+
+import pytest
+
+from ingest import formats
+from ingest.change import Hints, Message, Op, TableHints, TableId
+from ingest.errors import Undecodable
+from tests.formats import avro_cases, golden
+
+BARE = ("dts-avro", "obcloud-avro")
+NAMES = (*BARE, "debezium-avro")
+HEAD = {"id": 5, "sourceTimestamp": 1714564800, "sourcePosition": "40@12"}
+NO_TIME = dict.fromkeys(["year", "month", "day", "hour", "minute", "second", "millis"])
+
+
+def cases(name):
+    """The golden cases of a format as Python values."""
+    return {case.stem: json.loads(case.read_bytes()) for case in golden.cases() if case.parent.name == name}
+
+
+def decode(name, case, columns=None):
+    """The changes of one case."""
+    hints = Hints(tables=lambda _table: TableHints((), columns or {}))
+    return list(formats.load(name).parse(Message(avro_cases.encode(name, case)), hints))
+
+
+def cell(value, number=253, source="MySQL", position="40@12"):
+    """One DTS value's text and type."""
+    case = {
+        **HEAD,
+        "sourcePosition": position,
+        "source": {"sourceType": source, "version": ""},
+        "operation": "INSERT",
+        "objectName": "a.b",
+        "fields": [{"name": "c", "dataTypeNumber": number}],
+        "afterImages": [value],
+    }
+    (change,) = decode("dts-avro", case)
+    return change.after["c"], change.types["c"]
+
+
+def refused(name, case):
+    """The reason for which a case is rejected."""
+    with pytest.raises(Undecodable) as error:
+        decode(name, case)
+    return error.value.code
+
+
+# --- DTS ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "position", "expected"),
+    [
+        ("MySQL", "40@12", "00:00:01.000005"),
+        ("PostgreSQL", "0/1", "00:00:01.000005"),
+        ("MySQL", "a<->b", "00:00:01.000000005"),
+        ("Oracle", "1", "00:00:01.000000005"),
+    ],
+)
+def test_fractions_count_by_source(source, position, expected):
+    """Microseconds taken for nanoseconds move an event by a thousandth."""
+    value = {"DateTime": {**NO_TIME, "hour": 0, "minute": 0, "second": 1, "millis": 5}}
+    assert expected == cell(value, 11, source, position)[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ({"year": 2024}, ("2024", "year")),
+        ({"year": 2024, "month": 2, "day": 3}, ("2024-02-03", "date")),
+        ({"year": 0, "month": 0, "day": 0}, ("0000-00-00", "date")),
+        ({"hour": 25, "minute": 0, "second": 0}, ("25:00:00", "time")),
+        ({"hour": -1, "minute": 2, "second": 3, "millis": 500000}, ("-01:02:03.5", "time")),
+        ({"year": 2024, "month": 2, "day": 3, "hour": 4}, ("2024-02-03 04:00:00", "datetime")),
+    ],
+)
+def test_partial_dates(parts, expected):
+    """One branch carries years, dates, times and both; the parts present tell which."""
+    assert expected == cell({"DateTime": {**NO_TIME, **parts}}, 12)
+
+
+@pytest.mark.parametrize(
+    ("charset", "data", "expected"),
+    [
+        ("utf8mb3", "c3a9", "é"),
+        ("latin1", "81e9", "\x81é"),
+        ("gb2312", "c4e3", "你"),
+        ("ucs2", "4f60", "你"),
+        ("binary", "00ff", "AP8="),
+        ("", "00ff", "AP8="),
+    ],
+)
+def test_charsets(charset, data, expected):
+    """Text decoded in another character set is wrong for good."""
+    assert expected == cell({"Character": {"charset": charset, "value": {"$hex": data}}})[0]
+
+
+@pytest.mark.parametrize(("charset", "data"), [("klingon", "00"), ("utf8", "ff")])
+def test_undecodable_texts_are_rejected(charset, data):
+    """A replacement character in a mirror hides that bytes were lost."""
+    with pytest.raises(Undecodable, match="bad-value"):
+        cell({"Character": {"charset": charset, "value": {"$hex": data}}})
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "expected"),
+    [
+        ({"Integer": {"precision": 4, "value": "2147483647"}}, 3, "int32"),
+        ({"Integer": {"precision": 4, "value": "4294967295"}}, 3, "uint32"),
+        ({"Integer": {"precision": 4, "value": "18446744073709551615"}}, 8, "uint64"),
+        ({"Integer": {"precision": 4, "value": "5"}}, 16, "bit"),
+        ({"Integer": {"precision": 4, "value": "18446744073709551615"}}, 16, "bit(64)"),
+        ({"Character": {"charset": "utf8", "value": {"$text": "A101"}}}, 3, "string"),
+        ({"TextObject": {"type": "ENUM", "value": "x"}}, 254, "string"),
+        ({"TextObject": {"type": "ENUM", "value": "x"}}, 247, "enum"),
+        ({"Decimal": {"precision": 0, "scale": -127, "value": "1.5"}}, 246, "decimal"),
+        ({"Decimal": {"precision": 5, "scale": 2, "value": "NaN"}}, 246, "decimal(5,2)"),
+    ],
+)
+def test_types_believe_the_branch(value, number, expected):
+    """A code that contradicts the value would make every row of the column fail later."""
+    assert expected == cell(value, number)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a", TableId("a", None, None)),
+        ("a.b", TableId("a", None, "b")),
+        ("a.b.c", TableId("a", "b", "c")),
+        ("a\\u002Eb.c", TableId("a.b", None, "c")),
+    ],
+)
+def test_object_names(name, expected):
+    """A dot of a name taken for a separator is another table."""
+    case = {**HEAD, "source": {"sourceType": "MySQL", "version": ""}, "operation": "DDL"}
+    (change,) = decode("dts-avro", {**case, "objectName": name, "afterImages": "DROP TABLE x"})
+    assert expected == change.table
+
+
+def test_no_operations_are_marks():
+    """The service's 48-byte fillers would otherwise fill the rejects."""
+    parse = formats.load("dts-avro").parse
+    (change,) = parse(Message(b"\xff" * 48), Hints())
+    assert Op.CONTROL is change.op
+    with pytest.raises(Undecodable):
+        parse(Message(b"\xff" * 47), Hints())
+
+
+def test_a_trailing_long_is_read_and_nothing_more():
+    """Two producers differ by one long at the end; more than that is damage."""
+    data = avro_cases.encode("dts-avro", cases("dts-avro")["heartbeat"])
+    parse = formats.load("dts-avro").parse
+    assert Op.HEARTBEAT is parse(Message(data + b"\x02"), Hints())[0].op
+    with pytest.raises(Undecodable, match="trailing-bytes"):
+        parse(Message(data + b"\x02\x02"), Hints())
+
+
+# --- OceanBase ----------------------------------------------------------------------------------
+
+
+def test_key_indexes_stay_inside_the_fields():
+    """A negative index would name the last column as the key."""
+    case = cases("obcloud-avro")["update-null-on-both-sides"]
+    assert "bad-message" == refused("obcloud-avro", {**case, "pkIndexes": [-1]})
+    assert "bad-message" == refused("obcloud-avro", {**case, "pkIndexes": [5]})
+
+
+def test_a_name_given_twice_is_refused():
+    """Of two values for one column, one would be lost in silence."""
+    case = cases("obcloud-avro")["update-null-on-both-sides"]
+    fields = [{**field, "name": "id"} for field in case["fields"]]
+    assert "duplicate-key" == refused("obcloud-avro", {**case, "fields": fields})
+
+
+def test_declared_unsigned_numbers_are_mended():
+    """An unsigned 64-bit number travels as a signed one."""
+    case = cases("obcloud-avro")["insert-every-branch"]
+    image = [{"type_info": "LONG", "value": {"long": -1}}, *case["afterImages"][1:]]
+    (change,) = decode("obcloud-avro", {**case, "afterImages": image}, {"id": "uint64"})
+    assert ("18446744073709551615", "uint64") == (change.after["id"], change.types["id"])
+
+
+@pytest.mark.parametrize("text", ["12x", "-1", ""])
+def test_bad_bit_strings_are_rejected(text):
+    """A bit string of an unknown spelling must not become a number by chance."""
+    case = cases("obcloud-avro")["insert-every-branch"]
+    cells = [{"type_info": "BIT", "value": {"BitObject": {"bit_length": 9, "value": text}}}]
+    with pytest.raises(Undecodable, match="bad-value"):
+        decode("obcloud-avro", {**case, "fields": case["fields"][:1], "afterImages": cells})
+
+
+# --- Debezium -----------------------------------------------------------------------------------
+
+
+def test_frames():
+    """Without its schema a datum is noise, and noise must be named as such."""
+    parse = formats.load("debezium-avro").parse
+
+    def unknown(number):
+        raise KeyError(number)
+
+    for value, schema, expected in [
+        (b"{}", unknown, "no-frame"),
+        (b"\0\0\0\0", unknown, "no-frame"),
+        (b"\0\0\0\0\1\2", unknown, "unknown-schema"),
+        (b"\0\0\0\0\1\2", None, "unknown-schema"),
+        (b"\0\0\0\0\1\2", lambda _number: "{", "bad-schema"),
+        (b"\0\0\0\0\1\2", lambda _number: '"long"', "not-this-format"),
+    ]:
+        with pytest.raises(Undecodable) as error:
+            list(parse(Message(value), Hints(schema=schema)))
+        assert expected == error.value.code
+
+
+def test_registry_trouble_is_no_reject():
+    """A registry that is down must stop the run, not turn its messages into rejects."""
+
+    def down(_number):
+        raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        list(formats.load("debezium-avro").parse(Message(b"\0\0\0\0\1\2"), Hints(schema=down)))
+
+
+def test_json_keys_beside_avro_values():
+    """Key and value converters are set apart, and a delete may have nothing but its key."""
+    case = cases("debezium-avro")["delete-key-only"]
+    message = Message(avro_cases.encode("debezium-avro", case), b'{"id": 7}')
+    (change,) = formats.load("debezium-avro").parse(message, Hints(schema=avro_cases.lookup(case)))
+    assert {"id": "7"} == change.before
+
+
+# --- all ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_the_two_schemas_do_not_read_each_other(name):
+    """Bytes of the one vendor that decode under the other's schema become rows of nonsense."""
+    for case in golden.cases():
+        if case.parent.name in BARE:
+            sample = avro_cases.encode(case.parent.name, json.loads(case.read_bytes()))
+            assert (case.parent.name == name) == (formats.load(name).recognise(sample) is not None)
+
+
+def _mutant(rnd, raw):
+    data = bytearray(raw)
+    for _ in range(rnd.randint(1, 3)):
+        at = rnd.randrange(len(data) + 1)
+        choice = rnd.random()
+        if choice < 0.5:
+            data[at : at + 1] = bytes([rnd.randrange(256)])
+        elif choice < 0.7:
+            del data[at:]
+        elif choice < 0.85:
+            data[at:at] = bytes(rnd.choices([0x80, 0xFF, 0x7F, 0, 1], k=rnd.randint(1, 12)))
+        else:
+            del data[at : at + rnd.randint(1, 5)]
+    return bytes(data)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damage_is_only_ever_a_reject(name):
+    """One exception of another kind, or one datum without end, stops every message after it."""
+    rnd = random.Random(11)
+    found = [case for case in cases(name).values() if name != "obcloud-avro" or case.get("total", 1) < 2]
+    seeds = [(avro_cases.encode(name, case), avro_cases.lookup(case)) for case in found]
+    module, rejects, slowest = formats.load(name), 0, 0.0
+    for _ in range(7000):
+        data, schema = rnd.choice(seeds)
+        start = time.perf_counter()
+        try:
+            list(module.parse(Message(_mutant(rnd, data)), Hints(schema=schema)))
+        except Undecodable:
+            rejects += 1
+        slowest = max(slowest, time.perf_counter() - start)
+    assert 0 < rejects < 7000
+    assert slowest < 1

@@ -1,0 +1,97 @@
+"""Values of Connect schemas and declared columns, against independent arithmetic."""
+
+from __future__ import annotations
+
+import struct
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from ingest import charsets, connect, declared, types, values
+from ingest.connect import Field
+
+
+@given(st.integers(-(2**300), 2**300), st.integers(-30, 60))
+def test_unscaled_decimals(number, scale):
+    """A digit or a sign lost here is money lost everywhere."""
+    data = number.to_bytes(40, "big", signed=True)
+    text = values.unscaled_text(data, scale)
+    expected = Decimal(number).scaleb(-scale) if abs(number) < 10**28 else None
+    assert expected is None or expected == Decimal(text)
+    assert int(text.replace(".", "")) == number * (10**-scale if scale < 0 else 1)
+
+
+@given(st.floats(width=32, allow_nan=False, allow_infinity=False))
+def test_single_precision_texts_read_back(number):
+    """A FLOAT printed as its double grows digits that the source never had."""
+    text = values.float32_text(number)
+    assert number == struct.unpack("<f", struct.pack("<f", float(text)))[0]
+    assert len(text) <= len(repr(number))
+
+
+@pytest.mark.parametrize("data", [b"\x01" * 513])
+def test_huge_decimals_are_refused(data):
+    """A megabyte of digits takes a minute to print."""
+    with pytest.raises(ValueError, match="no decimal"):
+        values.unscaled_text(data, 0)
+
+
+def test_durations():
+    """A negative span must not round towards the other side."""
+    assert ("PT1.5S", "-PT0.000001S", "PT3600S") == tuple(
+        connect.duration(count, 10**6) for count in (1_500_000, -1, 3_600_000_000)
+    )
+
+
+def test_plans_are_made_once():
+    """A plan for each row costs more than the row."""
+    asked = []
+
+    def fields(schema):
+        asked.append(schema)
+        return (Field("a", "int32"),)
+
+    def meaningless(_field):
+        return None
+
+    reading = declared.Reading()
+    first, second = (connect.plan("s", fields, {"b": "date"}, meaningless, reading) for _ in range(2))
+    assert first is second
+    assert ["s"] == asked
+    assert {"a": "int32", "b": "date"} == first.types
+
+
+def test_nested_values_become_compact_json():
+    """A nested number through a float loses its digits."""
+    plan = connect.plan(
+        "n", lambda _schema: (Field("a", "map"),), {}, lambda _field: None, declared.Reading()
+    )
+    assert {"a": '{"k":1.10,"n":[9007199254740993]}'} == connect.json_image(
+        Raw(b'{"a": {"k": 1.10, "n": [9007199254740993]}}'), plan.columns
+    )
+
+
+def test_charsets():
+    """A set's name is written with and without its separators."""
+    assert "é" == charsets.decoded(b"\xc3\xa9", "UTF-8") == charsets.decoded(b"\xe9", "latin1")
+    with pytest.raises(ValueError, match="not known"):
+        charsets.decoded(b"", "klingon")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("bit", "boolean"), ("tinyint", "uint8"), ("decimal(10,2)", "decimal(10,2)"), ("int identity", "int32")],
+)
+def test_sqlserver_types(name, expected):
+    """SQL Server's tinyint has no sign and its bit is a boolean."""
+    assert expected == types.sqlserver(name)
+
+
+def test_fraction_digits_in_declared_types():
+    """``datetime(3)`` tells the units of numbers and must still become a timestamp in the mirror."""
+    assert types.is_logical("datetime(3)")
+    assert not types.is_logical("date(3)")
+    assert "TIMESTAMP_NTZ" == types.delta("datetime(3)")
