@@ -69,7 +69,7 @@ def column(declared: str, reading: Reading) -> Column:
         data = bytes(raw)
         if data == b"null":
             return None
-        value = string(raw) if data[:1] == b'"' else Number(text(raw) or "")
+        value = string(raw) if data[:1] == b'"' else Number(text(raw) if data[:1] in b"{[" else data.decode())
         try:
             return convert(value, declared, reading)
         except (ValueError, TypeError):

@@ -68,13 +68,15 @@ class Table:
     """The state that the fold works on: the live rows, and each key's last live values.
 
     The last values outlive a delete, because a key change may arrive as delete(old) and
-    insert(new) whose unavailable values are the old row's.
+    insert(new) whose unavailable values are the old row's.  What a key change inherited is kept by its
+    place: when its message comes again, the old key may have a new row of the same transaction.
     """
 
     keys: tuple[str, ...]
     key_types: Mapping[str, str] = field(default_factory=dict)
     rows: dict[Key, Row] = field(default_factory=dict)
     last: dict[Key, Image] = field(default_factory=dict)
+    inherited: dict[tuple[object, ...], Image | None] = field(default_factory=dict)
 
     def key(self, *images: Image | None) -> Key:
         """The typed key of a row from the first image that has each column.
@@ -185,8 +187,7 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     key = table.key(after, change.before)
     old = changed_key(table, change) if change.op in (Op.UPDATE, Op.INSERT) else None
     if old is not None:
-        base = table.rows.get(old)
-        inherited = base.values if base else table.last.get(old)
+        inherited = _inherited(table, old, key, event.order) if change.partial else None
         yield from _remove(table, old, event, "its key changed")
         if change.partial:
             yield _inherit(table, key, event, inherited)
@@ -195,6 +196,15 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
         yield _overlay(table, key, event)
         return
     yield _set(table, key, event, dict(after), complete=True, effect="set", why=f"{change.op} carries the row")
+
+
+def _inherited(table: Table, old: Key, new: Key, order: Order) -> Image | None:
+    """The values that a key change takes along; the same ones when its message is repeated."""
+    base = table.rows.get(old)
+    values = base.values if base else table.last.get(old)
+    if not order.sequence:  # without a place of its own, a repetition cannot be told
+        return values
+    return table.inherited.setdefault((*order[:4], order.row, old, new), values)
 
 
 def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> Step:

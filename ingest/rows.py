@@ -17,11 +17,14 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import Change, Hints, Image, Op, Options, TableId
+from ingest.declared import without_digits
 from ingest.errors import Undecodable
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)
 
 Convert = Callable[[str], str]
+Declared = tuple[tuple[str, str], ...]
+"""Columns with their types from the pipeline file, as a key that caches can hold."""
 
 
 class Plan(NamedTuple):
@@ -45,19 +48,25 @@ class Plan(NamedTuple):
 NO_PLAN = Plan({}, ())
 
 
-def plan_of_declared(declared: tuple[tuple[str, str], ...], options: Options) -> Plan:
+def plan_of_declared(declared: Declared, options: Options, whole: int | None = None) -> Plan:
     """The plan where only the pipeline file tells types; the common case of none costs nothing."""
     if not declared:
         return NO_PLAN
-    return _declared_plan(declared, options.timezone, options.binary, options.time_units)
+    return _declared_plan(declared, options.timezone, options.binary, options.time_units, whole)
 
 
 @lru_cache(maxsize=1024)
 def _declared_plan(
-    declared: tuple[tuple[str, str], ...], zone: str, binary: str | None, units: str | None
+    declared: Declared, zone: str, binary: str | None, units: str | None, whole: int | None
 ) -> Plan:
-    known = dict(declared)
-    return Plan(known, converters(known, zone, binary, units), firm_columns(known), bits=bit_columns(known))
+    known = typed(declared)
+    chosen = converters(known, zone, binary, units, whole)
+    return Plan(known, chosen, firm_columns(known), bits=bit_columns(known))
+
+
+def typed(declared: Declared) -> dict[str, str]:
+    """The declared logical types, without the fraction digits that say nothing here."""
+    return {column: without_digits(logical) for column, logical in declared}
 
 
 def firm_columns(declared: Mapping[str, str]) -> frozenset[str]:
@@ -76,7 +85,11 @@ def large(name: str) -> bool:
 
 
 def converters(
-    known: Mapping[str, str], zone: str, binary: str | None = None, units: str | None = None
+    known: Mapping[str, str],
+    zone: str,
+    binary: str | None = None,
+    units: str | None = None,
+    whole: int | None = None,
 ) -> tuple[tuple[str, Convert], ...]:
     """The function for each column whose text may differ from its type's canonical text.
 
@@ -84,9 +97,10 @@ def converters(
         known: logical type per column.
         zone: IANA zone of texts that name none, and of instants declared zone-less.
         binary: the vendor's encoding of bytes, base64 unless told.
-        units: ``millis``, ``micros`` or ``nanos`` for whole-number times; else they are seconds.
+        units: ``millis``, ``micros`` or ``nanos`` for whole-number times.
+        whole: what such a number counts without ``units``, in ticks a second; None: it is no time.
     """
-    unit = _UNITS.get(units or "", 1)
+    unit = _UNITS.get(units or "", whole)
     functions: dict[str, Convert] = {
         **_PLAIN,
         "datetime": partial(datetime_text, zone=zone, unit=unit),
@@ -94,11 +108,21 @@ def converters(
         "time": partial(clock_text, unit=unit),
     }
     if binary not in (None, "base64"):
-        functions["binary"] = lambda value: values.base64_text(values.bytes_of(value, binary or ""))
+        functions["binary"] = partial(_bytes_text, encoding=binary or "")
     chosen = ((column, functions.get(types.base(logical))) for column, logical in known.items())
     return tuple((column, function) for column, function in chosen if function is not None)
 
 
+def _bytes_text(value: str, encoding: str) -> str:
+    try:
+        return values.base64_text(values.bytes_of(value, encoding))
+    except ValueError:
+        if len(value) % 4 == 0 and _BASE64.fullmatch(value):  # kept, it would be taken for other bytes
+            raise Undecodable("bad-binary", f"bytes are not {encoding}: see the option binary") from None
+        raise
+
+
+_BASE64 = re.compile(types.PATTERNS["binary"])
 _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
@@ -166,7 +190,7 @@ def date_text(value: str) -> str:
     return day
 
 
-def datetime_text(value: str, zone: str, unit: int = 1) -> str:
+def datetime_text(value: str, zone: str, unit: int | None = 1) -> str:
     """A zone-less date and time as sent, its zone name dropped; a number is an instant shown in ``zone``."""
     found = values.DATETIME.match(value)
     if found is not None:
@@ -178,15 +202,19 @@ def datetime_text(value: str, zone: str, unit: int = 1) -> str:
     return values.wall_text(*instant(value, unit), zone)
 
 
-def instant_text(value: str, zone: str, unit: int = 1) -> str:
+def instant_text(value: str, zone: str, unit: int | None = 1) -> str:
     """An instant from ``seconds.fraction``, a whole number of ``unit``, or a date and time."""
-    if values.INTEGER.fullmatch(value):
-        return values.timestamp_text(int(value), unit) if len(value) < 25 else value
-    return values.epoch_text(value) if _EPOCH.fullmatch(value) else values.zoned_text(value, zone)
+    if value[4:5] == "-":
+        return values.zoned_text(value, zone)
+    if unit is not None and _EPOCH.fullmatch(value):
+        return values.epoch_text(value)
+    return values.timestamp_text(*instant(value, unit))
 
 
-def instant(value: str, unit: int) -> tuple[int, int]:
+def instant(value: str, unit: int | None) -> tuple[int, int]:
     """A count of nanoseconds or of ``unit`` since 1970, and what it counts, from a number's text."""
+    if unit is None:
+        raise ValueError("nothing says what the number counts")
     if values.INTEGER.fullmatch(value) and len(value) < 25:
         return int(value), unit
     found = _EPOCH.fullmatch(value)
@@ -196,12 +224,12 @@ def instant(value: str, unit: int) -> tuple[int, int]:
     return (-nanos if found[1] else nanos), 10**9
 
 
-def clock_text(value: str, unit: int = 1) -> str:
+def clock_text(value: str, unit: int | None = 1) -> str:
     """A time of day or span; seconds may be missing, and a whole number counts ``unit``."""
     found = _CLOCK.fullmatch(value)
     if found is not None:
         return f"{found[1]}{found[2] or ':00'}{values.fraction(found[3] or '')}"
-    if values.INTEGER.fullmatch(value) and len(value) < 25:
+    if unit is not None and values.INTEGER.fullmatch(value) and len(value) < 25:
         return values.time_text(int(value), unit)
     raise ValueError("no time")
 
@@ -250,21 +278,14 @@ def finish(
     shown = after if after is not None else before or {}
     lost = {*keys, *plan.sent} - shown.keys() - {*unchanged}
     odd = lost or kept or unchanged
-    return Change(
-        op=place.op,
+    return replace(
+        place,
         table=table,
         keys=keys,
         before=before,
         after=after,
         types=present(plan.types, shown),
         partial=partial or bool(unchanged),
-        phase=place.phase,
-        sequence=place.sequence,
-        half=place.half,
-        position=place.position,
-        event_time=place.event_time,
-        transaction=place.transaction,
-        dialect=place.dialect,
         note=_remarks(place.note, keys, plan, kept, unchanged, lost) if odd else place.note,
     )
 

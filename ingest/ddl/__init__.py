@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from ingest.ddl.model import ACTIONS, Column, Ddl, Effect, from_json, kind_of, to_json, widens
 from ingest.ddl.statements import effects
+from ingest.ddl.structure import of_change
 
 __all__ = [
     "ACTIONS",
@@ -27,6 +28,7 @@ __all__ = [
     "effects",
     "from_json",
     "kind_of",
+    "of_change",
     "to_json",
     "widens",
 ]

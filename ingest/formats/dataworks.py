@@ -27,6 +27,7 @@ from ingest.formats import About
 from ingest.rows import (
     TOMBSTONE,
     Convert,
+    Declared,
     Plan,
     bit_columns,
     convert,
@@ -37,6 +38,7 @@ from ingest.rows import (
     noted,
     require_image,
     statement,
+    typed,
 )
 
 ABOUT = About(
@@ -109,7 +111,7 @@ class Dialect(NamedTuple):
     names: tuple[str, str, str, str]
     image: str
     place: Callable[[Mapping[str, Raw], bool], Place]
-    plan: Callable[[Columns, bool, tuple[tuple[str, str], ...], Options], Plan]
+    plan: Callable[[Columns, bool, Declared, Options], Plan]
     nulls_may_hide: bool
 
 
@@ -312,21 +314,19 @@ def _streamx_place(payload: Mapping[str, Raw], row: bool) -> Place:
     return Place(position, (number,))
 
 
-def _streamx_plan(
-    columns: Columns, _oracle: bool, declared: tuple[tuple[str, str], ...], options: Options
-) -> Plan:
+def _streamx_plan(columns: Columns, _oracle: bool, declared: Declared, options: Options) -> Plan:
     return _plan(columns, declared, options.timezone, options.binary)
 
 
 @lru_cache(maxsize=1024)
 def _plan(
     columns: Columns,
-    declared: tuple[tuple[str, str], ...],
+    declared: Declared,
     zone: str,
     binary: str | None,
 ) -> Plan:
     sent = {name: types.streamx(kind) for name, kind in columns}
-    known = {**sent, **dict(declared)}
+    known = {**sent, **typed(declared)}
     chosen = dict(converters(known, zone, binary, "millis"))
     chosen.update({name: _date_in(zone) for name in known if types.base(known[name]) == "date"})
     chosen.update({name: _clock_in(zone) for name in known if types.base(known[name]) == "time"})

@@ -453,6 +453,8 @@ def _drop_unavailable(image: Image | None, options: Options) -> list[str]:
     if not image:
         return []
     forms = _placeholders(options.extra.get("unavailable_value", PLACEHOLDER))
+    if forms.isdisjoint(image.values()):
+        return []
     gone = [name for name, value in image.items() if value in forms]
     for name in gone:
         del image[name]

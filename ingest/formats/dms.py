@@ -57,6 +57,7 @@ ABOUT = About(
         "timezone": "zone of times that name none, default UTC",
         "binary": "encoding of bytes, default base64",
         "before_image": "the member that holds the before image, default before-image",
+        "time_units": "unit of whole-number times; without it they stay as they are",
         "order_by": "sequence (default), arrival or event_time",
     },
 )
@@ -163,8 +164,8 @@ def _take_prefixed(data: Image) -> Image | None:
 
 
 def _ddl(place: Change, raw: Raw | None, kind: str) -> Change:
-    structure = None if raw is None or values.is_null(raw) else _structure(bytes(raw), kind)
-    return replace(place, structure=structure, note=noted(place.note, f"kind {kind}"))
+    control = b"{}" if raw is None or values.is_null(raw) else bytes(raw)
+    return replace(place, structure=_structure(control, kind), note=noted(place.note, f"kind {kind}"))
 
 
 @lru_cache(maxsize=256)
@@ -173,10 +174,14 @@ def _structure(control: bytes, kind: str) -> str | None:
     action = {"create-table": "CREATE", "drop-table": "DROP"}.get(kind, "ALTER")
     found = values.strict(control)
     try:
-        definition = found["table-def"]
-        columns = {str(name): _logical(column) for name, column in definition["columns"].items()}
-        keys = [str(name) for name in definition.get("primary-key") or ()]
-    except (KeyError, TypeError, AttributeError):
+        definition = found.get("table-def")
+        if definition is None and action != "DROP":
+            return None
+        columns = {
+            str(name): _logical(column) for name, column in (definition or {}).get("columns", {}).items()
+        }
+        keys = [str(name) for name in (definition or {}).get("primary-key") or ()]
+    except (TypeError, AttributeError):
         return None
     return json.dumps(
         {"type": action, "keys": keys, "columns": columns}, ensure_ascii=False, separators=(",", ":")

@@ -35,6 +35,7 @@ ABOUT = replace(
     options={
         **oms_shareplex.ABOUT.options,
         "timezone": "zone of TIMESTAMP texts that name none, default UTC; meta.time is always UTC",
+        "time_units": "unit of whole-number times; without it they stay as they are",
         "table": "the table of messages that name none",
     },
 )
@@ -60,4 +61,4 @@ def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:
     return (scn, seq) if seq else (scn,)
 
 
-DTS = Dialect(_order, nulls_may_hide=False, utc=True, sql="oracle")
+DTS = Dialect(_order, nulls_may_hide=False, utc=True, sql="oracle", whole=None)

@@ -43,6 +43,7 @@ ABOUT = About(
     ),
     options={
         "timezone": "zone of TIMESTAMP texts, default UTC",
+        "time_units": "unit of whole-number times; without it they stay as they are",
         "order_by": "sequence (default), arrival or event_time",
     },
 )

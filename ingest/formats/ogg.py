@@ -52,6 +52,7 @@ ABOUT = About(
     options={
         "timezone": "zone of op_ts and of times that name none, default UTC",
         "binary": "encoding of bytes, default base64",
+        "time_units": "unit of whole-number times; without it they stay as they are",
         "order_by": "sequence (default), arrival or event_time",
     },
 )

@@ -23,7 +23,18 @@ from ingest import types, values
 from ingest.change import Change, Hints, Message, Op, Options
 from ingest.formats import About, dataworks
 from ingest.formats.dataworks import Columns, Dialect, Place, envelope_of, read
-from ingest.rows import Plan, bit_columns, converters, datetime_text, firm_columns, instant_text, large
+from ingest.formats.oms_default import SECONDS
+from ingest.rows import (
+    Declared,
+    Plan,
+    bit_columns,
+    converters,
+    datetime_text,
+    firm_columns,
+    instant_text,
+    large,
+    typed,
+)
 
 ABOUT = About(
     title="OceanBase OMS, Dataworks 2.0 JSON",
@@ -83,17 +94,15 @@ def _place(payload: Mapping[str, Raw], _row: bool) -> Place:
     return Place(position, (), phase, "the position is unreadable" if position else None)
 
 
-def _plan(columns: Columns, oracle: bool, declared: tuple[tuple[str, str], ...], options: Options) -> Plan:
+def _plan(columns: Columns, oracle: bool, declared: Declared, options: Options) -> Plan:
     return _planned(columns, oracle, declared, options.timezone, options.binary)
 
 
 @lru_cache(maxsize=1024)
-def _planned(
-    columns: Columns, oracle: bool, declared: tuple[tuple[str, str], ...], zone: str, binary: str | None
-) -> Plan:
+def _planned(columns: Columns, oracle: bool, declared: Declared, zone: str, binary: str | None) -> Plan:
     sent = {name: types.oms(kind, oracle) for name, kind in columns}
-    known = {**sent, **dict(declared)}
-    chosen = dict(converters(known, zone, binary))
+    known = {**sent, **typed(declared)}
+    chosen = dict(converters(known, zone, binary, whole=SECONDS))
     for name, logical in known.items():
         if types.base(logical) in ("timestamp", "datetime"):
             chosen[name] = partial(_moment_text, zone=zone, instant=types.base(logical) == "timestamp")

@@ -31,6 +31,7 @@ from ingest.formats import About
 from ingest.rows import (
     NO_PLAN,
     TOMBSTONE,
+    Declared,
     Plan,
     bit_columns,
     convert,
@@ -42,6 +43,7 @@ from ingest.rows import (
     noted,
     require_image,
     statement,
+    typed,
 )
 
 ABOUT = About(
@@ -80,6 +82,7 @@ OCEANBASE = frozenset({"OCEANBASE", "OB_IN_ORACLE_MODE", "OB_MYSQL", "OB_ORACLE"
 ORACLE_MODE = frozenset({"ORACLE", "OB_ORACLE", "OB_IN_ORACLE_MODE"})
 AFTER_EVERY_COUNTER = 10**9
 LIGHT_TYPE = "__light_type"
+SECONDS = 1  # ticks a second of whole-number times, before OMS 3.3.0
 KEY_SEPARATOR = "\x01"
 
 
@@ -211,7 +214,7 @@ def _ddl(place: Change, meta: Image, raw: Raw | None) -> tuple[Change, ...]:
 # --- types --------------------------------------------------------------------------------------
 
 
-def plan_of(light: bytes, oracle_mode: bool, declared: tuple[tuple[str, str], ...], options: Options) -> Plan:
+def plan_of(light: bytes, oracle_mode: bool, declared: Declared, options: Options) -> Plan:
     """The plan for rows with these types; the common case of none at all costs nothing."""
     if not light and not declared:
         return NO_PLAN
@@ -222,17 +225,23 @@ def plan_of(light: bytes, oracle_mode: bool, declared: tuple[tuple[str, str], ..
 def _plan(
     light: bytes,
     oracle_mode: bool,
-    declared: tuple[tuple[str, str], ...],
+    declared: Declared,
     zone: str,
     binary: str | None,
     units: str | None,
 ) -> Plan:
     names = _light_names(light)
     sent = {column: types.oms(name, oracle_mode) for column, name in names.items()}
-    known = {**sent, **dict(declared)}
+    known = {**sent, **typed(declared)}
     firm = {column for column, name in names.items() if not large(name) and sent[column] != "unknown"}
     firm |= firm_columns({column: kind for column, kind in declared if column not in names})
-    return Plan(known, converters(known, zone, binary, units), frozenset(firm), tuple(sent), bit_columns(known))
+    return Plan(
+        known,
+        converters(known, zone, binary, units, SECONDS),
+        frozenset(firm),
+        tuple(sent),
+        bit_columns(known),
+    )
 
 
 def _light_names(light: bytes) -> dict[str, str]:

@@ -25,7 +25,7 @@ from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.formats.oms_default import AFTER_EVERY_COUNTER, split_sequence
+from ingest.formats.oms_default import AFTER_EVERY_COUNTER, SECONDS, split_sequence
 from ingest.rows import (
     TOMBSTONE,
     convert,
@@ -88,12 +88,14 @@ class Dialect(NamedTuple):
         nulls_may_hide: True where an unchanged large object is sent as NULL.
         utc: True where ``meta.time`` is UTC whatever the options say.
         sql: the SQL dialect of statements.
+        whole: ticks a second of whole-number times, None where the document does not say.
     """
 
     order: Order
     nulls_may_hide: bool
     utc: bool
     sql: str
+    whole: int | None
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -188,7 +190,7 @@ def _row(
 ) -> Change:
     table = named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
+    plan = plan_of_declared(tuple(declared.columns.items()), hints.options, dialect.whole)
     data, key = _object(envelope, "data"), _object(envelope, "key")
     kept = [*convert(key, plan, envelope.get("key")), *convert(data, plan, envelope.get("data"))]
     before, after = _images(place.op, data, key)
@@ -233,4 +235,4 @@ def _oms_order(meta: Image, op: Op, options: Options) -> tuple[int, ...]:
     return micros // values.MICROS, AFTER_EVERY_COUNTER if op in (Op.DDL, Op.TRUNCATE) else 0
 
 
-OMS = Dialect(_oms_order, nulls_may_hide=True, utc=False, sql="mysql")
+OMS = Dialect(_oms_order, nulls_may_hide=True, utc=False, sql="mysql", whole=SECONDS)

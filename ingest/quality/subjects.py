@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import TableId, same_place
+from ingest.config import matches
 from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
@@ -17,6 +18,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS
 
 GOLD = "gold"
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LANE = ("source", "database", "schema", "table")
 
 
@@ -93,17 +95,21 @@ def subjects(lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[
             **{name: row[name] or 0 for name in _COUNTS},
             order_low=row["order_low"],
             folded_high=row["folded_high"],
-            newest=row["newest"] and row["newest"].replace(tzinfo=dt.UTC),
+            newest=None if row["newest"] is None else EPOCH + dt.timedelta(microseconds=row["newest"]),
         )
         table = target(lake.pipeline.rule(lane.table), lane.table)
         path = mirror_path(table)
         found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(lane)
         if row["new"]:
             touched.add(path)
-    chosen = [found[path] for path in sorted(found) if path in touched]
+    chosen = [found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])]
     for subject in chosen:
         _look_up(lake, subject)
     return chosen
+
+
+def _selected(lake: Lake, subject: Subject) -> bool:
+    return not lake.select or matches(lake.select, subject.table)
 
 
 _COUNTS = ("changes", "deletes", "key_changes", "truncates", "truncates_ever", "places")
@@ -122,7 +128,7 @@ def _lanes(lake: Lake, since: int) -> DataFrame:
             F.sum("truncates").alias("truncates_ever"),
             F.min(F.when(new & (F.col("changes") > 0), F.col("order_low"))).alias("order_low"),
             F.max(F.when(~new, F.col("order_high"))).alias("folded_high"),
-            F.max("event_high").alias("newest"),
+            F.unix_micros(F.max("event_high")).alias("newest"),
             F.countDistinct("topic", "partition").alias("places"),
         )
     )

@@ -202,10 +202,7 @@ class Deck:
         return known[1]
 
     def _ddl(self, change: Change) -> str:
-        statement = change.ddl or ""
-        database, schema, table = change.table
-        found = ddl.effects(statement, change.dialect, database, schema, table)  # type: ignore[arg-type]
-        payload = {"statement": statement, "structure": change.structure, "parsed": found}
+        payload = {"statement": change.ddl or "", "parsed": ddl.of_change(change)}
         return _clean(_json(payload).decode())
 
     def _reject(

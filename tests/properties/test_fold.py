@@ -1,0 +1,77 @@
+"""The plain fold against a database: 20,000 random histories, delivered as badly as their order allows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ingest.change import Op
+from ingest.fold import fold
+from tests.properties.checks import checked
+from tests.properties.delivery import deliver, placed
+from tests.properties.histories import KINDS, Kind, history
+
+HISTORIES = 20_000
+
+
+@pytest.mark.parametrize("share", range(20))
+def test_no_history_is_wrong(share: int) -> None:
+    """A wrong fold is a wrong mirror: it defines what every mirror holds."""
+    found = (checked(number)[1] for number in range(share, HISTORIES, 20))
+    assert [] == [str(wrong) for wrong in found if wrong]
+
+
+def test_any_delivery_gives_the_same_rows() -> None:
+    """With a strong sequence neither order, nor repetition, nor batches may matter: complete rows, too."""
+    for kind in (kind for kind in KINDS if kind.any_order):
+        made = history(kind, 77)
+        straight = fold(placed([made.sent]), made.keys, made.types)
+        assert straight == fold(placed(deliver(made)), made.keys, made.types), made.seed
+
+
+def _seen(kind: Kind, numbers: range) -> Counter[str]:
+    """How often histories of a kind hold what makes them hard."""
+    seen: Counter[str] = Counter()
+    for number in numbers:
+        made = history(kind, number)
+        batches = deliver(made)
+        events = placed(batches)
+        messages = [sent for batch in batches for sent in batch]
+        places = [event.order[:4] for event in events]
+        seen["repeated"] += len(messages) - len(set(map(id, messages)))
+        seen["late"] += sum(left > right for left, right in zip(places, places[1:], strict=False))
+        seen["rows"] += sum(len(sent.changes) > 1 for sent in messages)
+        seen["epochs"] += any(sent.epoch for sent in messages)
+        seen["shared"] += sum(
+            left.changes[0].sequence == right.changes[0].sequence != ()
+            for left, right in zip(made.sent, made.sent[1:], strict=False)
+        )
+        for change in (event.change for event in events):
+            seen[change.op] += 1
+            seen["partial"] += change.partial and change.op is Op.UPDATE
+            seen["half"] += change.half
+            seen["moved"] += bool(change.before and change.op is Op.UPDATE and _moves(change.before, change.after))
+    return seen
+
+
+def _moves(before: dict[str, str | None], after: dict[str, str | None] | None) -> bool:
+    return any(name in before and before[name] != (after or {}).get(name, before[name]) for name in ("k0", "k1"))
+
+
+def test_the_histories_are_hard() -> None:
+    """A generator that no longer makes something tests no longer what it says."""
+    kind = next(kind for kind in KINDS if kind.inherits)
+    seen = _seen(kind, range(200))
+    wanted = (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)
+    more = ("repeated", "late", "rows", "epochs", "partial", "half", "moved")
+    assert [] == [name for name in (*wanted, *more) if seen[name] < 20], seen
+
+
+@pytest.mark.parametrize("order", ["transaction", "arrival"])
+def test_weak_orders_are_kept_and_sent_again(order: str) -> None:
+    """Histories without a place of their own per message must share places, and must be repeated."""
+    kind = next(kind for kind in KINDS if kind.order == order and kind.moves)
+    seen = _seen(kind, range(200))
+    assert seen["repeated"] > 20
+    assert (order == "transaction") == (seen["shared"] > 20)

@@ -1,0 +1,58 @@
+"""Effects of a DDL event: from the message's own structure where it carries one, else from its SQL.
+
+Structure beats SQL text: it needs no grammar.  But it tells a table's state, not what happened to it,
+so an ALTER's renames, drops and defaults still come from the statement.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ingest.change import Change, TableId
+from ingest.ddl.model import Column, Ddl, Effect, Kind, kind_of
+from ingest.ddl.statements import effects
+
+SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
+
+
+def of_change(change: Change) -> Ddl:
+    """What a DDL change does to mirrors."""
+    database, schema, table = change.table
+    found = effects(change.ddl or "", change.dialect, database, schema, table)  # type: ignore[arg-type]
+    if change.note and SNAPSHOT in change.note:
+        return Ddl(found.effects, "none", "printed for a snapshot")
+    if change.structure is None:
+        return found
+    told = json.loads(change.structure)
+    if told["type"] == "ALTER" and found.kind != "unknown":
+        return _typed(found, change.table, told["columns"])
+    if told["type"] == "CREATE":
+        columns = tuple(Column(name, type=logical) for name, logical in told["columns"].items())
+        effect = Effect("create_table", change.table, columns=columns, keys=tuple(told["keys"]))
+        return _of((effect,), "the message's own structure")
+    if told["type"] == "DROP":
+        return _of((Effect("drop_table", change.table),), "the message's own structure")
+    added = tuple(
+        Effect("add_column", change.table, name, type=logical) for name, logical in told["columns"].items()
+    )
+    return _of(added, "the message's own structure; its statement was not understood")
+
+
+def _of(found: tuple[Effect, ...], reason: str) -> Ddl:
+    return Ddl(found, kind_of(found), reason)
+
+
+def _typed(found: Ddl, table: TableId, columns: dict[str, str]) -> Ddl:
+    """The statement's effects with the structure's types."""
+    typed = tuple(
+        Effect(**{**_members(effect), "type": columns.get(effect.column, effect.type)})
+        if effect.column and effect.type is not None and effect.table == table
+        else effect
+        for effect in found.effects
+    )
+    kind: Kind = found.kind
+    return Ddl(typed, kind, found.reason)
+
+
+def _members(effect: Effect) -> dict[str, object]:
+    return {name: getattr(effect, name) for name in Effect.__slots__}

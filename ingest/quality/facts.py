@@ -1,0 +1,163 @@
+"""What the report knows, as plain values: gathered by `ingest.quality.gather`, drawn by `ingest.quality.report`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+
+from ingest.change import NO_TABLE, TableId
+
+TREND = 30  # runs that a sparkline shows
+MEASURES = ("read", "changes", "rejected")
+
+
+@dataclass(slots=True)
+class CheckFact:
+    """One check of one mirror or source: its newest verdict and its numbers over the last runs."""
+
+    check: str
+    state: str
+    observed: float
+    severity: str = "error"
+    limit: float | None = None
+    column: str | None = None
+    detail: str = ""
+    failing: tuple[str, ...] = ()
+    trend: tuple[float, ...] = ()
+    bad_since: dt.datetime | None = None  # the first of the unbroken run of verdicts that did not pass
+    sql: str = ""
+
+
+@dataclass(slots=True)
+class ColumnFact:
+    """One column: its source's name, its name and type in the mirror, why it has it, what it lost."""
+
+    name: str
+    column: str
+    type: str
+    delta: str
+    origin: str
+    key: bool = False
+    misfits: int = 0
+
+
+@dataclass(slots=True)
+class DdlFact:
+    """One schema change of a table, and whether it waits for a person."""
+
+    batch: int
+    statement: str
+    kind: str
+    reason: str = ""
+    at: dt.datetime | None = None
+    pending: bool = False
+
+
+@dataclass(slots=True)
+class BatchFact:
+    """What one batch did to one mirror."""
+
+    batch: int
+    state: str
+    at: dt.datetime
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    version: int | None = None
+    message: str = ""
+
+    @property
+    def applied(self) -> int:
+        """Rows that the merge changed."""
+        return sum(self.counts.get(name, 0) for name in ("inserted", "updated", "deleted"))
+
+
+@dataclass(slots=True)
+class TableFact:
+    """Everything about one mirror; ``batches`` and ``ddl`` hold the newest first."""
+
+    name: str
+    path: str = ""
+    id: TableId = NO_TABLE
+    lanes: list[tuple[str, TableId]] = field(default_factory=list)  # source, source table
+    keys: tuple[str, ...] = ()
+    columns: list[ColumnFact] = field(default_factory=list)
+    checks: list[CheckFact] = field(default_factory=list)
+    checked_at: dt.datetime | None = None
+    ddl: list[DdlFact] = field(default_factory=list)
+    batches: list[BatchFact] = field(default_factory=list)
+    newest: dt.datetime | None = None  # source commit
+    losses: tuple[str, ...] = ()  # that the source's dialect documents
+    explain: str = ""  # the query that shows one row's history
+
+    def check(self, name: str) -> CheckFact | None:
+        """The mirror's check of that name."""
+        return next((one for one in self.checks if one.check == name), None)
+
+
+@dataclass(slots=True)
+class SourceFact:
+    """One source with the checks of what was read from it."""
+
+    name: str
+    format: str
+    checks: list[CheckFact] = field(default_factory=list)
+    checked_at: dt.datetime | None = None
+
+
+@dataclass(slots=True)
+class RunFact:
+    """One run: its numbers, the seconds of its stages, and its alarms."""
+
+    run: str
+    at: dt.datetime
+    batch: int | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    alarms: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BookFact:
+    """Where the messages of one source went in one batch."""
+
+    batch: int
+    source: str
+    messages: int
+    changes: int  # messages that were row changes
+    ddl: int
+    control: int
+    routed_out: int
+    rejected: int
+
+    @property
+    def missing(self) -> int:
+        """Messages that are in no column."""
+        return self.messages - self.changes - self.ddl - self.control - self.routed_out - self.rejected
+
+
+@dataclass(slots=True)
+class RejectFact:
+    """One reason for which messages or cells were set aside."""
+
+    kind: str
+    reason: str
+    source: str
+    table: str
+    count: int
+    example: str = ""
+    place: str = ""
+
+
+@dataclass(slots=True)
+class Facts:
+    """One pipeline at one moment. ``runs`` and ``books`` hold the newest first."""
+
+    pipeline: str
+    file: str
+    lake: str
+    now: dt.datetime
+    tables: list[TableFact] = field(default_factory=list)
+    sources: list[SourceFact] = field(default_factory=list)
+    runs: list[RunFact] = field(default_factory=list)
+    books: list[BookFact] = field(default_factory=list)
+    rejects: list[RejectFact] = field(default_factory=list)

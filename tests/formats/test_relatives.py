@@ -1,0 +1,177 @@
+"""Maxwell, GoldenGate and DMS: positions, partial rows, structures, damage."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ingest import formats
+from ingest.change import Hints, Message, Op, Options, TableHints, TableId
+from ingest.errors import Undecodable
+from ingest.formats import dms, maxwell
+from tests.formats import mutations
+from tests.formats.mutations import read
+
+NAMES = ("maxwell", "ogg", "dms")
+
+
+def one(name, message, hints=None, key=None):
+    """The one change of a message."""
+    (change,) = formats.load(name).parse(Message(json.dumps(message).encode(), key, "t"), hints or Hints())
+    return change
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        ("master.000006:800911", (6, 800911)),
+        ("my.host-bin.000010:4", (10, 4)),
+        ("master.000006", ()),
+        ("gtid:x", ()),
+        (None, ()),
+    ],
+)
+def test_maxwell_position(position, expected):
+    """Compared as text, file 10 would come before file 9."""
+    assert expected == maxwell.log_position(position)
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        ("00000002/7C007178.3.00000002/7C007178", (2, 0x7C007178, 3)),
+        ("mysql-bin-changelog.000013:4567", (13, 4567)),
+        ("000000a1:00b2", ()),
+        (None, ()),
+    ],
+)
+def test_dms_position(position, expected):
+    """A position of an unknown engine must leave the order to arrival."""
+    assert expected == dms.log_position(position)
+
+
+def test_maxwell_clock_counts_seconds_or_milliseconds():
+    """Read alike, table events would lie fifty thousand years ahead."""
+    row = {"database": "d", "table": "t", "type": "insert", "ts": 1718000042, "data": {"id": 1}}
+    event = {"database": "d", "table": "t", "type": "table-drop", "ts": 1718000042000, "sql": "drop table t"}
+    assert [1718000042_000000] * 2 == [one("maxwell", each).event_time for each in (row, event)]
+
+
+def test_maxwell_update_keeps_what_it_does_not_carry():
+    """A minimal row image lacks columns: they must keep their values."""
+    message = {"database": "d", "table": "t", "type": "update", "data": {"id": 2}, "old": {"id": 1}}
+    change = one("maxwell", message, key=b'{"database":"d","table":"t","pk.id":2}')
+    assert (("id",), {"id": "1"}, {"id": "2"}, True) == (
+        change.keys,
+        change.before,
+        change.after,
+        change.partial,
+    )
+
+
+def test_maxwell_structure():
+    """A table event's own structure is surer than its statement."""
+    message = {
+        "type": "table-create",
+        "database": "d",
+        "table": "t",
+        "sql": "create table t (id int unsigned)",
+        "def": {"columns": [{"type": "int", "name": "id", "signed": False}], "primary-key": ["id"]},
+    }
+    expected = {"type": "CREATE", "keys": ["id"], "columns": {"id": "uint32"}}
+    assert expected == json.loads(one("maxwell", message).structure or "")
+
+
+def test_goldengate_marks_missing_columns():
+    """A column that the trail does not hold would be taken for NULL."""
+    after = {"ID": 1, "A": None, "A_isMissing": True, "B": None, "B_isMissing": False}
+    change = one("ogg", {"table": "S.T", "op_type": "U", "pos": "01", "after": after})
+    assert ({"ID": "1", "B": None}, True, (1,)) == (change.after, change.partial, change.sequence)
+
+
+def test_goldengate_row_modelled():
+    """Row-modelled messages hold columns beside the metadata, which are no columns."""
+    change = one("ogg", {"table": "S.T", "op_type": "D", "op_ts": "x", "pos": "1", "ID": 1})
+    assert (Op.DELETE, {"ID": "1"}, None) == (change.op, change.before, change.after)
+
+
+def test_dms_key_change_and_configured_before_image():
+    """The old key stands in a member whose name the task chooses."""
+    meta = {"record-type": "data", "operation": "update", "schema-name": "s", "table-name": "t"}
+    hints = Hints(Options(extra={"before_image": "old"}), lambda _table: TableHints(("id",), {}))
+    change = one("dms", {"data": {"id": 2}, "old": {"id": 1}, "metadata": meta}, hints)
+    assert ({"id": "1"}, {"id": "2"}, TableId("s", None, "t")) == (change.before, change.after, change.table)
+
+
+@pytest.mark.parametrize(
+    ("operation", "control", "expected"),
+    [
+        (
+            "create-table",
+            {"table-def": {"columns": {"id": {"type": "INT32"}}, "primary-key": ["id"]}},
+            {"type": "CREATE", "keys": ["id"], "columns": {"id": "int32"}},
+        ),
+        ("drop-table", {}, {"type": "DROP", "keys": [], "columns": {}}),
+        ("add-column", {}, None),
+    ],
+)
+def test_dms_structures(operation, control, expected):
+    """DMS sends no statement: the structure is all there is."""
+    meta = {"record-type": "control", "operation": operation, "schema-name": "s", "table-name": "t"}
+    structure = one("dms", {"control": control, "metadata": meta}).structure
+    assert expected == (json.loads(structure) if structure else None)
+
+
+def test_full_load_rows_stand_first():
+    """A row of the full load must not beat a change."""
+    load = {"record-type": "data", "operation": "load", "schema-name": "s", "table-name": "t"}
+    found = [
+        one("dms", {"data": {"id": 1}, "metadata": load}),
+        one("maxwell", {"database": "d", "table": "t", "type": "bootstrap-insert", "data": {"id": 1}}),
+    ]
+    assert [(Op.READ, 0, ())] * 2 == [(change.op, change.phase, change.sequence) for change in found]
+
+
+@pytest.mark.parametrize(
+    ("units", "expected"),
+    [
+        (None, "1718000042123"),
+        ("millis", "2024-06-10T06:14:02.123Z"),
+        ("micros", "1970-01-20T21:13:20.042123Z"),
+    ],
+)
+def test_whole_number_times_need_their_unit(units, expected):
+    """A number read in a guessed unit is some other moment; left alone it is a cell reject."""
+    hints = Hints(Options(time_units=units), lambda _table: TableHints((), {"at": "timestamp(6)"}))
+    change = one("ogg", {"table": "S.T", "op_type": "I", "after": {"at": 1718000042123}}, hints)
+    assert ({"at": expected}, {"at": "timestamp"}) == (change.after, change.types)
+
+
+def test_bytes_in_another_encoding_are_refused():
+    """Text of another encoding that happens to be base64 would be stored as other bytes."""
+    hints = Hints(Options(binary="hex"), lambda _table: TableHints((), {"b": "binary"}))
+    with pytest.raises(Undecodable, match="bad-binary"):
+        one("ogg", {"table": "S.T", "op_type": "I", "after": {"b": "AAEC"[::-1] + "zz=="}}, hints)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recognised_by_itself_alone(name):
+    """A message taken for a relative's is decoded wrongly."""
+    for raw in mutations.samples(name):
+        others = [other for other in NAMES if other != name and formats.load(other).recognise(raw)]
+        assert [] == others
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_null_value_is_a_tombstone(name):
+    """A null value is no row: it must be counted and pass."""
+    assert [Op.CONTROL] == [change.op for change in read(name, None)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_damage_is_refused_and_nothing_else(name):
+    """An exception other than a refusal stops the whole batch."""
+    decoded, refused = mutations.survives(name)
+    assert decoded > 500
+    assert refused > 500

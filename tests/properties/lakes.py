@@ -1,0 +1,200 @@
+"""Random histories through a real lake: written as silver writes them, folded by gold, read back.
+
+Many histories share a table, each under its own number in the key, so that a few batches carry them
+all.  Only decoding is left out: a deck with a parser that hands over changes made beforehand writes the
+rows and the book lines.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from ingest import formats
+from ingest.change import Change, Message, Op, TableId
+from ingest.config import Pipeline
+from ingest.config.model import Source, TableRule
+from ingest.gold.apply import Folded, apply
+from ingest.gold.work import open_books
+from ingest.lake import mirrors
+from ingest.lake.books import Line, merged
+from ingest.lake.lake import Lake
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS, CHANGES
+from ingest.silver.decode import _book_rows
+from ingest.silver.lift import Deck, Lifting, _arrow
+from tests.properties.checks import Wrong, shown
+from tests.properties.database import Key, Row
+from tests.properties.delivery import Batches, deliver, in_order, placed
+from tests.properties.histories import COLUMNS, History, Kind, Sent, history
+
+SOURCE = "till"
+Typed = dict[Key, tuple[object, ...]]
+
+
+@dataclass(slots=True)
+class Feed:
+    """One table's histories, and its messages in batches."""
+
+    table: TableId
+    keys: tuple[str, ...]
+    histories: list[History]
+    batches: Batches
+
+    @property
+    def rows(self) -> Typed:
+        """What the mirror must hold."""
+        return {key: _typed(row) for one in self.histories for key, row in one.rows.items()}
+
+
+def _typed(row: Row) -> tuple[object, ...]:
+    n, s, d = (row[column] for column in COLUMNS)
+    return (None if n is None else int(n), s, None if d is None else Decimal(d))
+
+
+def together(kind: Kind, count: int, batches: int, *, ordered: bool) -> Feed:
+    """Many histories of one kind in one table; ``ordered`` keeps the whole table's order."""
+    table = TableId("shop", None, kind.name + ("_ordered" if ordered else ""))
+    made = [history(kind, number, table=table, shared=True) for number in range(count)]
+    for one in made[1:]:  # the truncates are the same for all, and need not be said by each
+        if kind.truncate_at:
+            one.sent = [sent for sent in one.sent if sent.changes[0].op is not Op.TRUNCATE]
+    if ordered:
+        cut = in_order([sent for one in made for sent in one.sent], batches)
+    else:
+        cut = [[] for _ in range(batches)]
+        for one in made:
+            for batch, sent in zip(cut, deliver(one, batches), strict=True):
+                batch.extend(sent)
+    return Feed(table, made[0].keys, made, cut)
+
+
+def alone(kind: Kind, number: int, batches: int) -> Feed:
+    """One history in a table of its own: truncates are a table's, not a key's."""
+    made = history(kind, number, table=TableId("shop", None, f"{kind.name}_{number}"))
+    return Feed(made.table, made.keys, [made], deliver(made, batches))
+
+
+def lake_of(spark: SparkSession, folder: Path) -> Lake:
+    """An empty lake with one source."""
+    source = Source(SOURCE, "files", formats.names()[0], path=str(folder / "none"))
+    return Lake(spark, Pipeline("histories", folder / "none.yaml", str(folder), (source,), (TableRule(),)))
+
+
+# --- silver ---
+
+
+class Scribe:
+    """One batch as silver writes it."""
+
+    def __init__(self, lake: Lake, number: int) -> None:
+        self.lake, self.number = lake, number
+        self.rows: list[tuple[object, ...]] = []
+        self.decks: dict[int, Deck] = {}
+        self.offset = 0
+
+    def take(self, sent: Sent) -> None:
+        """Write one message's changes."""
+        deck = self.decks.get(sent.epoch)
+        if deck is None:
+            lifting = Lifting(self.lake.pipeline, {SOURCE: sent.epoch})
+            deck = self.decks[sent.epoch] = Deck(lifting, 0, SOURCE)
+        deck.parse = _handing_over(sent.changes)
+        deck.take(self.rows, (self.number, "messages", 0, self.offset), None, b"", None)
+        self.offset += 1
+
+    def append(self) -> None:
+        """Commit the rows, then the books, each under its guard."""
+        spark = self.lake.spark
+        frame = spark.createDataFrame(pa.Table.from_batches([_arrow(self.rows)]))
+        self.lake.append(frame.coalesce(2), CHANGES, "silver", self.number)
+        lines: list[Line] = merged(line for deck in self.decks.values() for line in deck.lines.values())
+        assert not any(line.rejected for line in lines)
+        self.lake.append(_book_rows(self.lake, lines).coalesce(1), BOOKS, "silver", self.number)
+
+
+def _handing_over(changes: tuple[Change, ...]):
+    def parse(_message: Message, _hints: object) -> Iterable[Change]:
+        return changes
+
+    return parse
+
+
+def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
+    """Batch number ``batch``, from one, of every feed."""
+    scribe = Scribe(lake, batch)
+    for feed in feeds:
+        for sent in feed.batches[batch - 1] if batch <= len(feed.batches) else ():
+            scribe.take(sent)
+    scribe.append()
+
+
+# --- gold ---
+
+
+@dataclass(slots=True)
+class Gold:
+    """Gold's runs over one lake."""
+
+    lake: Lake
+    complete: int = 0
+    seconds: list[float] = field(default_factory=list)
+
+    def run(self, last: int) -> list[Folded]:
+        """Fold up to a batch, and again as a run does that comes after a crash; the second must do nothing."""
+        books = open_books(self.lake, self.complete, last)
+        first = apply(self.lake, books, mirrors.known(self.lake))
+        faults = [f"{one.mirror} {one.state}: {one.message}" for one in first if one.state in ("failed", "held")]
+        assert [] == faults
+        second = apply(self.lake, books, mirrors.known(self.lake))
+        assert [] == [one.mirror for one in second if one.state != "skipped"]
+        self.complete = last
+        return first
+
+
+def rebuilt(lake: Lake, folder: Path) -> Lake:
+    """Another lake with the same changes and books and no mirrors, folded in one go."""
+    for name in (CHANGES.name, BOOKS.name):
+        shutil.copytree(lake.path(name), folder / name)
+    again = lake_of(lake.spark, folder)
+    last = again.progress("silver", BOOKS.name)
+    Gold(again).run(last)
+    return again
+
+
+def content(lake: Lake, feed: Feed) -> Typed:
+    """A mirror's rows by key."""
+    rows = lake.read(mirror_path(feed.table)).select(*feed.keys, *COLUMNS).collect()
+    width = len(feed.keys)
+    found: Typed = {tuple(row[:width]): tuple(row[width:]) for row in rows}
+    assert len(rows) == len(found), f"{feed.table} holds a key twice"
+    return found
+
+
+def wrong(lake: Lake, feed: Feed) -> list[Wrong]:
+    """The histories of which the mirror holds something else than the database."""
+    actual = content(lake, feed)
+    if actual == feed.rows:
+        return []
+    if len(feed.histories) == 1:
+        return [_report(feed.histories[0], feed, actual)]
+    by_number: dict[object, Typed] = {}
+    for key, row in actual.items():
+        by_number.setdefault(key[0], {})[key] = row
+    reports = [_report(one, feed, by_number.get(number, {})) for number, one in enumerate(feed.histories)]
+    return [one for one in reports if one.expected != one.actual]
+
+
+def _report(made: History, feed: Feed, actual: Typed) -> Wrong:
+    expected = {key: _typed(row) for key, row in made.rows.items()}
+    if expected == actual:
+        return Wrong(made.seed, expected, actual)  # type: ignore[arg-type]
+    own = {id(sent) for sent in made.sent}
+    mine = [[sent for sent in batch if id(sent) in own] for batch in feed.batches]
+    return Wrong(made.seed, expected, actual, tuple(shown(placed(mine))))  # type: ignore[arg-type]

@@ -1,0 +1,64 @@
+"""`order_key`: text order is tuple order, whatever the numbers."""
+
+from __future__ import annotations
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ingest.change import Order, number_key, order_key, same_place
+
+HUGE = 10**400
+NUMBERS = st.one_of(
+    st.integers(-3, 12),
+    st.sampled_from([9, 10, 99, 100, 999_999, 1_000_000, -9, -10, -99, -100, 2**63, -(2**63), 10**35, 10**36 - 1]),
+    st.integers(-(10**40), 10**40),
+    st.integers(-HUGE, HUGE),
+)
+ORDERS = st.builds(
+    Order,
+    epoch=st.integers(0, 12),
+    phase=st.integers(0, 1),
+    sequence=st.lists(NUMBERS, max_size=4).map(tuple),
+    half=st.integers(0, 1),
+    arrival=st.lists(NUMBERS, max_size=4).map(tuple),
+    row=st.integers(0, 10**6),
+)
+FIRST = Order(0, 1, (9,), 0, (1, 0, 0, 5), 0)
+
+
+@given(NUMBERS, NUMBERS)
+@example(10**35 - 1, 10**35)  # from here on the length is written as a number
+@example(-(10**35), -(10**35) + 1)
+@example(10**1295, 10**1296)
+@settings(max_examples=2000, deadline=None)
+def test_numbers_sort_as_numbers(left: int, right: int) -> None:
+    """`"10" < "9"` as text: a fold in that order ends wrong."""
+    assert (left < right) == (number_key(left) < number_key(right))
+
+
+@given(ORDERS, ORDERS)
+@example(FIRST, FIRST._replace(sequence=(10,)))
+@example(FIRST, FIRST._replace(sequence=(9, 0)))
+@example(FIRST, FIRST._replace(sequence=()))
+@example(FIRST, FIRST._replace(sequence=(-1,)))
+@example(FIRST._replace(sequence=(-1,)), FIRST._replace(sequence=(-1, -5)))
+@settings(max_examples=3000, deadline=None)
+def test_text_order_is_tuple_order(left: Order, right: Order) -> None:
+    """Spark sorts by the text, and the definition by the tuple: they must agree."""
+    assert (left < right) == (order_key(left) < order_key(right))
+    assert (left == right) == (order_key(left) == order_key(right))
+
+
+@given(ORDERS, st.lists(NUMBERS, max_size=4).map(tuple), st.integers(0, 99))
+@settings(max_examples=1000, deadline=None)
+def test_same_place_leaves_arrival_out(order: Order, arrival: tuple[int, ...], row: int) -> None:
+    """A repeated change is found by its place before arrival; too much or too little would hide ties."""
+    again = order._replace(arrival=arrival, row=row)
+    assert same_place(order_key(order)) == same_place(order_key(again))
+    assert same_place(order_key(order)) != same_place(order_key(order._replace(half=1 - order.half)))
+
+
+@given(ORDERS)
+def test_text_is_bytes(order: Order) -> None:
+    """Delta's statistics and Parquet compare bytes, Python code points: ASCII makes them one."""
+    assert order_key(order).isascii()
