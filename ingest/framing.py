@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from ingest import avro
+from ingest.decoding import avro
 from ingest.errors import Undecodable
 from ingest.values import lenient
 

@@ -24,9 +24,10 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec import Raw
 
-from ingest import flat, types, values
+from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
-from ingest.columns import (
+from ingest.decoding import flat
+from ingest.decoding.columns import (
     Converters,
     Maker,
     Settings,
@@ -38,8 +39,8 @@ from ingest.columns import (
     label_set,
     zoneless,
 )
+from ingest.decoding.flat import NOWHERE, Found, Position, Rows
 from ingest.errors import Undecodable
-from ingest.flat import NOWHERE, Found, Position, Rows
 from ingest.formats import About
 
 ABOUT = About(

@@ -22,9 +22,7 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.errors import Undecodable
-from ingest.formats import About
-from ingest.rows import (
+from ingest.decoding.rows import (
     TOMBSTONE,
     Convert,
     Declared,
@@ -40,6 +38,8 @@ from ingest.rows import (
     statement,
     typed,
 )
+from ingest.errors import Undecodable
+from ingest.formats import About
 
 ABOUT = About(
     title="Alibaba DataWorks data integration (StreamX) JSON",

@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from ingest import connect
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
-from ingest.connect import Field, Meaning
-from ingest.connectors import changed_table, dialect, event_time, sequence, structure
-from ingest.declared import Reading, geometry, variable_decimal
+from ingest.decoding import connect
+from ingest.decoding.connect import Field, Meaning
+from ingest.decoding.connectors import changed_table, dialect, event_time, sequence, structure
+from ingest.decoding.declared import Reading, geometry, variable_decimal
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (

@@ -17,10 +17,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from ingest import avro, connect
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, TableHints
-from ingest.connect import Field
-from ingest.declared import compact, plain_text
+from ingest.decoding import avro, connect
+from ingest.decoding.connect import Field
+from ingest.decoding.declared import compact, plain_text
 from ingest.errors import Undecodable
 from ingest.formats import About, debezium
 from ingest.values import members

@@ -25,9 +25,7 @@ from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
-from ingest.errors import Undecodable
-from ingest.formats import About
-from ingest.rows import (
+from ingest.decoding.rows import (
     TOMBSTONE,
     convert,
     finish,
@@ -37,6 +35,8 @@ from ingest.rows import (
     plan_of_declared,
     require_image,
 )
+from ingest.errors import Undecodable
+from ingest.formats import About
 
 ABOUT = About(
     title="AWS DMS JSON",

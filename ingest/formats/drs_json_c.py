@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ingest.change import Change, Hints, Message
-from ingest.flat import glimpse
+from ingest.decoding.flat import glimpse
 from ingest.formats import drs_json
 from ingest.formats.canal import changes
 

@@ -21,10 +21,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ingest import avro
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
-from ingest.charsets import decoded
-from ingest.codes import BY_SOURCE
+from ingest.decoding import avro
+from ingest.decoding.charsets import decoded
+from ingest.decoding.codes import BY_SOURCE
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ingest.change import Change, Hints, Message
-from ingest.columns import bytes_in, instant, zoneless
-from ingest.flat import glimpse, id_decides
+from ingest.decoding.columns import bytes_in, instant, zoneless
+from ingest.decoding.flat import glimpse, id_decides
 from ingest.formats import About
 from ingest.formats.canal import Dialect, changes
 

@@ -22,9 +22,18 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.decoding.rows import (
+    TOMBSTONE,
+    Plan,
+    convert,
+    finish,
+    named_table,
+    noted,
+    plan_of_declared,
+    require_image,
+)
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.rows import TOMBSTONE, Plan, convert, finish, named_table, noted, plan_of_declared, require_image
 
 ABOUT = About(
     title="Maxwell's daemon JSON",

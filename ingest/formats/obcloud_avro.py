@@ -20,9 +20,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ingest import avro
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
-from ingest.declared import unwrap
+from ingest.decoding import avro
+from ingest.decoding.declared import unwrap
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (

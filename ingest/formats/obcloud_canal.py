@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 
 from ingest import types
 from ingest.change import Change, Hints, Message
-from ingest.columns import bytes_in, instant, zoneless
-from ingest.flat import glimpse, id_decides
+from ingest.decoding.columns import bytes_in, instant, zoneless
+from ingest.decoding.flat import glimpse, id_decides
 from ingest.formats import About
 from ingest.formats.canal import Dialect, changes
 from ingest.formats.oms_canal import oracle_tenant

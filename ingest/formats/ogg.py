@@ -21,9 +21,7 @@ from msgspec.json import encode
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.errors import Undecodable
-from ingest.formats import About
-from ingest.rows import (
+from ingest.decoding.rows import (
     TOMBSTONE,
     convert,
     finish,
@@ -33,6 +31,8 @@ from ingest.rows import (
     plan_of_declared,
     require_image,
 )
+from ingest.errors import Undecodable
+from ingest.formats import About
 
 ABOUT = About(
     title="Oracle GoldenGate JSON",

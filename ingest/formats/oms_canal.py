@@ -21,8 +21,8 @@ from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Change, Hints, Image, Message
-from ingest.columns import Converter, Settings, bytes_in, instant
-from ingest.flat import Rows, glimpse, sealed_rows
+from ingest.decoding.columns import Converter, Settings, bytes_in, instant
+from ingest.decoding.flat import Rows, glimpse, sealed_rows
 from ingest.formats import About
 from ingest.formats.canal import Dialect, Plan, changes
 

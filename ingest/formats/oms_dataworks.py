@@ -21,10 +21,7 @@ from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Change, Hints, Message, Op, Options
-from ingest.formats import About, dataworks
-from ingest.formats.dataworks import Columns, Dialect, Place, envelope_of, read
-from ingest.formats.oms_default import SECONDS
-from ingest.rows import (
+from ingest.decoding.rows import (
     Declared,
     Plan,
     bit_columns,
@@ -35,6 +32,9 @@ from ingest.rows import (
     large,
     typed,
 )
+from ingest.formats import About, dataworks
+from ingest.formats.dataworks import Columns, Dialect, Place, envelope_of, read
+from ingest.formats.oms_default import SECONDS
 
 ABOUT = About(
     title="OceanBase OMS, Dataworks 2.0 JSON",

@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from ingest import connect, types
+from ingest import types
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
-from ingest.connect import Field, Meaning, Plan
-from ingest.declared import Reading
+from ingest.decoding import connect
+from ingest.decoding.connect import Field, Meaning, Plan
+from ingest.decoding.declared import Reading
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import Raw, integer, is_null, opened, text

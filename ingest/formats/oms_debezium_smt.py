@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingest import connect
 from ingest.change import Change, Hints, Image, Message, Op
+from ingest.decoding import connect
 from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium
 from ingest.values import opened, text

@@ -13,7 +13,7 @@ table, the key and the place, ``recordType`` the operation. Quirks:
   Before OMS 3.3.0 TIMESTAMP is whole seconds, BIT a number, and other times have a ``T``.
 - An unchanged large object is NULL in both images of an update.
 
-The other OMS dialects take the reading of rows from here, and `ingest.rows` that of values.
+The other OMS dialects take the reading of rows from here, and `ingest.decoding.rows` that of values.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from msgspec.json import encode
 
 from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.errors import Undecodable
-from ingest.formats import About
-from ingest.rows import (
+from ingest.decoding.rows import (
     NO_PLAN,
     TOMBSTONE,
     Declared,
@@ -45,6 +43,8 @@ from ingest.rows import (
     statement,
     typed,
 )
+from ingest.errors import Undecodable
+from ingest.formats import About
 
 ABOUT = About(
     title="OceanBase OMS, Default JSON",

@@ -23,10 +23,7 @@ from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.errors import Undecodable
-from ingest.formats import About
-from ingest.formats.oms_default import AFTER_EVERY_COUNTER, SECONDS, split_sequence
-from ingest.rows import (
+from ingest.decoding.rows import (
     TOMBSTONE,
     convert,
     finish,
@@ -37,6 +34,9 @@ from ingest.rows import (
     require_image,
     statement,
 )
+from ingest.errors import Undecodable
+from ingest.formats import About
+from ingest.formats.oms_default import AFTER_EVERY_COUNTER, SECONDS, split_sequence
 
 ABOUT = About(
     title="OceanBase OMS, SharePlex JSON",

@@ -18,8 +18,8 @@ from msgspec import Raw
 
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
+from ingest.decoding.flat import NOWHERE, Found, Position, content, glimpse, position_of, read
 from ingest.errors import Undecodable
-from ingest.flat import NOWHERE, Found, Position, content, glimpse, position_of, read
 from ingest.formats import About
 from ingest.formats.canal import MARKS, TEXT_MAKERS, Dialect, changes
 

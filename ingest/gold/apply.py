@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 
 from ingest.config import matches
 from ingest.errors import HeldError
-from ingest.gold import merge as merging
 from ingest.gold import ledger as ledgers
+from ingest.gold import merge as merging
 from ingest.gold.fold import MISFIT, Shape, key_name
 from ingest.gold.gather import Lane, Steps, gather
 from ingest.gold.ledger import Ledger

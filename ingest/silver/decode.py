@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
+from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.lake.books import Line, merged
 from ingest.silver.lift import INPUT, Lifting, lift
 
 STAGE = "silver"

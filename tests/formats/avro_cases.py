@@ -15,7 +15,7 @@ from typing import Any
 
 import fastavro
 
-SCHEMAS = Path(__file__).parents[2] / "ingest" / "avro_schemas"
+SCHEMAS = Path(__file__).parents[2] / "ingest" / "decoding" / "avro_schemas"
 BARE = {"dts-avro": ("dts", "Record"), "obcloud-avro": ("oceanbase", "AvroRecord")}
 VALUE_ID, KEY_ID = 1, 2
 

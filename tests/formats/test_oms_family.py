@@ -8,8 +8,8 @@ import pytest
 
 from ingest import formats
 from ingest.change import Hints, Op, Options, TableHints, TableId
+from ingest.decoding.rows import clock_text, datetime_text, instant_text, integer_text
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, split_sequence
-from ingest.rows import clock_text, datetime_text, instant_text, integer_text
 from tests.formats import mutations
 from tests.formats.mutations import read
 

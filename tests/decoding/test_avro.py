@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest import avro
+from ingest.decoding import avro
 from ingest.errors import Undecodable
 
 ROW = {

@@ -75,8 +75,8 @@ def load(text: str | bytes, name: str | None = None) -> Node:
 
 @cache
 def bundled(file: str, name: str | None = None) -> Node:
-    """A vendor's fixed schema from ``ingest/avro_schemas``, compiled once."""
-    return load((resources.files("ingest") / "avro_schemas" / f"{file}.avsc").read_bytes(), name)
+    """A vendor's fixed schema from ``avro_schemas``, compiled once."""
+    return load((resources.files("ingest.decoding") / "avro_schemas" / f"{file}.avsc").read_bytes(), name)
 
 
 def read(node: Node, data: bytes) -> Any:

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from ingest import charsets, connect, declared, types, values
-from ingest.connect import Field
+from ingest import types, values
+from ingest.decoding import charsets, connect, declared
+from ingest.decoding.connect import Field
 
 
 @given(st.integers(-(2**300), 2**300), st.integers(-30, 60))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import Change, Hints, Image, Op, Options, TableId
-from ingest.declared import without_digits
+from ingest.decoding.declared import without_digits
 from ingest.errors import Undecodable
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)

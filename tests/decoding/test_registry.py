@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from ingest import avro, registry
+from ingest.decoding import avro, registry
 from ingest.errors import SetupError
 
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}

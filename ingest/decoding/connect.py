@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import Image
-from ingest.declared import Column, Reading, compact, plain_text, without_digits
-from ingest.declared import column as declared_column
+from ingest.decoding.declared import Column, Reading, compact, plain_text, without_digits
+from ingest.decoding.declared import column as declared_column
 from ingest.errors import Undecodable
 from ingest.values import (
     MAX_EXPONENT,
