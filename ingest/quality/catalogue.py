@@ -27,6 +27,7 @@ class Check:
         limit: the most that may be observed; None never complains.
         unit: ``count``, ``ratio`` or ``seconds``.
         subject: ``mirror`` or ``source``.
+        advice: what to do about a complaint.
     """
 
     name: str
@@ -36,28 +37,45 @@ class Check:
     limit: float | None
     unit: str = "count"
     subject: str = "mirror"
+    advice: str = ""
 
 
+_HISTORY = "Look at the history of a failing key below, and compare it with the source."
 CHECKS = {
     check.name: check
     for check in (
         Check("rows", "Rows", "rows in the mirror", "warn", None),
-        Check("key_unique", "Each key stands once", "rows beyond the first of their key", "error", 0),
-        Check("key_not_null", "No key is empty", "rows with a NULL in a key column", "error", 0),
-        Check("missing_rows", "No row is missing", "live keys among the changes that the mirror lacks", "error", 0),
-        Check("ghost_rows", "No deleted row lives on", "rows whose key the changes say is gone", "error", 0),
-        Check("up_to_date", "Every batch is applied", "decoded batches that the mirror has not folded", "error", 0),
-        Check("schema", "Columns are as decided", "columns whose name or type differs from the decision", "error", 0),
-        Check("freshness", "The newest change is recent", "age of the newest source commit", "error", None, "seconds"),
-        Check("ambiguities", "Order decides every key", "ties: two different changes of one key at one place", "warn", 0),
-        Check("cell_rejects", "Every cell fits its type", "cells whose text did not fit, kept in rejects", "warn", 0),
-        Check("ddl_pending", "No schema change waits", "schema changes that nobody has decided on", "warn", 0),
-        Check("order_strength", "Arrival need not be trusted", "further partitions of a source without positions", "warn", 0),
-        Check("incomplete_rows", "Every row began whole", "live rows of which only partial updates came", "warn", 0),
+        Check("key_unique", "Each key stands once", "rows beyond the first of their key", "error", 0,
+              advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:]),
+        Check("key_not_null", "No key is empty", "rows with a NULL in a key column", "error", 0,
+              advice="The key in the pipeline file may be the wrong one; check keys: of this table."),
+        Check("missing_rows", "No row is missing", "live keys among the changes that the mirror lacks", "error", 0,
+              advice=_HISTORY),
+        Check("ghost_rows", "No deleted row lives on", "rows whose key the changes say is gone", "error", 0,
+              advice=_HISTORY),
+        Check("up_to_date", "Every batch is applied", "decoded batches that the mirror has not folded", "error", 0,
+              advice="Read the message of the last batch below, mend its cause and run again; nothing is lost meanwhile."),
+        Check("schema", "Columns are as decided", "columns whose name or type differs from the decision", "error", 0,
+              advice="Somebody else may have altered this mirror; put the column back as decided."),
+        Check("freshness", "The newest change is recent", "age of the newest source commit", "error", None, "seconds",
+              advice="See whether the source still sends: a quiet table looks like a broken export."),
+        Check("ambiguities", "Order decides every key", "ties: two different changes of one key at one place", "warn", 0,
+              advice="The later arrival won. Compare the key with the source if the order of arrival is not certain."),
+        Check("cell_rejects", "Every cell fits its type", "cells whose text did not fit, kept in rejects", "warn", 0,
+              advice="Declare a type that holds them under columns:, or correct them at the source."),
+        Check("ddl_pending", "No schema change waits", "schema changes that nobody has decided on", "warn", 0,
+              advice="Read the statements under schema changes below, then see `ingest ddl`."),
+        Check("order_strength", "Arrival need not be trusted", "further partitions of a source without positions", "warn", 0,
+              advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
+        Check("incomplete_rows", "Every row began whole", "live rows of which only partial updates came", "warn", 0,
+              advice="Their other columns are unknown: load these rows once in full."),
         Check("duplicates", "Messages came once", "changes that came again, and were applied once", "warn", None),
-        Check("books_balance", "Every message is accounted for", "messages landed but not in the books, or the reverse", "error", 0, subject="source"),
-        Check("gaps", "Nothing was skipped", "byte ranges of read files that were never read", "error", 0, subject="source"),
-        Check("reject_rate", "Every message could be decoded", "rejected messages of all messages read", "warn", 0, "ratio", "source"),
+        Check("books_balance", "Every message is accounted for", "messages landed but not in the books, or the reverse", "error", 0,
+              subject="source", advice="Keep the lake as it is and report this: it should never happen."),
+        Check("gaps", "Nothing was skipped", "byte ranges of read files that were never read", "error", 0,
+              subject="source", advice="See the alarms of the last runs, restore the file and run again."),
+        Check("reject_rate", "Every message could be decoded", "share of messages that were rejected", "warn", 0, "ratio",
+              subject="source", advice="`ingest rejects` lists each reason with an example; the bytes are kept."),
     )
 }  # fmt: skip
 

@@ -57,6 +57,9 @@ def gather(lake: Lake) -> Facts:
     facts.tables = [tables[path] for path in sorted(tables)]
     for table in facts.tables:
         _complete(table, pipeline)
+    for source in facts.sources:
+        for check in source.checks:
+            check.sql = queries.of_source(check.check, source.name)
     return facts
 
 

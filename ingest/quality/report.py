@@ -1,0 +1,277 @@
+"""The report: facts in, one HTML file out, which needs nothing else: no network, no script, no font.
+
+Everything that comes from data passes through Jinja2's autoescape; colours never stand alone, each
+state has its word and its sign.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from ingest.quality.catalogue import CHECKS, ERROR, FAIL, PASS, WARN, duration, explained, number, shown
+from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
+
+LIGHTS = {"bad": "Failing", "warn": "Warning", "good": "Good", "none": "Not checked"}
+_WORST = ("bad", "warn", "none", "good")
+STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"}
+_STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
+_ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
+MOST_PROBLEMS = 60
+FULL_DETAIL = 150  # up to so many tables each passed check shows its query, too
+
+
+@dataclass(slots=True)
+class Row:
+    """One subject on the page: its light, its anchor, and its checks with the worst first."""
+
+    fact: Any
+    light: str
+    anchor: str
+    checks: list[CheckFact]
+    word: str = ""
+
+
+@dataclass(slots=True)
+class Problem:
+    """One complaint in plain words."""
+
+    light: str
+    subject: str
+    anchor: str
+    title: str
+    text: str
+    advice: str = ""
+    since: dt.datetime | None = None
+
+
+@dataclass(slots=True)
+class Page:
+    """What the template lays out."""
+
+    facts: Facts
+    rows: list[Row]
+    sources: list[Row]
+    problems: list[Problem]
+    counts: dict[str, int]
+    headline: str
+    verdict: str
+    light: str
+    tiles: list[tuple[str, str, str, Sequence[float]]] = field(default_factory=list)
+    full: bool = True
+
+
+def render(facts: Facts) -> str:
+    """The whole report as HTML."""
+    return _template().render(page=page(facts), facts=facts, now=facts.now)
+
+
+def page(facts: Facts) -> Page:
+    """Decide what the page says, before anything is laid out."""
+    rows = [_row(table, f"t{i}") for i, table in enumerate(facts.tables)]
+    rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
+    sources = [_source_row(source, f"s{i}") for i, source in enumerate(facts.sources)]
+    problems = _problems(rows, sources, facts)
+    counts = {light: sum(row.light == light for row in rows) for light in LIGHTS}
+    light = next((one for one in _WORST if any(row.light == one for row in [*rows, *sources])), "none")
+    if any(one.light == "bad" for one in problems):
+        light = "bad"
+    made = Page(facts, rows, sources, problems, counts, _headline(counts, len(rows)), _verdict(facts, problems), light)
+    made.tiles = _tiles(facts)
+    made.full = len(rows) <= FULL_DETAIL
+    return made
+
+
+def _row(table: TableFact, anchor: str) -> Row:
+    checks = sorted(table.checks, key=lambda one: (_ORDER.get(one.state, 0), _rank(one.check)))
+    light = _light(checks)
+    stuck = table.batches and table.batches[0].state in ("failed", "held")
+    if stuck:
+        return Row(table, "bad", anchor, checks, table.batches[0].state.capitalize())
+    return Row(table, light, anchor, checks, LIGHTS[light])
+
+
+def _source_row(source: SourceFact, anchor: str) -> Row:
+    checks = sorted(source.checks, key=lambda one: _ORDER.get(one.state, 0))
+    return Row(source, _light(checks), anchor, checks, LIGHTS[_light(checks)])
+
+
+def _rank(check: str) -> int:
+    """Built-in checks in the order of their list, the user's own behind them."""
+    names = list(CHECKS)
+    return names.index(check) if check in CHECKS else len(names)
+
+
+def _light(checks: Sequence[CheckFact]) -> str:
+    lights = {_check_light(one) for one in checks}
+    return next((one for one in _WORST if one in lights), "none")
+
+
+def _check_light(check: CheckFact) -> str:
+    """An expectation that could not be judged is as bad as its severity says."""
+    if check.state == ERROR and check.severity == "warn":
+        return "warn"
+    return _STATE_LIGHTS.get(check.state, "bad")
+
+
+def _problems(rows: Sequence[Row], sources: Sequence[Row], facts: Facts) -> list[Problem]:
+    found = [_stuck(row) for row in rows if row.word in ("Held", "Failed")]
+    for row in [*rows, *sources]:
+        kind = "" if isinstance(row.fact, TableFact) else "source "
+        for check in row.checks:
+            if check.state == PASS or (check.check == "up_to_date" and row.word in ("Held", "Failed")):
+                continue
+            found.append(_problem(row, kind + row.fact.name, check))
+    for alarm in facts.runs[0].alarms if facts.runs else ():
+        if not any(alarm.startswith(f"{one.subject}") for one in found):
+            found.append(Problem("bad", "last run", "runs", "The last run raised an alarm", alarm))
+    return sorted(found, key=lambda one: _WORST.index(one.light))
+
+
+def _stuck(row: Row) -> Problem:
+    last = row.fact.batches[0]
+    title = "The table is held" if last.state == "held" else "The last fold failed"
+    advice = "Its changes wait in the lake and are applied by the first run after this is mended."
+    return Problem("bad", row.fact.name, row.anchor, title, last.message, advice, last.at)
+
+
+def _problem(row: Row, subject: str, check: CheckFact) -> Problem:
+    known = CHECKS.get(check.check)
+    return Problem(
+        _check_light(check), subject, row.anchor, title(check), words(check), known.advice if known else "", check.bad_since
+    )
+
+
+def title(check: CheckFact) -> str:
+    """What a check claims, in a few words; with its column if it is about one."""
+    known = CHECKS.get(check.check)
+    name = known.title if known else check.check.removeprefix("expect_").replace("_", " ").capitalize()
+    return f"{name}: {check.column}" if check.column else name
+
+
+def words(check: CheckFact) -> str:
+    """What was found, in a sentence."""
+    if check.check not in CHECKS:
+        return check.detail
+    found = explained(check.check, check.observed, check.limit)
+    return f"{found}. {check.detail[:1].upper()}{check.detail[1:]}" if check.detail and check.state != PASS else found
+
+
+def observed(check: CheckFact) -> str:
+    """The number that was found, with its unit."""
+    known = CHECKS.get(check.check)
+    return shown(check.observed, known.unit if known else "count")
+
+
+def limit(check: CheckFact) -> str:
+    """The most that may be found; a dash where nothing is set."""
+    known = CHECKS.get(check.check)
+    return "–" if check.limit is None else shown(check.limit, known.unit if known else "count")
+
+
+def _headline(counts: dict[str, int], tables: int) -> str:
+    if not tables:
+        return "There is no table yet."
+    bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
+    if bad:
+        return f"{_tables(bad)} of {tables:,} cannot be trusted right now." if tables > 1 else "The table cannot be trusted right now."
+    if unchecked == tables:
+        return "Nothing has been checked yet."
+    if warn:
+        return f"{_tables(warn)} of {tables:,} {'needs' if warn == 1 else 'need'} a look." if tables > 1 else "The table needs a look."
+    if unchecked:
+        return f"{_tables(tables - unchecked)} of {tables:,} can be trusted; the others are not checked."
+    return f"All {tables:,} tables can be trusted." if tables > 1 else "The table can be trusted."
+
+
+def _tables(count: int) -> str:
+    return f"{count:,} table" if count == 1 else f"{count:,} tables"
+
+
+def _verdict(facts: Facts, problems: Sequence[Problem]) -> str:
+    if not facts.runs:
+        return "No run has been recorded."
+    last = facts.runs[0]
+    batch = f"Batch {last.batch:,}" if last.batch is not None else "The last run"
+    told = "no check complains" if not problems else f"{len(problems):,} complaint{'' if len(problems) == 1 else 's'}"
+    return f"{batch} ended {duration((facts.now - last.at).total_seconds())} ago: {told}."
+
+
+def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
+    """Label, value, remark and trend of the numbers at the top."""
+    runs = list(reversed(facts.runs))
+    rows = [check for table in facts.tables if (check := table.check("rows"))]
+    lags = [(facts.now - table.newest).total_seconds() for table in facts.tables if table.newest]
+    last = facts.runs[0] if facts.runs else None
+    pending = sum(one.pending for table in facts.tables for one in table.ddl)
+    rejected = sum(one.count for one in facts.rejects)
+    trends = {name: [run.counts.get(name, 0) for run in runs] for name in ("read", "changes", "rejected", "ddl")}
+    return [
+        ("Tables", number(len(facts.tables)), f"{len(facts.sources)} source{'' if len(facts.sources) == 1 else 's'}", ()),
+        ("Rows", number(sum(one.observed for one in rows)), "in all mirrors", _sum_of([one.trend for one in rows])),
+        ("Newest change", duration(min(lags)) if lags else "–", "ago, at the source" if lags else "no commit times", ()),
+        ("Read", number(last.counts.get("read", 0)) if last else "–", "messages in the last run", trends["read"]),
+        ("Changes", number(last.counts.get("changes", 0)) if last else "–", "in the last run", trends["changes"]),
+        ("Rejects", number(rejected), "kept, in all", trends["rejected"]),
+        ("Schema changes", number(pending), "wait for a decision", trends["ddl"]),
+    ]
+
+
+def _sum_of(trends: Sequence[Sequence[float]]) -> Sequence[float]:
+    """Trends of one length added up; of different lengths they belong to different runs."""
+    lengths = {len(one) for one in trends}
+    return [sum(values) for values in zip(*trends, strict=True)] if len(lengths) == 1 else ()
+
+
+# --- drawing ---
+
+_WIDTH, _HEIGHT = 64, 16
+
+
+def spark(values: Sequence[float]) -> Markup:
+    """A sparkline; nothing where there is no history. The numbers beside it say the same to a reader's voice."""
+    points = list(values)[-TREND:]
+    if len(points) < 2:
+        return Markup("")
+    low, high = min(points), max(points)
+    step = _WIDTH / (len(points) - 1)
+    span = (high - low) or 1
+    ys = [_HEIGHT - 2 - (value - low) / span * (_HEIGHT - 4) if high > low else _HEIGHT - 3 for value in points]
+    line = " ".join(f"{i * step:.0f},{y:.0f}" for i, y in enumerate(ys))
+    return Markup(
+        f'<svg class="k" viewBox="-2 0 {_WIDTH + 4} {_HEIGHT}" aria-hidden="true"><polyline points="{line}"/>'
+        f'<circle cx="{_WIDTH}" cy="{ys[-1]:.0f}" r="1.8"/></svg>'
+    )
+
+
+def sign(light: str) -> Markup:
+    """The sign of a light, drawn from the symbols at the top of the page."""
+    return Markup(f'<svg class="i {light}" aria-hidden="true"><use href="#{light}"/></svg>')
+
+
+def moment(at: dt.datetime | None) -> str:
+    """A moment for people, in UTC."""
+    return "–" if at is None else at.strftime("%Y-%m-%d %H:%M")
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("ingest.quality"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(
+        spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
+        observed=observed, limit=limit, light_of=_check_light,
+    )  # fmt: skip
+    environment.globals.update(state_words=STATE_WORDS, most=MOST_PROBLEMS)
+    return environment.get_template("report.html.j2")

@@ -1,0 +1,73 @@
+"""How writers of JSON put a message into bytes: bare numbers to the digit, and sometimes escapes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from ingest.change import Hints, Message, Options, TableHints, TableId
+from tests.formats.one_history.history import DATABASE, KEYS, TABLE, Event, History
+
+Cell = Callable[[str, str], Any]
+"""One value: its column and its canonical text to what stands in the message."""
+
+
+class Dialect(NamedTuple):
+    """One writer: its format, the messages that it makes of a history, and what its source must be told.
+
+    Args:
+        format: the format's name.
+        write: the messages of a history, in the source's order.
+        hints: what the pipeline file says, for messages that do not tell it.
+        any_order: True if the order in the messages makes good for any delivery.
+        truncates: False if the dialect does not send truncates.
+        statements: False if the dialect does not send DDL.
+    """
+
+    format: str
+    write: Callable[[History], list[Message]]
+    hints: Hints = Hints()
+    any_order: bool = True
+    truncates: bool = True
+    statements: bool = True
+
+
+def bare(text: str) -> msgspec.Raw:
+    """A number as it stands."""
+    return msgspec.Raw(text.encode())
+
+
+def message(value: Any, event: Event, key: Any = None, **parts: Any) -> Message:
+    """A message; every third writes all that is not ASCII as escapes."""
+    text = msgspec.json.encode(value).decode()
+    if event.number % 3 == 0:
+        text = re.sub(r"[^\x00-\x7f]+", lambda found: json.dumps(found[0])[1:-1], text)
+    return Message(text.encode(), None if key is None else msgspec.json.encode(key), **parts)
+
+
+def cells(row: dict[str, str | None] | None, cell: Cell) -> dict[str, Any] | None:
+    """An image with each value in the dialect's form."""
+    if row is None:
+        return None
+    return {name: None if value is None else cell(name, value) for name, value in row.items()}
+
+
+def changed(event: Event) -> dict[str, str | None]:
+    """What stood before in the columns that the event changed."""
+    after = event.after or {}
+    return {name: value for name, value in (event.before or {}).items() if value != after.get(name)}
+
+
+
+
+def told(
+    columns: dict[str, str] | None = None, *, table: bool = False, keys: bool = True, **options: Any
+) -> Hints:
+    """Hints of a pipeline file that declares keys and columns, and the table where messages name none."""
+    named = (("*", TableId(DATABASE, None, TABLE)),) if table else ()
+    declared = TableHints(KEYS if keys else (), columns or {})
+    return Hints(Options(table=named, **options), lambda _table: declared)
