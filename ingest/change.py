@@ -169,10 +169,50 @@ def same_place(key: str) -> str:
     return key[: mark + 1 + _MARKS.index(key[mark])]
 
 
+def order_of(key: str) -> Order:
+    """The `Order` that an order key was written from."""
+    head, at = _numbers(key, 0)
+    half, at = _number(key, at)
+    arrival, at = _numbers(key, at)
+    row, _ = _number(key, at)
+    return Order(head[0], head[1], head[2:], half, arrival, row)
+
+
+def _numbers(key: str, at: int) -> tuple[tuple[int, ...], int]:
+    """The numbers up to the next end mark, and the place behind it."""
+    found: list[int] = []
+    while key[at] != _END:
+        number, at = _number(key, at)
+        found.append(number)
+    return tuple(found), at + 1
+
+
+def _number(key: str, at: int) -> tuple[int, int]:
+    """The number that is written at a place, and the place behind it."""
+    if key[at] == "-":
+        length, at = _length(key, at + 1, _UNINVERT)
+        return -int(key[at : at + length].translate(_NINES)), at + length
+    length, at = _length(key, at, {})
+    return int(key[at : at + length]), at + length
+
+
+def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
+    """How many digits the mark at a place stands for; 36 and more are written as a number themselves."""
+    mark = key[at].translate(marks)
+    if mark != "~":
+        return _MARKS.index(mark), at + 1
+    if not marks:
+        return _number(key, at + 1)
+    digits = _MARKS.index(key[at + 1].translate(marks))
+    end = at + 2 + digits
+    return int(key[at + 2 : end].translate(marks)), end
+
+
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _END = "!"  # sorts before every length mark and before "-": a shorter sequence comes first
 _NINES = str.maketrans("0123456789", "9876543210")
 _INVERT = str.maketrans(_MARKS + "~", (_MARKS + "~")[::-1])
+_UNINVERT = {ord(inverted): ord(mark) for mark, inverted in zip(_MARKS + "~", (_MARKS + "~")[::-1], strict=True)}
 
 
 def _length_mark(n: int) -> str:

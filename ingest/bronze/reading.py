@@ -1,15 +1,17 @@
 """Reading byte ranges of files inside Spark tasks: records with their exact offsets, then a receipt.
 
 Runs in Python workers; imports no Spark.  A range owns the lines that *start* in it, so that any cut
-of a file gives the same records.  What a range cannot read becomes a receipt with a fault.
+of a file gives the same records.  What a range cannot read becomes a receipt with a fault.  Lines and
+length-prefixed records are streamed; the other framings hold one file at a time, up to `WHOLE`.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import fsspec
 
@@ -18,12 +20,14 @@ from ingest.bronze.receipts import FINGERPRINT, Receipt
 from ingest.errors import Undecodable
 
 BLOCK = 8 * 1024 * 1024
+WHOLE = 1 << 30  # the largest file that is held in memory: a document, a container, a raw datum
+OPEN_END = 1 << 62  # end of a range whose file is compressed: nobody knows its plain length before
 OVERSIZE = "ingest.oversize"  # header of a record that was too large to land: its length
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """One piece of work: bytes ``[start, end)`` of one file."""
+    """One piece of work: bytes ``[start, end)`` of one file, after decompression."""
 
     source: int  # place in the pipeline file
     file: str
@@ -36,39 +40,59 @@ class Range:
     compressed: bool
     finished: bool  # an unended last record belongs to the file
     max_record_bytes: int
+    exact: bool = True  # a record starts at ``start``; else its first line belongs to the range before
     storage: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes will be read."""
+        return self.size if self.compressed else self.end - self.start
 
 
 Record = tuple[int, bytes | None, int]
 """Offset, bytes (None if too large to keep) and length."""
+Groups = Iterator[tuple[list[Record], int]]
+"""Records with the offset reached; the first group is empty and tells where the range begins."""
 
 
-def read(work: Range, emit: Callable[[list[Record]], Any]) -> Iterator[Any]:
-    """Yield ``emit(records)`` for groups of records of a bounded size, then return the receipt.
+def read(work: Range) -> Generator[list[Record], None, Receipt]:
+    """Yield groups of records of a bounded size, then return the receipt.
 
     Use as ``receipt = yield from read(...)``.
     """
     hashed = _Hashed()
     begin = end = work.start
     count = 0
-    fault = ""
+    fault, damage = "", False
     try:
         with _opened(work) as stream:
-            groups = _groups(work, stream, hashed)
+            groups = _GROUPS.get(work.framing, _whole)(work, stream, hashed)
             _, begin = next(groups)
             end = begin
             for group, end in groups:
                 count += len(group)
                 if group:
-                    yield emit(group)
+                    yield group
     except Exception as error:  # whatever a damaged file raises, the run goes on without its rest
-        fault = _sentence(work, error)
-    return _receipt(work, hashed, (begin, end), count, fault)
+        if not _may_be_growing(work, error):
+            fault, damage = _sentence(work, error), _is_damage(error)
+    rest = work.compressed and (bool(fault) or not work.finished)
+    return _receipt(work, hashed, (begin, end), count, Receipt(work.file, fault=fault, damage=damage, rest=rest))
+
+
+def _may_be_growing(work: Range, error: Exception) -> bool:
+    """True for a compressed file that ends inside its data while somebody may still write it."""
+    return isinstance(error, EOFError) and not work.finished
+
+
+def _is_damage(error: Exception) -> bool:
+    """True if the content is at fault, so that reading it again is of no use; else the access is."""
+    return not isinstance(error, MemoryError) and getattr(error, "errno", None) is None
 
 
 def _sentence(work: Range, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
-        return f"{work.file} vanished before it was read."
+        return f"{work.file} vanished before it was read: put it back."
     if isinstance(error, Undecodable):
         return f"{work.file}: {error.detail}."
     return f"{work.file} cannot be read as {work.framing}: {type(error).__name__}: {str(error)[:200]}."
@@ -88,13 +112,23 @@ class _Hashed:
             self.head += data[: FINGERPRINT - len(self.head)]
         self.tail = (self.tail + data[-FINGERPRINT:])[-FINGERPRINT:]
 
+    def mark(self) -> _Hashed:
+        """What was hashed so far, to go back to if the next record turns out not to be whole."""
+        kept = copy.copy(self)
+        kept.whole = self.whole.copy()
+        return kept
+
+    def back(self, kept: _Hashed) -> None:
+        """Forget what was hashed since `mark`."""
+        self.whole, self.head, self.tail = kept.whole, kept.head, kept.tail
+
 
 def fingerprint(data: bytes) -> str:
     """The short hash that tells one file's end from another's."""
     return f"{len(data)}:{hashlib.sha256(data).hexdigest()[:32]}"
 
 
-def _receipt(work: Range, hashed: _Hashed, read: tuple[int, int], count: int, fault: str) -> Receipt:
+def _receipt(work: Range, hashed: _Hashed, read: tuple[int, int], count: int, ending: Receipt) -> Receipt:
     return Receipt(
         work.file,
         read[0],
@@ -105,7 +139,9 @@ def _receipt(work: Range, hashed: _Hashed, read: tuple[int, int], count: int, fa
         work.mtime,
         head=fingerprint(hashed.head) if read[0] == 0 else "",
         tail=fingerprint(hashed.tail),
-        fault=fault,
+        fault=ending.fault,
+        damage=ending.damage,
+        rest=ending.rest,
     )
 
 
@@ -117,22 +153,38 @@ def _opened(work: Range) -> BinaryIO:
     return framing.decompressed(raw) if work.compressed else raw
 
 
-def _groups(work: Range, stream: BinaryIO, hashed: _Hashed) -> Iterator[tuple[list[Record], int]]:
-    """Records with the offset reached; the first group is empty and tells where the range begins."""
-    if work.framing == "lines":
-        return _lines(work, stream, hashed)
-    return _framed(work, stream, hashed)
+def _go_to(work: Range, stream: BinaryIO) -> int:
+    """Stand at the range's start; streams that cannot seek are read up to it."""
+    if not work.compressed:
+        stream.seek(work.start)
+    elif work.start:
+        skip(stream, work.start)
+    return work.start
+
+
+def skip(stream: BinaryIO, count: int) -> None:
+    """Read over so many bytes.
+
+    Raises:
+        ValueError: there are fewer.
+    """
+    while count > 0:
+        block = stream.read(min(count, BLOCK))
+        if not block:
+            raise ValueError(f"the file ends {count} bytes before the place up to which it was read")
+        count -= len(block)
 
 
 # --- lines --------------------------------------------------------------------------------------
 
 
-def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Iterator[tuple[list[Record], int]]:
+def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
     """Lines that start in the range; groups are as large as a block."""
-    offset = _seek_line(work, stream)
+    offset = _go_to(work, stream) if work.exact else _seek_line(work, stream)
     yield [], offset
     rest = b""
     skipped = 0  # length so far of a line that is too large to keep
+    mark = hashed
     while offset < work.end or rest or skipped:
         block = stream.read(BLOCK)
         if not block:
@@ -149,41 +201,48 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Iterator[tuple[lis
                 group.append((offset, None, length))
                 skipped = 0
             elif line and not line.isspace():
-                group.append((offset, line, length))
+                group.append((offset, _plain(line, offset), length))
             consumed.append(line)
             offset += length + 1
-        else:
-            if len(rest) > work.max_record_bytes:
-                hashed.update(b"\n".join([*consumed, rest]) if consumed else rest)
-                skipped, rest = skipped + len(rest), b""
-                consumed = []
         if consumed:
             hashed.update(b"\n".join(consumed) + b"\n")
+        if offset < work.end and len(rest) > work.max_record_bytes:
+            mark = mark if skipped else hashed.mark()
+            hashed.update(rest)
+            skipped, rest = skipped + len(rest), b""
         yield group, offset
         if offset >= work.end:
             return
-    yield from _last_line(work, hashed, rest, skipped, offset)
+    yield from _last_line(work, hashed, mark, rest, skipped, offset)
+
+
+def _plain(line: bytes, offset: int) -> bytes:
+    """The line without what belongs to the file: a byte order mark, a carriage return."""
+    if line[-1:] == b"\r":
+        line = line.rstrip(b"\r")
+    return line if offset else line.removeprefix(framing.BOM)
 
 
 def _last_line(
-    work: Range, hashed: _Hashed, rest: bytes, skipped: int, offset: int
-) -> Iterator[tuple[list[Record], int]]:
+    work: Range, hashed: _Hashed, mark: _Hashed, rest: bytes, skipped: int, offset: int
+) -> Groups:
     """The bytes behind the last newline: a record if the file is finished, else left for the next run."""
-    if not work.finished or not (rest or skipped) or offset >= work.end:
+    if not (rest or skipped) or offset >= work.end:
+        return
+    if not work.finished:
+        if skipped:
+            hashed.back(mark)
         return
     hashed.update(rest)
     length = len(rest) + skipped
-    kept = [] if rest.isspace() else [(offset, None if skipped else rest, length)]
-    yield kept, offset + length
+    if skipped or length > work.max_record_bytes:
+        yield [(offset, None, length)], offset + length
+    else:
+        yield [] if rest.isspace() else [(offset, _plain(rest, offset), length)], offset + length
 
 
 def _seek_line(work: Range, stream: BinaryIO) -> int:
     """Go to the first line that starts at or after the range's start; give its offset."""
-    if work.start == 0:
-        return 0
-    if work.compressed:  # never cut: the start is the end of a line already read
-        _skip(stream, work.start)
-        return work.start
     offset = work.start - 1
     stream.seek(offset)
     while block := stream.read(65536):
@@ -195,32 +254,83 @@ def _seek_line(work: Range, stream: BinaryIO) -> int:
     return offset
 
 
-def _skip(stream: BinaryIO, count: int) -> None:
-    while count > 0:
-        block = stream.read(min(count, BLOCK))
-        if not block:
+# --- lengths ------------------------------------------------------------------------------------
+
+
+def _lengths(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
+    """Records behind their lengths, in groups of about a block; one too large is read over."""
+    offset = _go_to(work, stream)
+    yield [], offset
+    group: list[Record] = []
+    held = 0
+    while head := _exactly(stream, 4):
+        length = int.from_bytes(head, "big")
+        mark = hashed.mark()
+        hashed.update(head)
+        value = _record(work, stream, hashed, length) if len(head) == 4 else b""
+        if len(head) < 4 or (value is not None and len(value) < length):
+            hashed.back(mark)
+            yield group, offset
+            if work.finished:
+                raise Undecodable("cut-record", f"the record at byte {offset} is longer than the file")
             return
-        count -= len(block)
+        group.append((offset, value, length))
+        offset, held = offset + 4 + length, held + length
+        if held > BLOCK or len(group) >= 10_000:
+            yield group, offset
+            group, held = [], 0
+    yield group, offset
 
 
-# --- documents, lengths, containers -------------------------------------------------------------
+def _record(work: Range, stream: BinaryIO, hashed: _Hashed, length: int) -> bytes | None:
+    """The record's bytes; None if it is whole but too large to keep, fewer bytes if it is cut."""
+    left = length
+    kept = b""
+    while left > 0 and (block := _exactly(stream, min(left, BLOCK))):
+        hashed.update(block)
+        left -= len(block)
+        if length <= work.max_record_bytes:
+            kept += block
+    if left:
+        return b""
+    return kept if length <= work.max_record_bytes else None
 
 
-def _framed(work: Range, stream: BinaryIO, hashed: _Hashed) -> Iterator[tuple[list[Record], int]]:
-    """Whole-file framings: records behind ``start``, in groups of about a block."""
-    data = stream.read()
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    """So many bytes, or all that is left: an unbuffered file may give fewer at a time."""
+    found = stream.read(count)
+    while found and len(found) < count and (more := stream.read(count - len(found))):
+        found += more
+    return found
+
+
+# --- documents, containers, raw -----------------------------------------------------------------
+
+
+def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
+    """Framings that need the whole file: records behind ``start``, in groups of about a block."""
+    data = _exactly(stream, WHOLE + 1)
+    if len(data) > WHOLE:
+        raise Undecodable("too-large", f"it has more than {WHOLE} bytes, which only lines and length may have")
     if len(data) < work.start:
         raise ValueError(f"the file is shorter than the {work.start} bytes already read")
-    group: list[Record] = []
-    held, end = 0, work.start
+    end = work.start
     yield [], end
+    group: list[Record] = []
+    held = 0
     for record in framing.records(data, work.framing, start=work.start, finished=work.finished):
+        if held > BLOCK and record.end > end:
+            hashed.update(data[work.start : end]) if False else None
+            yield group, end
+            group, held = [], 0
         end = record.end
         kept = None if len(record.value) > work.max_record_bytes else record.value
         group.append((record.offset, kept, len(record.value)))
         held += len(record.value)
-        if held > BLOCK:
-            yield group, end
-            group, held = [], 0
+    if work.finished:
+        end = len(data)  # blanks behind the last record are read too
     hashed.update(data[work.start : end])
     yield group, end
+
+
+_GROUPS = {"lines": _lines, "length": _lengths}

@@ -6,10 +6,11 @@ before a control mark.  ``messages = change_messages + ddl + control + routed_ou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
+
+import orjson
 
 from ingest.change import TableId
 
@@ -79,12 +80,12 @@ class Line:
 
     def to_json(self) -> str:
         """The line as it travels in ``changes.payload``."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return orjson.dumps(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> Line:
         """Read a line back."""
-        found = json.loads(text)
+        found = orjson.loads(text)
         names = {one.name for one in fields(cls)}
         return cls(**{name: value for name, value in found.items() if name in names})
 

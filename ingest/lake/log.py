@@ -6,10 +6,10 @@ lives with the data: nothing beside the tables can be lost or restored out of st
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -73,8 +73,8 @@ def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, A
         info = action.get("commitInfo")
         if info is not None:
             try:
-                found = json.loads(info.get("userMetadata") or "{}")
-            except ValueError:
+                found = orjson.loads(info.get("userMetadata") or "{}")
+            except orjson.JSONDecodeError:
                 return {}
             return found if isinstance(found, dict) else {}
     return {}
@@ -90,4 +90,4 @@ def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]
         text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
     finally:
         stream.close()
-    return [json.loads(line) for line in text.splitlines() if line]
+    return [orjson.loads(line) for line in text.splitlines() if line]

@@ -22,6 +22,7 @@ class Check:
     Args:
         name: as it stands in ``checks`` and under ``thresholds:``.
         title: what is claimed, in a few words.
+        fault: what is wrong where the claim does not hold, in a few words.
         question: what is counted or measured, for people.
         severity: ``error`` fails the run, ``warn`` does not.
         limit: the most that may be observed; None never complains.
@@ -32,6 +33,7 @@ class Check:
 
     name: str
     title: str
+    fault: str
     question: str
     severity: str
     limit: float | None
@@ -44,37 +46,37 @@ _HISTORY = "Look at the history of a failing key below, and compare it with the 
 CHECKS = {
     check.name: check
     for check in (
-        Check("rows", "Rows", "rows in the mirror", "warn", None),
-        Check("key_unique", "Each key stands once", "rows beyond the first of their key", "error", 0,
+        Check("rows", "Rows", "Rows", "rows in the mirror", "warn", None),
+        Check("key_unique", "Each key stands once", "Keys stand more than once", "rows beyond the first of their key", "error", 0,
               advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:]),
-        Check("key_not_null", "No key is empty", "rows with a NULL in a key column", "error", 0,
+        Check("key_not_null", "No key is empty", "Keys are empty", "rows with a NULL in a key column", "error", 0,
               advice="The key in the pipeline file may be the wrong one; check keys: of this table."),
-        Check("missing_rows", "No row is missing", "live keys among the changes that the mirror lacks", "error", 0,
+        Check("missing_rows", "No row is missing", "Rows are missing", "live keys among the changes that the mirror lacks", "error", 0,
               advice=_HISTORY),
-        Check("ghost_rows", "No deleted row lives on", "rows whose key the changes say is gone", "error", 0,
+        Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
               advice=_HISTORY),
-        Check("up_to_date", "Every batch is applied", "decoded batches that the mirror has not folded", "error", 0,
+        Check("up_to_date", "Every batch is applied", "Batches wait to be applied", "decoded batches that the mirror has not folded", "error", 0,
               advice="Read the message of the last batch below, mend its cause and run again; nothing is lost meanwhile."),
-        Check("schema", "Columns are as decided", "columns whose name or type differs from the decision", "error", 0,
+        Check("schema", "Columns are as decided", "Columns are not as decided", "columns whose name or type differs from the decision", "error", 0,
               advice="Somebody else may have altered this mirror; put the column back as decided."),
-        Check("freshness", "The newest change is recent", "age of the newest source commit", "error", None, "seconds",
+        Check("freshness", "The newest change is recent", "The newest change is old", "age of the newest source commit", "error", None, "seconds",
               advice="See whether the source still sends: a quiet table looks like a broken export."),
-        Check("ambiguities", "Order decides every key", "ties: two different changes of one key at one place", "warn", 0,
+        Check("ambiguities", "Order decides every key", "Order leaves ties", "ties: two different changes of one key at one place", "warn", 0,
               advice="The later arrival won. Compare the key with the source if the order of arrival is not certain."),
-        Check("cell_rejects", "Every cell fits its type", "cells whose text did not fit, kept in rejects", "warn", 0,
+        Check("cell_rejects", "Every cell fits its type", "Cells did not fit their type", "cells whose text did not fit, kept in rejects", "warn", 0,
               advice="Declare a type that holds them under columns:, or correct them at the source."),
-        Check("ddl_pending", "No schema change waits", "schema changes that nobody has decided on", "warn", 0,
+        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "schema changes that nobody has decided on", "warn", 0,
               advice="Read the statements under schema changes below, then see `ingest ddl`."),
-        Check("order_strength", "Arrival need not be trusted", "further partitions of a source without positions", "warn", 0,
+        Check("order_strength", "Arrival need not be trusted", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
-        Check("incomplete_rows", "Every row began whole", "live rows of which only partial updates came", "warn", 0,
+        Check("incomplete_rows", "Every row began whole", "Rows began incomplete", "live rows of which only partial updates came", "warn", 0,
               advice="Their other columns are unknown: load these rows once in full."),
-        Check("duplicates", "Messages came once", "changes that came again, and were applied once", "warn", None),
-        Check("books_balance", "Every message is accounted for", "messages landed but not in the books, or the reverse", "error", 0,
+        Check("duplicates", "Messages came once", "Messages came again", "changes that came again, and were applied once", "warn", None),
+        Check("books_balance", "Every message is accounted for", "Messages are unaccounted for", "messages landed but not in the books, or the reverse", "error", 0,
               subject="source", advice="Keep the lake as it is and report this: it should never happen."),
-        Check("gaps", "Nothing was skipped", "byte ranges of read files that were never read", "error", 0,
+        Check("gaps", "Nothing was skipped", "Bytes were skipped", "byte ranges of read files that were never read", "error", 0,
               subject="source", advice="See the alarms of the last runs, restore the file and run again."),
-        Check("reject_rate", "Every message could be decoded", "share of messages that were rejected", "warn", 0, "ratio",
+        Check("reject_rate", "Every message could be decoded", "Messages could not be decoded", "share of messages that were rejected", "warn", 0, "ratio",
               subject="source", advice="`ingest rejects` lists each reason with an example; the bytes are kept."),
     )
 }  # fmt: skip
@@ -134,20 +136,18 @@ class Checked:
 
 
 def explained(check: str, observed: float, limit: float | None) -> str:
-    """A number in the words of its check: ``2 rows with a NULL in a key column (at most 0)``."""
+    """A number in the words of its check: ``Rows with a NULL in a key column: 2 (at most 0)``."""
     known = CHECKS.get(check)
     if known is None:
         return f"{check}: {number(observed)}"
     allowed = "" if limit is None else f" (at most {shown(limit, known.unit)})"
-    if known.unit == "count":
-        return f"{number(observed)} {known.question}{allowed}"
-    return f"{known.question} is {shown(observed, known.unit)}{allowed}"
+    return f"{known.question[:1].upper()}{known.question[1:]}: {shown(observed, known.unit)}{allowed}"
 
 
 def shown(value: float, unit: str) -> str:
     """A number with its unit, for people."""
     if unit == "ratio":
-        return f"{value:.2%}" if value and value < 0.1 else f"{value:.1%}"
+        return f"{number(round(value * 100, 2))}%"
     return duration(value) if unit == "seconds" else number(value)
 
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from ingest.quality.catalogue import CHECKS, ERROR, FAIL, PASS, WARN, duration, explained, number, shown
 from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
@@ -24,7 +24,7 @@ STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
 _ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
 MOST_PROBLEMS = 60
-FULL_DETAIL = 150  # up to so many tables each passed check shows its query, too
+FULL_DETAIL = 150  # with more tables, what passed is told in one line each
 
 
 @dataclass(slots=True)
@@ -149,9 +149,10 @@ def _problem(row: Row, subject: str, check: CheckFact) -> Problem:
 
 
 def title(check: CheckFact) -> str:
-    """What a check claims, in a few words; with its column if it is about one."""
+    """What a check claims, or what is wrong where it does not hold; with its column if it is about one."""
     known = CHECKS.get(check.check)
-    name = known.title if known else check.check.removeprefix("expect_").replace("_", " ").capitalize()
+    claim = known and (known.title if check.state == PASS else known.fault)
+    name = claim or check.check.removeprefix("expect_").replace("_", " ").capitalize()
     return f"{name}: {check.column}" if check.column else name
 
 
@@ -159,8 +160,9 @@ def words(check: CheckFact) -> str:
     """What was found, in a sentence."""
     if check.check not in CHECKS:
         return check.detail
-    found = explained(check.check, check.observed, check.limit)
-    return f"{found}. {check.detail[:1].upper()}{check.detail[1:]}" if check.detail and check.state != PASS else found
+    if check.detail and check.state != PASS:
+        return f"{check.detail[:1].upper()}{check.detail[1:]}"
+    return explained(check.check, check.observed, check.limit)
 
 
 def observed(check: CheckFact) -> str:
@@ -235,14 +237,13 @@ _WIDTH, _HEIGHT = 64, 16
 
 
 def spark(values: Sequence[float]) -> Markup:
-    """A sparkline; nothing where there is no history. The numbers beside it say the same to a reader's voice."""
+    """A sparkline; nothing where nothing ever changed. The numbers beside it say the same to a reader's voice."""
     points = list(values)[-TREND:]
-    if len(points) < 2:
+    if len(set(points)) < 2:
         return Markup("")
     low, high = min(points), max(points)
     step = _WIDTH / (len(points) - 1)
-    span = (high - low) or 1
-    ys = [_HEIGHT - 2 - (value - low) / span * (_HEIGHT - 4) if high > low else _HEIGHT - 3 for value in points]
+    ys = [_HEIGHT - 2 - (value - low) / (high - low) * (_HEIGHT - 4) for value in points]
     line = " ".join(f"{i * step:.0f},{y:.0f}" for i, y in enumerate(ys))
     return Markup(
         f'<svg class="k" viewBox="-2 0 {_WIDTH + 4} {_HEIGHT}" aria-hidden="true"><polyline points="{line}"/>'
@@ -253,6 +254,12 @@ def spark(values: Sequence[float]) -> Markup:
 def sign(light: str) -> Markup:
     """The sign of a light, drawn from the symbols at the top of the page."""
     return Markup(f'<svg class="i {light}" aria-hidden="true"><use href="#{light}"/></svg>')
+
+
+def ticks(text: str) -> Markup:
+    """A text whose parts between backticks are commands or names."""
+    parts = [Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(text.split("`"))]
+    return Markup("").join(parts)
 
 
 def moment(at: dt.datetime | None) -> str:
@@ -271,7 +278,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters.update(
         spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
-        observed=observed, limit=limit, light_of=_check_light,
+        observed=observed, limit=limit, light_of=_check_light, ticks=ticks,
     )  # fmt: skip
     environment.globals.update(state_words=STATE_WORDS, most=MOST_PROBLEMS)
     return environment.get_template("report.html.j2")

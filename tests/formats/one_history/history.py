@@ -262,7 +262,7 @@ def _datetime(random: Random) -> str:
 
 
 def _timestamp(random: Random) -> str:
-    moment = EPOCH + dt.timedelta(seconds=random.randint(1, 2**31 - 1))
+    moment = EPOCH + dt.timedelta(seconds=random.randint(700_000_000, 2**31 - 1))
     return f"{moment.isoformat()}{_fraction(random)}Z"
 
 

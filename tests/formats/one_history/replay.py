@@ -66,6 +66,8 @@ def typed(column: str, text: str | None) -> object:
     logical = types.base(TYPES[column])
     if text is None:
         return None
+    if logical == "boolean":
+        return {"true": True, "1": True, "false": False, "0": False}.get(text, text)
     pattern = types.PATTERNS.get(types.family(logical) or "")
     if pattern and not re.fullmatch(pattern, text):
         return ("not canonical", text)

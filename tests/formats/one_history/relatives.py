@@ -1,0 +1,134 @@
+"""Maxwell's daemon ("Data format"), Oracle GoldenGate ("Pluggable Formatters"), AWS DMS ("Kafka as a target")."""
+
+from __future__ import annotations
+
+import datetime as dt
+from functools import partial
+from typing import Any
+
+from ingest.change import Image, Message
+from tests.formats.one_history.history import DATABASE, EPOCH, KEYS, TABLE, TYPES, Event, History
+from tests.formats.one_history.oms import plain
+from tests.formats.one_history.writing import Dialect, cells, changed, message, told
+
+
+def clock(milliseconds: int) -> str:
+    """A clock's text with six digits."""
+    return (EPOCH + dt.timedelta(milliseconds=milliseconds)).isoformat(" ", "microseconds")
+
+
+# --- Maxwell ------------------------------------------------------------------------------------
+
+
+def maxwell(history: History, *, position: bool) -> list[Message]:
+    """``data`` and the former values of changed columns; the log's place and the key's names if switched on."""
+    return [message(_maxwell(event, position), event, _maxwell_key(event)) for event in history.events]
+
+
+def _maxwell(event: Event, position: bool) -> dict[str, Any]:
+    frame: dict[str, Any] = {"database": DATABASE, "table": TABLE, "ts": event.second, "xid": 7000 + event.number}
+    if event.sql:
+        return frame | {"type": "table-alter", "ts": event.time, "sql": event.sql} | _place(event, position)
+    kind = "bootstrap-insert" if event.kind == "read" else event.kind
+    frame |= {"type": kind, "data": cells(event.row, plain)}
+    if event.kind != "read":
+        frame |= {"commit": True} | _place(event, position)
+    return frame | ({"old": cells(changed(event), plain)} if event.kind == "update" else {})
+
+
+def _place(event: Event, position: bool) -> dict[str, Any]:
+    return {"position": f"mysql-bin.{999_998 + event.number}:{1000 - event.number}"} if position else {}
+
+
+def _maxwell_key(event: Event) -> dict[str, Any]:
+    return {"database": DATABASE, "table": TABLE, **{f"pk.{name}": event.row.get(name) for name in KEYS}}
+
+
+# --- GoldenGate ---------------------------------------------------------------------------------
+
+
+def goldengate(history: History, *, compressed: bool) -> list[Message]:
+    """Both images, or of an update only keys and what changed, with marks for what is missing."""
+    rows = [event for event in history.events if event.kind != "alter"]
+    return [message(_goldengate(event, compressed), event) for event in rows]
+
+
+def _goldengate(event: Event, compressed: bool) -> dict[str, Any]:
+    kind = "I" if event.kind == "read" else event.kind[0].upper()
+    frame: dict[str, Any] = {
+        "table": f"{DATABASE}.{TABLE}",
+        "op_type": kind,
+        "op_ts": clock(event.time),
+        "current_ts": clock(event.time + 40),
+        "pos": f"{event.number // 4:010d}{500 + event.number % 4:010d}",
+    }
+    if event.kind == "truncate":
+        return frame
+    frame["primary_keys"] = list(KEYS)
+    before, after = event.before, event.after
+    if compressed and before and after:
+        names = {*KEYS, *changed(event)}
+        before, after = _only(before, names), _only(after, names)
+    if before:
+        frame["before"] = cells(before, plain)
+    if after:
+        frame["after"] = (cells(after, plain) or {}) | _marks(event, after)
+    return frame
+
+
+def _only(row: Image, names: set[str]) -> Image:
+    return {name: value for name, value in row.items() if name in names}
+
+
+def _marks(event: Event, after: Image) -> dict[str, bool]:
+    """Every second message marks what it lacks."""
+    return {f"{c}_isMissing": c not in after for c in event.columns} if event.number % 2 else {}
+
+
+# --- DMS ----------------------------------------------------------------------------------------
+
+
+def dms(history: History, *, position: bool, prefixed: bool) -> list[Message]:
+    """``data`` and ``metadata``; the row before beside the row, or in it under a prefix."""
+    rows = [event for event in history.events if event.kind != "alter"]
+    return [message(_dms(event, position, prefixed), event) for event in rows]
+
+
+def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
+    control = event.kind == "truncate"
+    meta = {
+        "timestamp": clock(event.time).replace(" ", "T") + "Z",
+        "record-type": "control" if control else "data",
+        "operation": {"read": "load", "truncate": "truncate-table"}.get(event.kind, event.kind),
+        "partition-key-type": "task-id",
+        "schema-name": DATABASE,
+        "table-name": TABLE,
+    }
+    if position and event.kind != "read":
+        meta["stream-position"] = f"{event.number:08X}/{4096 - event.number:08X}.1.0"
+    if control:
+        return {"metadata": meta}
+    data = cells(event.row, plain) or {}
+    former = cells(event.before, plain) if event.kind == "update" else None
+    if former and prefixed:
+        return {"data": data | {f"BI_{name}": value for name, value in former.items()}, "metadata": meta}
+    return {"data": data, "metadata": meta} | ({"before-image": former} if former else {})
+
+
+UNTYPED = told(TYPES)
+DIALECTS = {
+    "maxwell": Dialect(
+        "maxwell", partial(maxwell, position=False), told(TYPES, keys=False), any_order=False, truncates=False
+    ),
+    "maxwell with position": Dialect(
+        "maxwell", partial(maxwell, position=True), told(TYPES, keys=False), truncates=False
+    ),
+    "ogg": Dialect("ogg", partial(goldengate, compressed=False), told(TYPES, keys=False), statements=False),
+    "ogg compressed": Dialect(
+        "ogg", partial(goldengate, compressed=True), told(TYPES, keys=False), statements=False
+    ),
+    "dms": Dialect("dms", partial(dms, position=False, prefixed=False), UNTYPED, any_order=False, statements=False),
+    "dms with position": Dialect(
+        "dms", partial(dms, position=True, prefixed=True), UNTYPED, statements=False, truncates=False
+    ),
+}
