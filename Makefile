@@ -7,11 +7,12 @@ BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requirements.lock
 
-.PHONY: help demo test lint jars clean distclean
+.PHONY: help demo test e2e lint jars clean distclean
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
 	@echo 'make test       set up and run all tests; no services, no root'
+	@echo 'make e2e        run the tests against a real broker; what is not to be had is skipped with its reason'
 	@echo 'make lint       style, types and layers'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
 	@echo 'make clean      delete what demo and tests wrote; distclean deletes .venv too'
@@ -23,7 +24,11 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not e2e'
+
+e2e: $(VENV)/.ready-e2e
+	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	$(BIN)/python -m pytest -m e2e
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check
@@ -67,4 +72,8 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 
 $(VENV)/.ready-dev: $(VENV)/.ready
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.ready-e2e: $(VENV)/.ready-dev
+	@$(PIP) --editable '.[dev,e2e]'
 	@touch $@

@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 
 from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
+from ingest.errors import SetupError
 from ingest.gold.apply import Folded, apply
 from ingest.gold.work import Books, open_books
 from ingest.lake import lock, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, RUNS
+from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
 from ingest.quality import stage as quality
 from ingest.silver.decode import decode
 
@@ -76,6 +77,8 @@ class Warm:
     complete: int | None = None  # the last batch that every mirror has folded
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
+    held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch and version of `decisions` at which all was held
+    told: tuple[str, ...] = ()  # failures that `runs` holds already
 
 
 def run(
@@ -115,7 +118,7 @@ def run(
             started = time.monotonic()
             _STAGES[stage](lake, warm, result, tell)
             result.stages[stage] = time.monotonic() - started
-        _record(lake, result)
+        _record(lake, warm, result)
     return result
 
 
@@ -136,7 +139,11 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if last <= warm.decoded:
         return
     tell("silver", "decoding")
-    decoded = decode(lake, last, _cores(lake.spark))
+    try:
+        decoded = decode(lake, last, _cores(lake.spark))
+    except SetupError as error:  # a registry is down: bronze keeps the messages for the next run
+        result.failures.append(str(error))
+        return
     warm.decoded = last
     for line in decoded.lines:
         result.changes += line.changes
@@ -158,17 +165,30 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if last <= warm.complete:
         return
     tell("gold", "reading the books")
-    books = open_books(lake, warm.complete, last)
-    if warm.decided is None:
-        warm.decided = mirrors.known(lake)
-    result.mirrors = apply(lake, books, warm.decided, lambda mirror, step: tell(f"gold {mirror}", step))
+    result.mirrors = _folded(lake, warm, last, tell)
     for one in result.mirrors:
         if one.state in ("failed", "held"):
             result.failures.append(f"{one.mirror} {one.state}: {one.message}")
-    if all(one.state in ("done", "skipped") for one in result.mirrors) and not lake.select and not lake.stop():
-        warm.complete = last
     result.incomplete = bool(lake.select) or lake.stop()
-    result.batch = last
+    if all(one.state in ("done", "skipped") for one in result.mirrors) and not result.incomplete:
+        warm.complete = last
+    if result.touched or last == warm.complete:
+        result.batch = last
+
+
+def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
+    """Fold what is new; what is held stays so, at no cost, until new changes or a decision come."""
+    assert warm.complete is not None
+    decisions = lake.snapshot(DECISIONS.name).version
+    if warm.held[:2] == (last, decisions) and not lake.select:
+        return warm.held[2]
+    books = open_books(lake, warm.complete, last)
+    if warm.decided is None:
+        warm.decided = mirrors.known(lake)
+    found = apply(lake, books, warm.decided, lambda mirror, step: tell(f"gold {mirror}", step))
+    if all(one.state in ("held", "skipped") for one in found) and not lake.select and not lake.stop():
+        warm.held = (last, lake.snapshot(DECISIONS.name).version, found)
+    return found
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
@@ -179,13 +199,14 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if last <= warm.checked and not done:
         return
     since = quality.since(lake, warm.checked, done.values())
-    checked = quality.check(lake, since, done, warm.decided, tell)
+    checked = quality.check(lake, since, done, warm.decided, tell, partly=result.incomplete)
     result.checks = checked.counts()
     told = {one.mirror for one in result.mirrors if one.state in ("failed", "held")}
     failures, warnings = quality.complaints(checked, told)
     result.failures.extend(failures)
     result.warnings.extend(warnings)
-    warm.checked = last
+    if not result.incomplete:
+        warm.checked = last
 
 
 def _complete(lake: Lake) -> int:
@@ -209,10 +230,12 @@ _STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {
 }
 
 
-def _record(lake: Lake, result: Result) -> None:
-    """Append the run to `runs`; a run that found nothing to do and nothing wrong leaves no row."""
-    if result.batch is None and not result.failures:
+def _record(lake: Lake, warm: Warm, result: Result) -> None:
+    """Append the run to `runs`; one that did nothing and found nothing new to be wrong leaves no row."""
+    failures = tuple(result.failures)
+    if result.batch is None and failures in ((), warm.told):
         return
+    warm.told = failures
     now = lake.now()
     rows: list[tuple[object, ...]] = []
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}

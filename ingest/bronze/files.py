@@ -7,22 +7,27 @@ before it was read to its end, is an alarm: nothing of it is read until a person
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import re
+import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import BinaryIO, cast
 
 import fsspec
 
 from ingest import formats
-from ingest.bronze.reading import Range, fingerprint
+from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
 from ingest.config import Source
+from ingest.framing import DAMAGE, decompressed
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024
 MAX_SPLIT = 128 * 1024 * 1024
+_SMALL = 64 * 1024  # an unended piece up to this size is looked at before a task is made of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,22 +70,23 @@ class Plan:
 def natural(path: str) -> tuple[object, ...]:
     """Sort key that puts ``part-2`` before ``part-10``."""
     return tuple(
-        (0, int(piece), piece) if piece.isdigit() else (1, 0, piece) for piece in re.split(r"([0-9]+)", path)
+        (0, int(piece), piece) if i % 2 else (1, 0, piece)
+        for i, piece in enumerate(re.split(r"([0-9]+)", path))
     )
 
 
 def listing(source: Source) -> list[Found]:
-    """The files that a source's glob matches now; folders and hidden lock files left out."""
+    """The files that a source's glob matches now; only regular files, no folders, pipes or devices."""
     if "://" in source.path:
         return _remote(source)
     found = []
-    for path in glob.iglob(source.path, recursive=True):
+    for path in glob.iglob(source.path, recursive=True):  # noqa: PTH207 - names as they are given
         try:
-            stat = os.stat(path)
-        except FileNotFoundError:
-            continue  # vanished between the two looks; it was never ours
-        if not os.path.isdir(path):
-            found.append(Found(path, stat.st_size, stat.st_mtime))
+            status = os.stat(path)  # noqa: PTH116
+        except OSError:
+            continue  # vanished between the two looks, or a link to nowhere: it was never ours
+        if stat.S_ISREG(status.st_mode):
+            found.append(Found(path, status.st_size, status.st_mtime))
     return found
 
 
@@ -112,9 +118,12 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     alarms = list(_vanished(source, files, known))
     for file in _ordered(source, files):
         state = known.get(file.path)
-        found = _look(source, file, state)
-        if isinstance(found, Alarm):
-            alarms.append(found)
+        try:
+            found = _look(source, file, state)
+        except OSError as error:
+            found = f"cannot be read ({error.strerror or error}): nothing of it was read now; mend that"
+        if isinstance(found, str):
+            alarms.append(Alarm(source.name, file.path, f"{shown(file.path)} {found}."))
             continue
         if state is not None:
             work.extend(Piece(file, start, end, False) for start, end in state.holes())
@@ -123,94 +132,173 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     return Plan(tuple(_ranges(source, rank, work, cores)), tuple(alarms), warnings)
 
 
+def shown(path: str) -> str:
+    """A path for people: bytes that are no text, and line ends, as what they are."""
+    return path.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
+
+
 def _ordered(source: Source, files: list[Found]) -> list[Found]:
     if source.order_files_by == "mtime":
         return sorted(files, key=lambda file: (file.mtime, natural(file.path)))
     return sorted(files, key=lambda file: natural(file.path))
 
 
-def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -> Iterable[Alarm]:
+def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -> Iterator[Alarm]:
     present = {file.path for file in files}
     for path, state in known.items():
-        if path not in present and not _compressed(path) and state.position < state.size:
-            yield Alarm(
-                source.name,
-                path,
-                f"{path} vanished after {state.position} of its {state.size} bytes were read: put it back.",
-            )
+        if path in present or state.damage:  # to take a damaged file away is one way to mend it
+            continue
+        if state.holes() or state.unread(_compressed(path)):
+            what = f"vanished when {state.position} of its bytes were read, and more were there: put it back"
+            yield Alarm(source.name, path, f"{shown(path)} {what}.")
 
 
-def _look(source: Source, file: Found, state: FileState | None) -> Piece | Alarm | None:
-    """The unread end of a file; None if there is nothing to read, an alarm if it is not what it was."""
-    finished = time.time() - file.mtime > source.settle
-    if state is None:
-        return Piece(file, 0, file.size, finished) if file.size else None
-    rest = Piece(file, state.position, file.size, finished)
+def _look(source: Source, file: Found, state: FileState | None) -> Piece | str | None:
+    """The unread end of a file; None if there is nothing to read, a text if it is not what it was."""
+    if not _is_text(file.path):
+        return "has a name that is not UTF-8: rename it"
+    packed = _compressed(file.path)
+    if state is None or (state.position == 0 and (file.size, file.mtime) != (state.size, state.mtime)):
+        return _piece(source, file, 0)
     if (file.size, file.mtime) == (state.size, state.mtime):
-        unread = not _compressed(file.path) and state.position < file.size
-        return rest if unread and finished else None
-    if file.size < state.size:
-        return _alarm(source, file, f"shrank from {state.size} to {file.size} bytes")
-    if not _same_beginning(source, file, state):
-        return _alarm(source, file, "was rewritten after it was read")
-    if _compressed(file.path):
-        return rest if file.size > state.size else None
-    return rest if file.size > state.position else None
+        if state.damage:
+            return f"is still damaged ({state.damage.rstrip('.')}): mend it, or take it away"
+        return _piece(source, file, state.position) if state.unread(packed) and _finished(source, file) else None
+    if fault := _difference(source, file, state):
+        return fault
+    if (file.size > state.size or state.rest) if packed else file.size > state.position:
+        return _piece(source, file, state.position)
+    state.mtime = file.mtime  # touched, nothing else: not to be compared again by this session
+    return None
 
 
-def _alarm(source: Source, file: Found, what: str) -> Alarm:
-    return Alarm(
-        source.name,
-        file.path,
-        f"{file.path} {what}: nothing of it was read now; give new content a new name.",
-    )
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _finished(source: Source, file: Found) -> bool:
+    return time.time() - file.mtime > source.settle
+
+
+def _piece(source: Source, file: Found, start: int) -> Piece | None:
+    """The bytes behind ``start``; None if they hold no whole record yet, which would be an empty batch."""
+    packed, finished = _compressed(file.path), _finished(source, file)
+    if not file.size:
+        return None
+    piece = Piece(file, start, OPEN_END if packed else file.size, finished)
+    if packed or finished or framing_of(source) != "lines" or file.size - start > _SMALL:
+        return piece
+    with _open(source, file.path) as stream:
+        stream.seek(start)
+        return piece if b"\n" in stream.read(_SMALL) else None
 
 
 def _compressed(path: str) -> bool:
     return path.lower().endswith(COMPRESSED)
 
 
-def _same_beginning(source: Source, file: Found, state: FileState) -> bool:
-    """Compare what was read with what stands there now: both ends, and all of it if it did not grow."""
-    if _compressed(file.path):
-        return True  # compared by the reader, which must unpack from the start anyway
-    with _open(source, file.path) as stream:
-        if state.head and not _matches(stream, 0, state.head):
-            return False
-        if state.tail:
-            length = int(state.tail.partition(":")[0])
-            if not _matches(stream, state.position - length, state.tail):
-                return False
-        return file.size > state.size or all(
-            _hash(stream, start, end) == digest for start, (end, digest) in state.ranges.items()
+def framing_of(source: Source) -> str:
+    """How the source's files are cut: as the file says, else as its format's messages usually come."""
+    return source.framing or formats.load(source.format).ABOUT.framing
+
+
+# --- is it still the file that was read? ----------------------------------------------------------
+
+
+def _difference(source: Source, file: Found, state: FileState) -> str:
+    """What makes a changed file another one than was read; empty if it only grew, or was touched."""
+    rewritten = "was rewritten after it was read: nothing of it was read now; give new content a new name"
+    if file.size < state.size:
+        return (
+            f"shrank from {state.size} to {file.size} bytes: nothing of it was read now; "
+            "give new content a new name"
         )
+    framing = framing_of(source)
+    with _open(source, file.path) as stream:
+        try:
+            same, ends = _compare(stream, file, state)
+        except (ValueError, *DAMAGE) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            return rewritten
+    if not same:
+        return rewritten
+    if framing in ("document", "raw") and file.size > state.size:
+        return "grew, which one document cannot: nothing of it was read now; give new content a new name"
+    if framing == "lines" and len(ends) == 2 and ends[:1] != b"\n" and ends[1:] not in (b"\n", b"\r"):
+        return (
+            "grew inside its last line, which had been read as it stood: nothing of it was read now; "
+            "write whole lines, or raise `settle:`, and give the content a new name"
+        )
+    return ""
 
 
-def _open(source: Source, path: str):  # type: ignore[no-untyped-def]
-    return fsspec.open(path, "rb", **source.storage).open() if "://" in path else open(path, "rb")
+def _compare(stream: BinaryIO, file: Found, state: FileState) -> tuple[bool, bytes]:
+    """Whether what was read still stands there, and the bytes on both sides of the position.
+
+    Of a plain file that grew, both ends are compared; of every other one, all that was read.
+    """
+    if _compressed(file.path):
+        return _compare_ranges(decompressed(stream), state)
+    if state.head and not _matches(stream, 0, state.head):
+        return False, b""
+    if state.tail and not _matches(stream, state.position - int(state.tail.partition(":")[0]), state.tail):
+        return False, b""
+    if file.size == state.size:
+        stream.seek(0)
+        if not _compare_ranges(stream, state)[0]:
+            return False, b""
+    stream.seek(max(0, state.position - 1))
+    return True, stream.read(2)
 
 
-def _matches(stream, start: int, print_: str) -> bool:  # type: ignore[no-untyped-def]
+def _compare_ranges(stream: BinaryIO, state: FileState) -> tuple[bool, bytes]:
+    """Hash again what the receipts say was read, in order."""
+    reached, last = 0, b""
+    for start, (end, digest) in sorted(state.ranges.items()):
+        if start < reached:
+            continue  # a hole read again together with its neighbour
+        skip(stream, start - reached)
+        found, last = _hash(stream, end - start)
+        if found != digest:
+            return False, b""
+        reached = end
+    return True, last + stream.read(1)
+
+
+def _open(source: Source, path: str) -> BinaryIO:
+    if "://" not in path:
+        return open(path, "rb")
+    return cast("BinaryIO", fsspec.open(path, "rb", **source.storage).open())
+
+
+def _matches(stream: BinaryIO, start: int, print_: str) -> bool:
     stream.seek(start)
     return fingerprint(stream.read(min(int(print_.partition(":")[0]), FINGERPRINT))) == print_
 
 
-def _hash(stream, start: int, end: int) -> str:  # type: ignore[no-untyped-def]
-    import hashlib
-
+def _hash(stream: BinaryIO, count: int) -> tuple[str, bytes]:
+    """The hash of the next bytes, and the last of them."""
     digest = hashlib.sha256()
-    stream.seek(start)
-    left = end - start
-    while left > 0 and (block := stream.read(min(left, 1 << 20))):
+    last = b""
+    while count > 0 and (block := stream.read(min(count, 1 << 20))):
         digest.update(block)
-        left -= len(block)
-    return digest.hexdigest()
+        count -= len(block)
+        last = block[-1:]
+    return digest.hexdigest(), last
+
+
+# --- ranges ---------------------------------------------------------------------------------------
 
 
 def _ranges(source: Source, rank: int, work: list[Piece], cores: int) -> Iterator[Range]:
     """Cut the work so that one large file uses all cores; take at most ``max_bytes``."""
-    framing = source.framing or formats.load(source.format).ABOUT.framing
-    total = sum(piece.end - piece.start for piece in work)
+    framing = framing_of(source)
+    total = sum(_size(piece) for piece in work)
     step = min(MAX_SPLIT, max(MIN_SPLIT, total // (cores * 2) + 1))
     left = source.max_bytes if source.max_bytes is not None else total + 1
     for number, piece in enumerate(work):
@@ -218,14 +306,17 @@ def _ranges(source: Source, rank: int, work: list[Piece], cores: int) -> Iterato
             return
         whole = _compressed(piece.file.path) or framing != "lines"
         stop = piece.end if whole else min(piece.end, piece.start + left)
-        left -= stop - piece.start
+        left -= _size(piece) if whole else stop - piece.start
         one = _range(source, rank, number, framing, piece, stop)
         if whole:
             yield one
             continue
         for cut in range(piece.start, stop, step):
-            end = min(cut + step, stop)
-            yield replace(one, start=cut, end=end, finished=piece.finished and end == piece.file.size)
+            yield replace(one, start=cut, end=min(cut + step, stop), exact=cut == piece.start)
+
+
+def _size(piece: Piece) -> int:
+    return piece.file.size if piece.end == OPEN_END else piece.end - piece.start
 
 
 def _range(source: Source, rank: int, number: int, framing: str, piece: Piece, stop: int) -> Range:

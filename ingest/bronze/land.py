@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.bronze import files
-from ingest.bronze.reading import OVERSIZE, Range, Record, read
+from ingest.bronze import files, kafka
+from ingest.bronze.kafka import Look
+from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
+from ingest.bronze.reading import BLOCK, OVERSIZE, Range, Record, read
 from ingest.bronze.receipts import FileState, Receipt
+from ingest.config import Source
+from ingest.errors import IngestError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
 
@@ -35,6 +43,9 @@ _SPARK = (
 )
 
 
+Row = tuple[Any, ...]  # the columns of `_ARROW`
+
+
 @dataclass(slots=True)
 class Landed:
     """What a bronze run did: its batch (None if there was nothing new), counts and alarms."""
@@ -48,10 +59,11 @@ class Landed:
 
 @dataclass(slots=True)
 class Positions:
-    """The files' states of a lake, kept between the ticks of one session."""
+    """How far every source of a lake has been read, kept between the ticks of one session."""
 
     batch: int = 0
     files: dict[str, dict[str, FileState]] = field(default_factory=dict)
+    places: dict[str, dict[Place, Position]] = field(default_factory=dict)
 
     def catch_up(self, lake: Lake, last: int) -> None:
         """Read the receipts of batches that this session does not know yet."""
@@ -60,16 +72,25 @@ class Positions:
         rows = (
             lake.read(BRONZE.name)
             .where((F.col("kind") == "receipt") & (F.col("batch") > self.batch))
-            .select("source", "value")
+            .select("source", "batch", "value")
             .collect()
         )
-        for source, value in rows:
-            self.add(source, Receipt.from_json(value))
+        for source, batch, value in rows:
+            self.add(source, batch, value)
         self.batch = last
 
-    def add(self, source: str, receipt: Receipt) -> None:
-        """Take in one receipt."""
-        self.files.setdefault(source, {}).setdefault(receipt.file, FileState()).add(receipt)
+    def add(self, source: str, batch: int, value: bytes) -> Receipt | KafkaReceipt:
+        """Take in one receipt as it stands in bronze."""
+        members = json.loads(bytes(value))
+        if "file" in members:
+            receipt = Receipt.from_json(value)
+            self.files.setdefault(source, {}).setdefault(receipt.file, FileState()).add(receipt)
+            return receipt
+        read = KafkaReceipt.from_members(members)
+        known = self.places.setdefault(source, {})
+        before = known.get(read.place)
+        known[read.place] = before.after(read, batch) if before else reached(read, batch)
+        return read
 
 
 def last_batch(lake: Lake) -> int:
@@ -78,24 +99,41 @@ def last_batch(lake: Lake) -> int:
 
 
 def land(lake: Lake, positions: Positions, cores: int) -> Landed:
-    """Land one batch over all file sources, if there is anything new."""
+    """Land one batch over all sources, if there is anything new."""
     landed = Landed()
     last = last_batch(lake)
     positions.catch_up(lake, last)
     work: list[Range] = []
+    looks: list[Look] = []
     for rank, source in enumerate(lake.pipeline.sources):
-        if source.kind != "files":
+        if source.kind == "kafka":
+            looks.append(_look(lake, source, positions, landed))
             continue
         planned = files.plan(source, rank, positions.files.get(source.name, {}), cores)
         work.extend(planned.ranges)
         landed.alarms.extend((alarm.source, alarm.text) for alarm in planned.alarms)
         landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
-    if not work:
+    if not work and not any(one.plan.due for one in looks):
         return landed
     batch = last + 1
-    lake.append(_frame(lake, work, batch, cores), BRONZE, STAGE, batch)
+    try:
+        ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
+    except PySparkException as error:
+        if not (alarms := kafka.failed(looks, error)):
+            raise
+        landed.alarms.extend(alarms)
+        return landed
+    if not ours:
+        raise IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
     _note_receipts(lake, positions, landed, batch)
     return landed
+
+
+def _look(lake: Lake, source: Source, positions: Positions, landed: Landed) -> Look:
+    found = kafka.look(lake, source, positions.places.get(source.name, {}))
+    landed.alarms.extend((source.name, text) for text in found.alarms())
+    landed.warnings.extend(f"source {source.name}: {text}" for text in found.plan.warnings)
+    return found
 
 
 def _note_receipts(lake: Lake, positions: Positions, landed: Landed, batch: int) -> None:
@@ -106,30 +144,29 @@ def _note_receipts(lake: Lake, positions: Positions, landed: Landed, batch: int)
         .collect()
     )
     for source, value in rows:
-        receipt = Receipt.from_json(value)
-        positions.add(source, receipt)
+        receipt = positions.add(source, batch, value)
         landed.messages += receipt.count
         landed.by_source[source] = landed.by_source.get(source, 0) + receipt.count
-        if receipt.fault:
+        if isinstance(receipt, Receipt) and receipt.fault:
             landed.alarms.append((source, receipt.fault))
     positions.batch = batch
     landed.batch = batch
 
 
-def _frame(lake: Lake, work: list[Range], batch: int, cores: int) -> DataFrame:
-    names = [source.name for source in lake.pipeline.sources]
-    tasks = _tasks(work, cores)
+def _frame(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> DataFrame:
+    frames = [kafka.frame(lake, one, cores) for one in looks if one.plan.spans]
+    if work:
+        frames.append(_files(lake, work, cores))
     now = lake.now()
-    frame = lake.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(tasks, names), _SPARK)
-    return frame.select(
+    return reduce(DataFrame.unionByName, frames).select(
         "kind",
         F.lit(batch).cast("bigint").alias("batch"),
         "source",
         "topic",
         "partition",
         "offset",
-        F.lit(None).cast("timestamp").alias("timestamp"),
-        F.lit(None).cast("binary").alias("key"),
+        "timestamp",
+        "key",
         "value",
         "headers",
         F.lit(now).cast("timestamp").alias("ingested_at"),
@@ -137,9 +174,20 @@ def _frame(lake: Lake, work: list[Range], batch: int, cores: int) -> DataFrame:
     )
 
 
+def _files(lake: Lake, work: list[Range], cores: int) -> DataFrame:
+    names = [source.name for source in lake.pipeline.sources]
+    tasks = _tasks(work, cores)
+    frame = lake.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(tasks, names), _SPARK)
+    return frame.select(
+        "*",
+        F.lit(None).cast("timestamp").alias("timestamp"),
+        F.lit(None).cast("binary").alias("key"),
+    )
+
+
 def _tasks(work: list[Range], cores: int) -> list[list[Range]]:
     """Deal the ranges to tasks of about equal size, neighbours together."""
-    total = sum(one.end - one.start + 4096 for one in work)
+    total = sum(one.weight + 4096 for one in work)
     count = min(len(work), max(cores, total // files.MAX_SPLIT))
     share = total / count
     tasks: list[list[Range]] = [[]]
@@ -148,7 +196,7 @@ def _tasks(work: list[Range], cores: int) -> list[list[Range]]:
         if filled >= share * len(tasks) and len(tasks) < count:
             tasks.append([])
         tasks[-1].append(one)
-        filled += one.end - one.start + 4096
+        filled += one.weight + 4096
     return tasks
 
 
@@ -164,57 +212,39 @@ def _reader(
 
 
 def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
-    receipts = []
+    """The messages of all ranges, then their receipts; many small files fill one batch."""
+    rows: list[Row] = []
+    held = 0
+    receipts: list[Row] = []
     for one in work:
-        receipt = yield from _read_one(one, names[one.source])
-        receipts.append((one, receipt))
-    if receipts:
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(["receipt"] * len(receipts)),
-                pa.array([names[one.source] for one, _ in receipts]),
-                pa.array([one.file for one, _ in receipts]),
-                pa.array([one.rank for one, _ in receipts], pa.int32()),
-                pa.array([receipt.start for _, receipt in receipts], pa.int64()),
-                pa.array([receipt.to_json() for _, receipt in receipts], pa.binary()),
-                pa.nulls(len(receipts), _ARROW.field("headers").type),
-            ],
-            schema=_ARROW,
-        )
+        source = names[one.source]
+        reading = read(one)
+        while True:
+            try:
+                records = next(reading)
+            except StopIteration as done:
+                receipts.append(_receipt_row(one, source, done.value))
+                break
+            for record in records:
+                rows.append(_message_row(one, source, record))
+                held += record[2]
+                if len(rows) >= _GROUP_ROWS or held > BLOCK:
+                    yield _arrow(rows)
+                    rows, held = [], 0
+    yield _arrow(rows + receipts)
 
 
-def _read_one(one: Range, source: str) -> Iterator[pa.RecordBatch]:
-    def emit(records: list[Record]) -> list[pa.RecordBatch]:
-        return [
-            _messages(one, source, records[at : at + _GROUP_ROWS])
-            for at in range(0, len(records), _GROUP_ROWS)
-        ]
-
-    reading = read(one, emit)
-    while True:
-        try:
-            yield from next(reading)
-        except StopIteration as done:
-            return done.value
+def _message_row(one: Range, source: str, record: Record) -> Row:
+    offset, value, length = record
+    headers = None if value is not None else [{"key": OVERSIZE, "value": str(length).encode()}]
+    return "message", source, one.file, one.rank, offset, value, headers
 
 
-def _messages(one: Range, source: str, records: list[Record]) -> pa.RecordBatch:
-    count = len(records)
-    oversize = [
-        None if value is not None else [{"key": OVERSIZE, "value": str(length).encode()}]
-        for _, value, length in records
-    ]
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(["message"] * count),
-            pa.array([source] * count),
-            pa.array([one.file] * count),
-            pa.array([one.rank] * count, pa.int32()),
-            pa.array([offset for offset, _, _ in records], pa.int64()),
-            pa.array([value for _, value, _ in records], pa.binary()),
-            pa.array(oversize, _ARROW.field("headers").type),
-        ],
-        schema=_ARROW,
-    )
+def _receipt_row(one: Range, source: str, receipt: Receipt) -> Row:
+    return "receipt", source, one.file, one.rank, receipt.start, receipt.to_json(), None
 
 
+def _arrow(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, one.type) for column, one in zip(columns, _ARROW, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

@@ -7,6 +7,7 @@ length-prefixed records are streamed; the other framings hold one file at a time
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 from collections.abc import Generator, Iterator
@@ -69,14 +70,15 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
             groups = _GROUPS.get(work.framing, _whole)(work, stream, hashed)
             _, begin = next(groups)
             end = begin
-            for group, end in groups:
+            for group, end in groups:  # noqa: B007 - the last one counts
                 count += len(group)
                 if group:
                     yield group
-    except Exception as error:  # whatever a damaged file raises, the run goes on without its rest
+    except Exception as error:  # noqa: BLE001 - whatever a damaged file raises, the run goes on without its rest
+        hashed.left = True
         if not _may_be_growing(work, error):
             fault, damage = _sentence(work, error), _is_damage(error)
-    rest = work.compressed and (bool(fault) or not work.finished)
+    rest = work.compressed and hashed.left
     return _receipt(work, hashed, (begin, end), count, Receipt(work.file, fault=fault, damage=damage, rest=rest))
 
 
@@ -105,6 +107,7 @@ class _Hashed:
         self.whole = hashlib.sha256()
         self.head = b""
         self.tail = b""
+        self.left = False  # something behind these bytes waits for a later run
 
     def update(self, data: bytes) -> None:
         self.whole.update(data)
@@ -145,12 +148,15 @@ def _receipt(work: Range, hashed: _Hashed, read: tuple[int, int], count: int, en
     )
 
 
-def _opened(work: Range) -> BinaryIO:
+@contextlib.contextmanager
+def _opened(work: Range) -> Iterator[BinaryIO]:
+    """The file's plain bytes, unpacked if need be."""
     if "://" in work.file:
         raw = fsspec.open(work.file, "rb", **work.storage).open()
     else:
-        raw = open(work.file, "rb", buffering=0)
-    return framing.decompressed(raw) if work.compressed else raw
+        raw = open(work.file, "rb", buffering=0)  # noqa: SIM115 - closed by the next line
+    with raw:
+        yield framing.decompressed(raw) if work.compressed else raw
 
 
 def _go_to(work: Range, stream: BinaryIO) -> int:
@@ -230,6 +236,7 @@ def _last_line(
     if not (rest or skipped) or offset >= work.end:
         return
     if not work.finished:
+        hashed.left = True
         if skipped:
             hashed.back(mark)
         return
@@ -238,7 +245,7 @@ def _last_line(
     if skipped or length > work.max_record_bytes:
         yield [(offset, None, length)], offset + length
     else:
-        yield [] if rest.isspace() else [(offset, _plain(rest, offset), length)], offset + length
+        yield ([] if rest.isspace() else [(offset, _plain(rest, offset), length)]), offset + length
 
 
 def _seek_line(work: Range, stream: BinaryIO) -> int:
@@ -270,6 +277,7 @@ def _lengths(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
         value = _record(work, stream, hashed, length) if len(head) == 4 else b""
         if len(head) < 4 or (value is not None and len(value) < length):
             hashed.back(mark)
+            hashed.left = True
             yield group, offset
             if work.finished:
                 raise Undecodable("cut-record", f"the record at byte {offset} is longer than the file")
@@ -314,22 +322,29 @@ def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
         raise Undecodable("too-large", f"it has more than {WHOLE} bytes, which only lines and length may have")
     if len(data) < work.start:
         raise ValueError(f"the file is shorter than the {work.start} bytes already read")
-    end = work.start
+    end = done = work.start
     yield [], end
     group: list[Record] = []
     held = 0
-    for record in framing.records(data, work.framing, start=work.start, finished=work.finished):
-        if held > BLOCK and record.end > end:
-            hashed.update(data[work.start : end]) if False else None
-            yield group, end
-            group, held = [], 0
-        end = record.end
-        kept = None if len(record.value) > work.max_record_bytes else record.value
-        group.append((record.offset, kept, len(record.value)))
-        held += len(record.value)
+    try:
+        for record in framing.records(data, work.framing, start=work.start, finished=work.finished):
+            end = record.end
+            kept = None if len(record.value) > work.max_record_bytes else record.value
+            group.append((record.offset, kept, len(record.value)))
+            held += len(record.value)
+            if held > BLOCK:
+                hashed.update(data[done:end])
+                done = end
+                yield group, end
+                group, held = [], 0
+    except Undecodable:  # what stands before the damage is landed
+        hashed.update(data[done:end])
+        yield group, end
+        raise
     if work.finished:
         end = len(data)  # blanks behind the last record are read too
-    hashed.update(data[work.start : end])
+    hashed.left = end < len(data)
+    hashed.update(data[done:end])
     yield group, end
 
 

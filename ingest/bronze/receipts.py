@@ -16,15 +16,17 @@ class Receipt:
     """
 
     file: str
-    start: int
-    end: int
-    count: int
-    sha256: str
-    size: int  # of the file as stored, when it was planned
-    mtime: float
+    start: int = 0
+    end: int = 0
+    count: int = 0
+    sha256: str = ""
+    size: int = -1  # of the file as stored, when it was planned
+    mtime: float = 0.0
     head: str = ""  # hash of the file's first bytes, up to FINGERPRINT or the position
     tail: str = ""  # hash of the last bytes before ``end``, up to FINGERPRINT
     fault: str = ""
+    damage: bool = False  # the content is at fault: reading the same bytes again is of no use
+    rest: bool = False  # of a compressed file, whose plain length nobody knows: it may hold more
 
     def to_json(self) -> bytes:
         """The receipt as it stands in bronze's ``value``."""
@@ -46,6 +48,8 @@ class FileState:
     mtime: float = 0.0
     head: str = ""
     tail: str = ""
+    rest: bool = False
+    damage: str = ""  # the fault of a content that cannot be read further as it stands
     ranges: dict[int, tuple[int, str]] = field(default_factory=dict)  # start -> (end, sha256)
 
     def add(self, receipt: Receipt) -> None:
@@ -57,7 +61,14 @@ class FileState:
             if receipt.end >= self.position:
                 self.position, self.tail = receipt.end, receipt.tail
         if (receipt.mtime, receipt.size) >= (self.mtime, self.size):
-            self.mtime, self.size = receipt.mtime, receipt.size
+            if (receipt.mtime, receipt.size) > (self.mtime, self.size):
+                self.damage = ""
+            self.mtime, self.size, self.rest = receipt.mtime, receipt.size, receipt.rest
+            self.damage = receipt.fault if receipt.damage else self.damage
+
+    def unread(self, compressed: bool) -> bool:
+        """True if something behind the position was left for later."""
+        return self.rest if compressed else self.position < self.size
 
     def holes(self) -> list[tuple[int, int]]:
         """Ranges before the position that could not be read when their neighbours were."""

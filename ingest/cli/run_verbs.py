@@ -43,8 +43,11 @@ def run(
     stages = _stages(stage)
     pause = _seconds(every)
     pipelines = [load(file) for file in files]
-    stop = _stopping()
+    _look_before(pipelines, patient=pause is not None)
+    stop = threading.Event()
+    _listen(stop)
     with session_for(pipelines, jars_dir) as spark:
+        _listen(stop)  # Spark's start has taken Ctrl-C for itself
         code = _ticks(spark, pipelines, stages, select, pause, stop, output_as)
     if code:
         raise typer.Exit(code)
@@ -72,9 +75,20 @@ def _seconds(text: str) -> float | None:
         raise ConfigError([f"--every: {error}"]) from None
 
 
-def _stopping() -> threading.Event:
-    """Set by Ctrl-C and SIGTERM: the commit in flight is finished, then the run ends."""
-    stop = threading.Event()
+def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
+    """Find a lake in use, or one that cannot be written, before Spark is started for nothing."""
+    from ingest.lake import lock
+
+    for pipeline in pipelines:
+        try:
+            lock.check(pipeline.lake)
+        except LockedError:
+            if not patient and len(pipelines) == 1:
+                raise
+
+
+def _listen(stop: threading.Event) -> None:
+    """Ctrl-C and SIGTERM: the commit in flight is finished, then the run ends; Ctrl-C again ends it at once."""
 
     def ask(number: int, _frame: object) -> None:
         if stop.is_set() and number == signal.SIGINT:
@@ -83,7 +97,6 @@ def _stopping() -> threading.Event:
 
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
-    return stop
 
 
 def _ticks(
@@ -98,15 +111,24 @@ def _ticks(
     from ingest.run import Warm
 
     warm = {pipeline.file: Warm() for pipeline in pipelines}
+    told: dict[str, list[str]] = {}
+    alone = pause is None and len(pipelines) == 1
     code = 0
     while True:
         started = time.monotonic()
-        results = []
+        results: list[Result] = []
         for pipeline in pipelines:
             if stop.is_set():
                 break
-            code = max(code, _tick(spark, pipeline, stages, select, warm[pipeline.file], stop, results, pause))
-        _print(results, output_as, repeated=pause is not None)
+            try:
+                results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
+            except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
+                if alone or not _usable(spark):
+                    raise
+                warm[pipeline.file] = Warm()
+                code = max(code, _failed(pipeline, error, patient=pause is not None))
+        code = max([code, *(result.exit_code for result in results)])
+        _print(results, output_as, told, repeated=pause is not None)
         if pause is None or stop.is_set():
             return code
         stop.wait(max(0.0, pause - (time.monotonic() - started)))
@@ -121,33 +143,40 @@ def _tick(
     select: str,
     warm: Warm,
     stop: threading.Event,
-    results: list[Result],
-    pause: float | None,
-) -> int:
-    """One pipeline once; between ticks a lake in use is passed over, not an error."""
+) -> Result:
+    """One pipeline once, with its progress shown."""
     from ingest import run as running
     from ingest.cli.progress import Progress
 
-    try:
-        with Progress(spark, pipeline.name) as progress:
-            result = running.run(
-                spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set
-            )
-    except LockedError as error:
-        if pause is None:
-            raise
-        output.warning(str(error))
+    with Progress(spark, pipeline.name) as progress:
+        return running.run(spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set)
+
+
+def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
+    """Tell what ended one pipeline's run; between ticks a lake in use is passed over, not an error."""
+    if isinstance(error, LockedError) and patient:
+        output.warning(f"{pipeline.name}: {error}")
         return 0
-    except IngestError as error:
-        if pause is None and not results:
-            raise
-        output.error(str(error))
+    if isinstance(error, IngestError):
+        output.error(f"{pipeline.name}: {error}")
         return error.exit_code
-    results.append(result)
-    return result.exit_code
+    text = str(error).strip().splitlines() or [""]
+    output.error(f"{pipeline.name}: something unexpected went wrong ({type(error).__name__}: {text[0]})")
+    return 2
 
 
-def _print(results: list[Result], output_as: str, *, repeated: bool) -> None:
+def _usable(spark: SparkSession) -> bool:
+    """False once the JVM is gone, or its context stopped: no further tick can succeed."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:  # whatever the dead connection raises
+        return False
+
+
+def _print(
+    results: list[Result], output_as: str, told: dict[str, list[str]], *, repeated: bool
+) -> None:
+    """Print the results; of repeated runs, warnings and failures only when they change."""
     if output_as == "json":
         documents = [describe(result) for result in results]
         if repeated:
@@ -158,6 +187,10 @@ def _print(results: list[Result], output_as: str, *, repeated: bool) -> None:
     elif results and not (repeated and all(_idle(result) for result in results)):
         _closing(results)
     for result in results:
+        texts = [*result.warnings, *result.failures]
+        if told.get(result.pipeline) == texts:
+            continue
+        told[result.pipeline] = texts
         for text in result.warnings:
             output.warning(f"{result.pipeline}: {text}")
         for text in result.failures:
@@ -165,7 +198,7 @@ def _print(results: list[Result], output_as: str, *, repeated: bool) -> None:
 
 
 def _idle(result: Result) -> bool:
-    return result.batch is None and not result.failures
+    return result.batch is None
 
 
 def _closing(results: list[Result]) -> None:
@@ -178,7 +211,7 @@ def _closing(results: list[Result]) -> None:
 
 def _closing_row(result: Result) -> tuple[object, ...]:
     checks = ", ".join(f"{count} {state}" for state, count in sorted(result.checks.items()))
-    verdict = "nothing new" if _idle(result) else "done" if not result.failures else "failed"
+    verdict = "failed" if result.failures else "nothing new" if _idle(result) else "done"
     return (
         result.pipeline,
         "-" if result.batch is None else result.batch,

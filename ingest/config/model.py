@@ -95,8 +95,8 @@ class Pipeline:
         """The rule of a source table: the first whose pattern fits, else the defaults."""
         return _rule(self.tables, table)
 
-    def hints(self, source: Source) -> Hints:
-        """What the parser of a source may know: its options and its tables' keys and columns."""
+    def hints(self, source: Source, schemas: Mapping[int, str] | None = None) -> Hints:
+        """What the parser of a source may know: its options, its tables' keys and columns, its registry's schemas."""
         rules = self.tables
 
         @lru_cache(maxsize=10_000)
@@ -104,7 +104,7 @@ class Pipeline:
             rule = _rule(rules, table)
             return TableHints(rule.keys, rule.columns) if rule.keys or rule.columns else NO_HINTS
 
-        return Hints(source.options, hints_of)
+        return Hints(source.options, hints_of, None if schemas is None else schemas.__getitem__)
 
 
 _DEFAULT_RULE = TableRule()

@@ -1,13 +1,14 @@
-"""Exact reading of bare Avro binary (Avro 1.11 specification, "Binary Encoding").
+"""Exact reading of bare Avro (Apache Avro specification 1.11, "Schemas" and "Binary Encoding").
 
-A schema is compiled once into nested functions and then reads any number of datums.  Why not the
-common library: it accepts what must be refused (FORMATS.md section 12.13; a varint of 12 bytes as a
-wrong number, a union or enum index of -1, bytes left over) and dies or never ends on some inputs
-(RELIABILITY.md section 3.3).  Here
+A schema is compiled once into readers (`ingest.decoding.avro_binary`) and then reads any number of
+datums.  Why the common library, fastavro, does not read here: it takes varints of twelve bytes, an
+index of -1 and bytes left over for values, and it crashes or never ends on some schemas.  Proving its
+result by writing it again costs 3 to 5 times what this reader costs, and its reading alone is no faster
+(``benchmarks/notes.md``).  It is the measure that the tests hold this reader against.  Here
 
 - a schema that contains itself is refused when it is loaded, so reading cannot run away in depth;
 - an array of items that take no bytes is refused likewise, so a count cannot promise work for ever;
-- every number is in range, every index inside its list, every text UTF-8, every byte consumed.
+- what no writer may write is refused, and what differs only in form (several blocks, long varints) is read.
 
 A union of null and one other type gives None or the value; a union with more branches gives None or
 ``(branch, value)``, so that two records of the same shape stay apart.  Logical types are not
@@ -19,15 +20,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any
 
+from ingest.decoding import avro_binary as binary
+from ingest.decoding.avro_binary import Read, long, truncated
 from ingest.errors import Undecodable
 from ingest.values import strict
 
-Read = Callable[[bytes, int], tuple[Any, int]]
+__all__ = ["PRIMITIVES", "Node", "bundled", "knowing", "load", "long", "read", "read_at"]
 
 MAX_NODES = 100_000  # nodes of a schema with every named type written out; a wide table has 10,000
 MAX_NESTING = 64
@@ -46,11 +49,15 @@ class Node:
     read: Read
     name: str = ""
     props: Mapping[str, Any] = field(default_factory=dict)
-    fields: tuple[tuple[str, Node, Mapping[str, Any]], ...] = ()
+    fields: Fields = ()
     branches: tuple[Node, ...] = ()
     items: Node | None = None
     least: int = 0
     nodes: int = 1
+
+
+Fields = tuple[tuple[str, Node, Mapping[str, Any]], ...]
+"""A record's fields: name, type, and the JSON object it was written as."""
 
 
 def load(text: str | bytes, name: str | None = None) -> Node:
@@ -79,6 +86,19 @@ def bundled(file: str, name: str | None = None) -> Node:
     return load((resources.files("ingest.decoding") / "avro_schemas" / f"{file}.avsc").read_bytes(), name)
 
 
+def knowing(node: Node, **made: Callable[[Any], Any]) -> Node:
+    """The same record, its named fields known again by their bytes and made into something else once."""
+    fields = tuple(
+        (
+            name,
+            replace(below, read=binary.seen_before(below.read, made[name])) if name in made else below,
+            props,
+        )
+        for name, below, props in node.fields
+    )
+    return replace(node, fields=fields, read=_record_reader(fields))
+
+
 def read(node: Node, data: bytes) -> Any:
     """One datum that fills ``data`` to its last byte.
 
@@ -96,104 +116,26 @@ def read_at(node: Node, data: bytes, pos: int) -> tuple[Any, int]:
     try:
         return node.read(data, pos)
     except (IndexError, struct.error):
-        raise _truncated() from None
+        raise truncated() from None
     except UnicodeDecodeError as error:
         raise Undecodable("bad-utf8", f"an Avro string holds byte {error.object[error.start]:#04x}") from None
 
 
-# --- primitive values ---------------------------------------------------------------------------
-
-
-def long(data: bytes, pos: int) -> tuple[int, int]:
-    """A zigzag varint of at most ten bytes that fits 64 bits."""
-    byte = data[pos]
-    pos += 1
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), pos
-    number, shift = byte & 0x7F, 7
-    while True:
-        byte = data[pos]
-        pos += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            raise Undecodable("bad-avro", "a varint is longer than ten bytes")
-    if number >> 64:
-        raise Undecodable("bad-avro", "a varint does not fit 64 bits")
-    return (number >> 1) ^ -(number & 1), pos
-
-
-def _int(data: bytes, pos: int) -> tuple[int, int]:
-    byte = data[pos]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), pos + 1
-    number, pos = long(data, pos)
-    if not -0x80000000 <= number <= 0x7FFFFFFF:
-        raise Undecodable("bad-avro", f"{number} does not fit an int")
-    return number, pos
-
-
-def _bytes(data: bytes, pos: int) -> tuple[bytes, int]:
-    size, pos = long(data, pos)
-    end = pos + size
-    if size < 0:
-        raise Undecodable("bad-avro", f"a length of {size} bytes")
-    if end > len(data):
-        raise _truncated()
-    return data[pos:end], end
-
-
-def _string(data: bytes, pos: int) -> tuple[str, int]:
-    size = data[pos]
-    if size < 0x80 and not size & 1:  # the common short text, without a second call
-        pos += 1
-        end = pos + (size >> 1)
-        if end > len(data):
-            raise _truncated()
-        return data[pos:end].decode(), end
-    value, end = _bytes(data, pos)
-    return value.decode(), end
-
-
-def _null(_data: bytes, pos: int) -> tuple[None, int]:
-    return None, pos
-
-
-def _boolean(data: bytes, pos: int) -> tuple[bool, int]:
-    byte = data[pos]
-    if byte > 1:
-        raise Undecodable("bad-avro", f"{byte} is no boolean")
-    return byte == 1, pos + 1
-
-
-def _float(data: bytes, pos: int) -> tuple[float, int]:
-    return _FLOAT.unpack_from(data, pos)[0], pos + 4
-
-
-def _double(data: bytes, pos: int) -> tuple[float, int]:
-    return _DOUBLE.unpack_from(data, pos)[0], pos + 8
-
-
-_FLOAT = struct.Struct("<f")
-_DOUBLE = struct.Struct("<d")
-
 PRIMITIVES: dict[str, Node] = {
-    "null": Node("null", _null, "null"),
-    "boolean": Node("boolean", _boolean, "boolean", least=1),
-    "int": Node("int", _int, "int", least=1),
+    "null": Node("null", binary.null, "null"),
+    "boolean": Node("boolean", binary.boolean, "boolean", least=1),
+    "int": Node("int", binary.int_, "int", least=1),
     "long": Node("long", long, "long", least=1),
-    "float": Node("float", _float, "float", least=4),
-    "double": Node("double", _double, "double", least=8),
-    "bytes": Node("bytes", _bytes, "bytes", least=1),
-    "string": Node("string", _string, "string", least=1),
+    "float": Node("float", binary.float_, "float", least=4),
+    "double": Node("double", binary.double, "double", least=8),
+    "bytes": Node("bytes", binary.bytes_, "bytes", least=1),
+    "string": Node("string", binary.string, "string", least=1),
 }
 
 
 # --- schemas ------------------------------------------------------------------------------------
 
-_OPEN = Node("record", _null)  # stands for a named type while its own members are compiled
+_OPEN = Node("record", binary.null)  # stands for a named type while its own members are compiled
 
 
 def _node(schema: Any, namespace: str, named: dict[str, Node], depth: int) -> Node:
@@ -263,29 +205,14 @@ def _enum(schema: dict[str, Any], name: str) -> Node:
     symbols = schema.get("symbols")
     if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
         raise _bad_schema(f"the enum {name[:80]!r} has no symbols")
-    known = tuple(map(str, symbols))
-
-    def read(data: bytes, pos: int) -> tuple[str, int]:
-        index, pos = long(data, pos)
-        if not 0 <= index < len(known):
-            raise Undecodable("bad-avro", f"{name} has no symbol {index}")
-        return known[index], pos
-
-    return Node("enum", read, name, schema, least=1)
+    return Node("enum", binary.enum(name, tuple(map(str, symbols))), name, schema, least=1)
 
 
 def _fixed(schema: dict[str, Any], name: str) -> Node:
     size = str(schema.get("size"))
     if not (size.isascii() and size.isdigit() and len(size) < 10):
         raise _bad_schema(f"the fixed {name[:80]!r} has no size")
-    width = int(size)
-
-    def read(data: bytes, pos: int) -> tuple[bytes, int]:
-        if pos + width > len(data):
-            raise _truncated()
-        return data[pos : pos + width], pos + width
-
-    return Node("fixed", read, name, schema, least=width)
+    return Node("fixed", binary.fixed(int(size)), name, schema, least=int(size))
 
 
 def _record(schema: dict[str, Any], name: str, namespace: str, named: dict[str, Node], depth: int) -> Node:
@@ -297,17 +224,15 @@ def _record(schema: dict[str, Any], name: str, namespace: str, named: dict[str, 
     )
     if len({field_name for field_name, _, _ in fields}) != len(fields):
         raise _bad_schema(f"the record {name[:80]!r} names a field twice")
-    reads = tuple((field_name, node.read) for field_name, node, _ in fields)
-
-    def read(data: bytes, pos: int) -> tuple[dict[str, Any], int]:
-        found: dict[str, Any] = {}
-        for field_name, inner in reads:
-            found[field_name], pos = inner(data, pos)
-        return found, pos
-
     least = sum(node.least for _, node, _ in fields)
     nodes = 1 + sum(node.nodes for _, node, _ in fields)
-    return Node("record", read, name, schema, fields, least=least, nodes=nodes)
+    return Node("record", _record_reader(fields), name, schema, fields, least=least, nodes=nodes)
+
+
+def _record_reader(fields: Fields) -> Read:
+    return binary.record(
+        [(name, node.read, [each.read for each in node.branches]) for name, node, _ in fields]
+    )
 
 
 def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int) -> Node:
@@ -317,43 +242,13 @@ def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int
     if len(branches) > MAX_BRANCHES:
         raise _bad_schema(f"a union has more than {MAX_BRANCHES} types")
     if sum(branch.type != "null" for branch in branches) > 1:
-        read = _tagged_reader(branches)
+        read = binary.tagged([(branch.name or branch.type, branch.read) for branch in branches])
     else:
-        read = _optional_reader(branches)
+        read = binary.optional([branch.read for branch in branches])
     least = 1 + min(branch.least for branch in branches)
     return Node(
         "union", read, branches=branches, least=least, nodes=1 + sum(branch.nodes for branch in branches)
     )
-
-
-def _optional_reader(branches: tuple[Node, ...]) -> Read:
-    reads = tuple(branch.read for branch in branches)
-    end = 2 * len(reads)
-
-    def read(data: bytes, pos: int) -> tuple[Any, int]:
-        byte = data[pos]  # zigzag: an index below 64 is one byte, and even
-        if byte & 0x81 or byte >= end:
-            raise _bad_index(len(reads))
-        pos += 1
-        return reads[byte >> 1](data, pos)
-
-    return read
-
-
-def _tagged_reader(branches: tuple[Node, ...]) -> Read:
-    reads = tuple((branch.name or branch.type, branch.read) for branch in branches)
-    end = 2 * len(reads)
-
-    def read(data: bytes, pos: int) -> tuple[Any, int]:
-        byte = data[pos]  # zigzag: an index below 64 is one byte, and even
-        if byte & 0x81 or byte >= end:
-            raise _bad_index(len(reads))
-        pos += 1
-        tag, inner = reads[byte >> 1]
-        value, pos = inner(data, pos)
-        return (None if value is None else (tag, value)), pos
-
-    return read
 
 
 def _collection(
@@ -361,67 +256,12 @@ def _collection(
 ) -> Node:
     items = _node(schema.get("items" if kind == "array" else "values"), namespace, named, depth + 1)
     if kind == "map":
-        read = _map_reader(items)
+        read = binary.map_(items.read)
     elif items.least:
-        read = _array_reader(items)
+        read = binary.array(items.read)
     else:
         raise _bad_schema("the items of an array take no bytes, so that its length means nothing")
     return Node(kind, read, kind, schema, items=items, least=1, nodes=1 + items.nodes)
-
-
-def _array_reader(items: Node) -> Read:
-    inner = items.read
-
-    def read(data: bytes, pos: int) -> tuple[list[Any], int]:
-        found: list[Any] = []
-        while True:
-            count, pos = _block(data, pos)
-            if not count:
-                return found, pos
-            for _ in range(count):
-                value, pos = inner(data, pos)
-                found.append(value)
-
-    return read
-
-
-def _map_reader(items: Node) -> Read:
-    inner = items.read
-
-    def read(data: bytes, pos: int) -> tuple[dict[str, Any], int]:
-        found: dict[str, Any] = {}
-        while True:
-            count, pos = _block(data, pos)
-            if not count:
-                return found, pos
-            for _ in range(count):
-                name, pos = _string(data, pos)
-                if name in found:
-                    raise Undecodable("duplicate-key", f"the name {name[:80]!r} occurs twice in one map")
-                found[name], pos = inner(data, pos)
-
-    return read
-
-
-def _block(data: bytes, pos: int) -> tuple[int, int]:
-    """The count of the next block; a negative one is followed by the block's size in bytes."""
-    count, pos = long(data, pos)
-    if count < 0:
-        size, pos = long(data, pos)
-        count = -count
-        if not 0 <= size <= len(data) - pos:
-            raise _truncated()
-    if count > len(data) - pos:  # every item takes at least a byte
-        raise _truncated()
-    return count, pos
-
-
-def _truncated() -> Undecodable:
-    return Undecodable("truncated", "the Avro datum ends before its last value")
-
-
-def _bad_index(branches: int) -> Undecodable:
-    return Undecodable("bad-avro", f"a union of {branches} types has no type of the index given")
 
 
 def _bad_schema(detail: str) -> Undecodable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 CHARSETS = {
     "utf8": "utf-8",
     "utf8mb3": "utf-8",
@@ -48,7 +50,7 @@ def decoded(data: bytes, charset: str) -> str:
     Raises:
         ValueError: the set is not known, or the bytes are not of it.
     """
-    codec = CHARSETS.get(charset.strip().lower().replace("_", "").replace("-", ""))
+    codec = _codec(charset)
     if codec is None:
         raise ValueError(f"the character set {charset[:40]!r} is not known")
     try:
@@ -58,6 +60,11 @@ def decoded(data: bytes, charset: str) -> str:
             raise ValueError(f"the bytes are not {codec}") from None
         # MySQL's latin1 gives the five bytes that cp1252 leaves out their own number
         return "".join(chr(byte) if byte in _LATIN1_ONLY else bytes([byte]).decode(codec) for byte in data)
+
+
+@lru_cache(maxsize=256)
+def _codec(charset: str) -> str | None:
+    return CHARSETS.get(charset.strip().lower().replace("_", "").replace("-", ""))
 
 
 _LATIN1_ONLY = frozenset(b"\x81\x8d\x8f\x90\x9d")

@@ -2,7 +2,7 @@
 
 A converter (JSON or Avro) sends a schema of fields beside the row, or nothing.  `columns` makes the
 plan of one such list once: for each column its logical type and two functions, one for its JSON
-bytes, one for its Avro value.  What a field's *semantic name* means is the format's own table.  In
+value, one for its Avro value.  What a field's *semantic name* means is the format's own table.  In
 this order the meaning of a value is: its semantic name, the declared type (``columns:``), its physical type;
 without any of them it stays as it came, with type ``unknown``.  A value that does not fit its meaning
 keeps its own text: later stages set such a cell aside with its text, never the row.
@@ -16,26 +16,20 @@ from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import Image
-from ingest.decoding.declared import Column, Reading, compact, plain_text, without_digits
+from ingest.decoding import json_values
+from ingest.decoding.declared import Column, Reading, Text, compact, plain_text, without_digits
 from ingest.decoding.declared import column as declared_column
 from ingest.errors import Undecodable
 from ingest.values import (
     MAX_EXPONENT,
-    Raw,
+    Number,
     bytes_of,
     float32_text,
     fraction,
-    is_null,
-    items,
-    members,
     strict,
-    string,
-    text,
     unscaled_text,
     zoned_text,
 )
-
-Text = Callable[[Any], str]
 
 
 class Field(NamedTuple):
@@ -56,7 +50,7 @@ class Meaning(NamedTuple):
 
     logical: str
     shape: str
-    text: Text
+    text: Callable[[Any], str]
 
 
 Meanings = Callable[[Field], Meaning | None]
@@ -77,9 +71,10 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 
 class Plan(NamedTuple):
-    """The columns that a schema or the pipeline file knows, and their logical types."""
+    """For each column that a schema or the pipeline file knows, how its values are read, and its type."""
 
-    columns: Mapping[str, Column]
+    json: Mapping[str, Text]
+    plain: Mapping[str, Text]
     types: Mapping[str, str]
 
 
@@ -108,7 +103,11 @@ def _plan(
     }
     for name, logical in known.items():
         found[name] = declared_column(logical, reading)
-    return Plan(found, {name: each.logical for name, each in found.items() if each.logical != "unknown"})
+    return Plan(
+        {name: each.json for name, each in found.items()},
+        {name: each.plain for name, each in found.items()},
+        {name: each.logical for name, each in found.items() if each.logical != "unknown"},
+    )
 
 
 def column(field: Field, declared: str | None, meanings: Meanings, reading: Reading) -> Column:
@@ -125,14 +124,16 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
     if field.type == "bytes" and reading.binary != "base64":
         return declared_column("binary", reading)
     logical = declared or PHYSICAL.get(field.type, "unknown")
-    return Column(without_digits(logical), text, _PLAIN.get(field.type, plain_text))
+    return Column(without_digits(logical), json_values.text, _PLAIN.get(field.type, plain_text))
 
 
 def _list(item: Column) -> Column:
     """An array whose items have a meaning: a JSON list of their canonical texts."""
 
-    def read(raw: Raw) -> str | None:
-        return None if bytes(raw) == b"null" else compact([item.json(each) for each in items(raw)])
+    def read(value: Any) -> str | None:
+        return (
+            compact([item.json(each) for each in value]) if type(value) is list else json_values.text(value)
+        )
 
     def plain(value: Any) -> str | None:
         return None if value is None else compact([item.plain(each) for each in value])
@@ -140,31 +141,15 @@ def _list(item: Column) -> Column:
     return Column("json", read, plain)
 
 
-def unwrapped(root: dict[str, Raw]) -> tuple[bytes, dict[str, Raw] | None]:
-    """The schema's bytes (empty without one) and the payload's members, None for a null payload."""
-    if "payload" not in root or not root.keys() <= {"schema", "payload"}:
-        return b"", root
-    schema = b"" if is_null(root.get("schema")) else bytes(root["schema"])
-    return schema, None if is_null(root["payload"]) else members(root["payload"])
-
-
 def json_key(key: bytes | None, plan_of: Callable[[bytes], Plan]) -> Image | None:
     """A Kafka key's columns, by the plan of its schema; None for no key and for no JSON object."""
     if not key or key.lstrip()[:1] != b"{":
         return None
     try:
-        schema, found = unwrapped(members(key))
-        known = plan_of(schema).columns
+        found = json_values.unwrapped(key)
+        return json_image(found.payload, plan_of(found.schema)) if found.payload else None
     except Undecodable:
         return None
-    if not found:
-        return None
-    return {name: known[name].json(value) if name in known else text(value) for name, value in found.items()}
-
-
-def texts(raw: Raw) -> Image:
-    """A small JSON object's members as text."""
-    return {name: text(value) for name, value in members(raw).items()}
 
 
 def envelope_fields(schema: bytes) -> tuple[Field, ...]:
@@ -197,18 +182,16 @@ def json_field(schema: Any) -> Field:
     )
 
 
-def json_image(raw: Raw, plan: Mapping[str, Column]) -> Image:
+def json_image(row: Mapping[str, Any], plan: Plan) -> Image:
     """A JSON object as a row image by its plan."""
-    return {
-        name: plan[name].json(value) if name in plan else text(value) for name, value in members(raw).items()
-    }
+    known, text = plan.json.get, json_values.text
+    return {name: None if value is None else known(name, text)(value) for name, value in row.items()}
 
 
-def plain_image(row: Mapping[str, Any], plan: Mapping[str, Column]) -> Image:
+def plain_image(row: Mapping[str, Any], plan: Plan) -> Image:
     """A decoded Avro record as a row image by its plan."""
-    return {
-        name: plan[name].plain(value) if name in plan else plain_text(value) for name, value in row.items()
-    }
+    known = plan.plain.get
+    return {name: None if value is None else known(name, plain_text)(value) for name, value in row.items()}
 
 
 def decimal_meaning(parameters: Mapping[str, str]) -> Meaning:
@@ -230,8 +213,8 @@ def duration(count: int, unit: int) -> str:
 
 
 _PLAIN: dict[str, Callable[[Any], str | None]] = {
-    "float": lambda value: None if value is None else float32_text(value),
-    "float32": lambda value: None if value is None else float32_text(value),
+    "float": float32_text,
+    "float32": float32_text,
 }
 
 
@@ -245,37 +228,52 @@ def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> Column:
         if types.base(declared) == "timestamp" and logical == "datetime":
             convert = partial(_instant, convert, reading.timezone)
         logical = without_digits(declared)
-    unpack = _UNPACK[meaning.shape]
+    usual, unpack = _UNPACK[meaning.shape]
 
-    def read(raw: Raw) -> str | None:
+    def read(value: Any) -> str | None:
         try:
-            return None if bytes(raw) == b"null" else convert(unpack(raw))
+            return convert(value if type(value) is usual else unpack(value))
         except (ValueError, TypeError):
-            return text(raw)
+            return json_values.text(value)
 
     def plain(value: Any) -> str | None:
         try:
-            return None if value is None else convert(value)
+            return convert(value)
         except (ValueError, TypeError):
             return plain_text(value)
 
     return Column(logical, read, plain)
 
 
-def _instant(convert: Text, timezone: str, value: Any) -> str:
+def _instant(convert: Callable[[Any], str], timezone: str, value: Any) -> str:
     return zoned_text(convert(value), timezone)
 
 
-def _struct(raw: Raw) -> dict[str, str | None]:
-    return {name: text(value) for name, value in members(raw).items()}
+def _int(value: Any) -> int:
+    if type(value) is not Number:
+        raise ValueError("no integer")
+    return int(value)
 
 
-_UNPACK: dict[str, Callable[[Raw], Any]] = {
-    "int": lambda raw: int(bytes(raw)),
-    "bytes": lambda raw: bytes_of(string(raw), "base64"),
-    "text": text,
-    "struct": _struct,
+def _bytes(value: Any) -> bytes:
+    if type(value) is not str:
+        raise ValueError("no text of bytes")
+    return bytes_of(value, "base64")
+
+
+def _struct(value: Any) -> dict[str, str | None]:
+    if type(value) is not dict:
+        raise ValueError("no object")
+    return json_values.texts(value)
+
+
+_UNPACK: dict[str, tuple[type | None, Callable[[Any], Any]]] = {
+    "int": (int, _int),
+    "bytes": (None, _bytes),
+    "text": (str, json_values.text),
+    "struct": (None, _struct),
 }
+"""By shape, the type of a JSON value that is ready as it is, and what makes others ready."""
 
 
 def _fits(field: Field, declared: str) -> bool:

@@ -1,5 +1,6 @@
-"""What the source block of a captured change says, by the connector's own members.
+"""What a connector says beside rows: positions, schema changes, transactions, heartbeats.
 
+The members of a source block are the connector's own:
 ``lsn`` is PostgreSQL's, ``commit_lsn`` SQL Server's and Db2's, ``commit_scn`` and ``scn`` Oracle's, ``file`` and
 ``pos`` MySQL's. Also the table structures that a connector sends with a schema change.
 """
@@ -7,14 +8,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from ingest import types
-from ingest.change import Image, TableId
-from ingest.values import integer, micros_of
+from ingest.change import Change, Image, Op, TableId
+from ingest.decoding import json_values
+from ingest.errors import Undecodable
+from ingest.values import integer, micros_of, strict
+
+CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
+
+
+def kind_of(names: Collection[str]) -> str:
+    """``row``, ``ddl``, ``transaction``, ``heartbeat`` or ``flat``, by the names of the members."""
+    if "op" in names and ("source" in names or "before" in names or "after" in names):
+        return "row"
+    if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
+        return "ddl"
+    if "status" in names and "id" in names and "event_count" in names:
+        return "transaction"
+    if names and CLOCKS.issuperset(names):
+        return "heartbeat"
+    return "flat"
 
 
 def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
@@ -120,3 +138,49 @@ def dialect(source: Image) -> str:
 
 
 _DIALECTS = {"postgresql": "postgres", "oracle": "oracle"}
+
+
+# --- schema changes, transactions, heartbeats -----------------------------------------------------
+
+
+def control(kind: str, found: Mapping[str, Any]) -> list[Change]:
+    """The changes of a message that is no row, from its JSON values; ``kind`` as `kind_of` says."""
+    if kind == "ddl":
+        return _schema_change(found)
+    if kind == "heartbeat":
+        return [Change(op=Op.HEARTBEAT)]
+    told = json_values.texts(found)
+    status, count = told["status"], told["event_count"]
+    if status not in ("BEGIN", "END"):
+        raise Undecodable("unknown-operation", f"a transaction's status is {status!r}, not BEGIN or END")
+    op = Op.BEGIN if status == "BEGIN" else Op.COMMIT
+    note = f"event_count={count}" if count else None
+    when = micros_of(integer(told.get("ts_ms")), 1000)
+    return [Change(op=op, transaction=told["id"], event_time=when, note=note)]
+
+
+def _schema_change(found: Mapping[str, Any]) -> list[Change]:
+    told = json_values.texts({name: value for name, value in found.items() if name != "tableChanges"})
+    source = json_values.texts(found.get("source"))
+    places, position = sequence(source)
+    own = TableId(told.get("databaseName"), told.get("schemaName"), source.get("table") or None)
+    changes = strict(json_values.compact(found.get("tableChanges") or []))
+    snapshot = source.get("snapshot") not in (None, "", "false")
+    common = Change(
+        op=Op.DDL,
+        table=own,
+        sequence=places,
+        position=position,
+        event_time=event_time(source) or micros_of(integer(told.get("ts_ms")), 1000),
+        ddl=told.get("ddl"),
+        note="snapshot" if snapshot else None,
+        dialect=dialect(source),
+    )
+    if not isinstance(changes, list) or (not changes and common.ddl is None):
+        raise Undecodable("bad-message", "a schema change has neither a statement nor a list of structures")
+    return [
+        msgspec.structs.replace(
+            common, row=row, table=changed_table(change, own), structure=structure(change, source)
+        )
+        for row, change in enumerate(changes)
+    ] or [common]

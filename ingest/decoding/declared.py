@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import Image
+from ingest.decoding import json_values
 from ingest.values import (
     Number,
-    Raw,
     base64_text,
     bit_text,
     boolean_text,
@@ -24,8 +24,6 @@ from ingest.values import (
     float_text,
     number_text,
     strict,
-    string,
-    text,
     time_text,
     timestamp_text,
     unscaled_text,
@@ -38,7 +36,8 @@ class Reading(NamedTuple):
     """What a format and its options say of bare values: byte encoding, bit order, units of time.
 
     ``binary`` is how texts of declared columns stand for bytes, ``schema_bytes`` how bytes are written
-    where a schema says that they are bytes. Units are ``millis``, ``micros``, ``nanos``, or ``adaptive``: by the declared fraction digits.
+    where a schema says that they are bytes. Units are ``millis``, ``micros``, ``nanos``, or ``adaptive``:
+    by the declared fraction digits.
     """
 
     binary: str = "base64"
@@ -50,12 +49,16 @@ class Reading(NamedTuple):
     schema_bytes: str = "base64"
 
 
+Text = Callable[[Any], str | None]
+"""One value as canonical text; None stays None."""
+
+
 class Column(NamedTuple):
-    """How one column's values become canonical text: from JSON bytes, from an Avro value."""
+    """How one column's values become canonical text: from a JSON value, from an Avro value."""
 
     logical: str
-    json: Callable[[Raw], str | None]
-    plain: Callable[[Any], str | None]
+    json: Text
+    plain: Text
 
 
 def column(declared: str, reading: Reading) -> Column:
@@ -63,28 +66,24 @@ def column(declared: str, reading: Reading) -> Column:
     convert = _DECLARED.get(types.base(declared))
     logical = without_digits(declared)
     if convert is None:
-        return Column(logical, text, plain_text)
+        return Column(logical, json_values.text, plain_text)
 
-    def read(raw: Raw) -> str | None:
-        data = bytes(raw)
-        if data == b"null":
-            return None
-        value = string(raw) if data[:1] == b'"' else Number(text(raw) if data[:1] in b"{[" else data.decode())
-        try:
-            return convert(value, declared, reading)
-        except (ValueError, TypeError):
-            return str(value)
+    def using(text: Text) -> Text:
+        def read(value: Any) -> str | None:
+            if value is None:
+                return None
+            given = value if type(value) in _TEXTS else Number(text(value) or "")
+            try:
+                return convert(given, declared, reading)
+            except (ValueError, TypeError):
+                return str(text(value))
 
-    def plain(value: Any) -> str | None:
-        if value is None:
-            return None
-        bare = plain_text(value) or ""
-        try:
-            return convert(value if isinstance(value, (str, bytes)) else Number(bare), declared, reading)
-        except (ValueError, TypeError):
-            return bare
+        return read
 
-    return Column(logical, read, plain)
+    return Column(logical, using(json_values.text), using(plain_text))
+
+
+_TEXTS = (str, bytes)
 
 
 def without_digits(logical: str) -> str:

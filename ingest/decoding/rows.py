@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from ingest import types, values
+from ingest import ddl, types, values
 from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.decoding.declared import without_digits
 from ingest.errors import Undecodable
@@ -367,11 +367,20 @@ def statement(
 ) -> tuple[Change, ...]:
     """A DDL event; before it the truncation, if the statement empties its table."""
     note = noted(place.note, f"kind {kind}" if kind else None, None if sql else "the statement is missing")
+    empties = truncates or bool(_TRUNCATE.match(sql or ""))
+    if empties and place.table.table is None:
+        place = replace(place, table=_emptied(place, sql or ""))
     event = replace(place, op=Op.DDL, keys=(), ddl=sql or None, note=note)
-    if not (truncates or _TRUNCATE.match(sql or "")) or place.table.table is None:
+    if not empties or place.table.table is None:
         return (event,)
     cleared = replace(place, op=Op.TRUNCATE, keys=())
     return (cleared, replace(event, row=1)) if sql else (cleared,)
+
+
+def _emptied(place: Change, sql: str) -> TableId:
+    """The table that a TRUNCATE names, for messages that name none."""
+    found = ddl.effects(sql, place.dialect, *place.table).effects  # type: ignore[arg-type]
+    return next((effect.table for effect in found if effect.action == "truncate"), place.table)
 
 
 _TRUNCATE = re.compile(

@@ -1,7 +1,7 @@
 """Debezium's JSON: change events of every relational connector, wrapped or flattened.
 
 Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connectors/*.adoc``) and
-``transformations/event-flattening.adoc``; FORMATS.md section 8; readings in sections 2 and 12.
+``transformations/event-flattening.adoc``.
 
 - A message is the envelope itself, or ``{"schema", "payload"}`` with the schema of every value.
 - Snapshot rows carry the position of their snapshot. A log that is written at commit (MySQL, Oracle,
@@ -18,35 +18,21 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
-from ingest.decoding import connect
-from ingest.decoding.connect import Field, Meaning
-from ingest.decoding.connectors import changed_table, dialect, event_time, sequence, structure
-from ingest.decoding.declared import Reading, geometry, variable_decimal
+from ingest.decoding import connect, json_values
+from ingest.decoding.connectors import CLOCKS, control, event_time, kind_of, sequence
+from ingest.decoding.declared import Reading
+from ingest.decoding.json_values import Values
+from ingest.decoding.semantics import meanings
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.values import (
-    Raw,
-    base64_text,
-    date_text,
-    datetime_text,
-    integer,
-    is_null,
-    items,
-    micros_of,
-    opened,
-    strict,
-    text,
-    time_text,
-    zoned_text,
-    zoneless_text,
-)
+from ingest.values import base64_text
 
 ABOUT = About(
     title="Debezium JSON, with or without schema, wrapped or flattened",
@@ -71,6 +57,7 @@ ABOUT = About(
         "binary": "base64; how bytes are written where the message has no schema",
         "time_units": "adaptive; what bare numbers in declared time columns count",
         "decimal_scale": "none; if given, texts in declared decimal columns are base64 of unscaled bytes",
+        "unavailable_value": "__debezium_unavailable_value; the text that stands for an unchanged large value",
         "order_by": "sequence",
     },
 )
@@ -87,63 +74,6 @@ OPS = {
 OLD_KEY = "__debezium.oldkey"
 FLAT_OPS = {name: op for name, op in OPS.items() if op not in (Op.TRUNCATE, Op.CONTROL)}
 PLACEHOLDER = "__debezium_unavailable_value"
-CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
-
-_CONNECT = "org.apache.kafka.connect.data."
-_TIME = "io.debezium.time."
-_DATA = "io.debezium.data."
-SEMANTICS: dict[str, Meaning] = {
-    _CONNECT + "Date": Meaning("date", "int", date_text),
-    _CONNECT + "Time": Meaning("time", "int", partial(time_text, unit=10**3)),
-    _CONNECT + "Timestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**3)),
-    _TIME + "Date": Meaning("date", "int", date_text),
-    _TIME + "Time": Meaning("time", "int", partial(time_text, unit=10**3)),
-    _TIME + "MicroTime": Meaning("time", "int", partial(time_text, unit=10**6)),
-    _TIME + "NanoTime": Meaning("time", "int", partial(time_text, unit=10**9)),
-    _TIME + "Timestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**3)),
-    _TIME + "MicroTimestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**6)),
-    _TIME + "NanoTimestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**9)),
-    _TIME + "ZonedTimestamp": Meaning("timestamp", "text", partial(zoned_text, zone="UTC")),
-    _TIME + "ZonedTime": Meaning("string", "text", str),
-    _TIME + "IsoDate": Meaning("date", "text", lambda value: value.removesuffix("Z")),
-    _TIME + "IsoTime": Meaning("time", "text", lambda value: value.removesuffix("Z")),
-    _TIME + "IsoTimestamp": Meaning("datetime", "text", lambda value: zoneless_text(value.removesuffix("Z"))),
-    _TIME + "Year": Meaning("year", "int", str),
-    _TIME + "Interval": Meaning("interval", "text", str),
-    _TIME + "MicroDuration": Meaning("interval", "int", partial(connect.duration, unit=10**6)),
-    _TIME + "NanoDuration": Meaning("interval", "int", partial(connect.duration, unit=10**9)),
-    _DATA + "Json": Meaning("json", "text", str),
-    _DATA + "Xml": Meaning("string", "text", str),
-    _DATA + "Uuid": Meaning("string", "text", str),
-    _DATA + "Ltree": Meaning("string", "text", str),
-    _DATA + "TsVector": Meaning("string", "text", str),
-    _DATA + "Enum": Meaning("enum", "text", str),
-    _DATA + "EnumSet": Meaning("set", "text", str),
-    _DATA + "VariableScaleDecimal": Meaning("decimal", "struct", variable_decimal),
-    **{
-        _DATA + "geometry." + shape: Meaning("geometry", "struct", geometry)
-        for shape in ("Geometry", "Geography", "Point")
-    },
-}
-"""Semantic names whose meaning needs no parameters; ``Decimal`` and ``Bits`` do."""
-
-
-def meanings(field: Field) -> Meaning | None:
-    """What a field's semantic name says of its values."""
-    if field.semantic == _CONNECT + "Decimal":
-        return connect.decimal_meaning(field.parameters)
-    if field.semantic == _DATA + "Bits":
-        return Meaning(_bit_type(field.parameters.get("length")), "bytes", _bits)
-    return SEMANTICS.get(field.semantic)
-
-
-def _bits(value: bytes) -> str:
-    return str(int.from_bytes(value[: connect.MAX_BITS], "little"))
-
-
-def _bit_type(length: str | None) -> str:
-    width = integer(length) or 1
-    return "bit" if width < 64 else "bit(64)" if width == 64 else "string"
 
 
 # --- one message --------------------------------------------------------------------------------
@@ -153,8 +83,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    root, note = opened(message.value)
-    schema, found = connect.unwrapped(root)
+    (schema, found, _), note = json_values.mended(message.value, json_values.unwrapped)
     if found is None:
         return [no_value(message, json_key(message.key, hints), hints)]
     kind = kind_of(found)
@@ -163,19 +92,6 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if kind == "flat":
         return [_flat(schema, found, message, hints, note)]
     return control(kind, found)
-
-
-def kind_of(names: Collection[str]) -> str:
-    """``row``, ``ddl``, ``transaction``, ``heartbeat`` or ``flat``, by the names of the members."""
-    if "op" in names and ("source" in names or "before" in names or "after" in names):
-        return "row"
-    if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
-        return "ddl"
-    if "status" in names and "id" in names and "event_count" in names:
-        return "transaction"
-    if names and CLOCKS.issuperset(names):
-        return "heartbeat"
-    return "flat"
 
 
 class Event(NamedTuple):
@@ -193,14 +109,12 @@ class Event(NamedTuple):
     note: str | None = None
 
 
-def _row(schema: bytes, found: dict[str, Raw], message: Message, hints: Hints, note: str | None) -> Change:
-    source = {} if is_null(found.get("source")) else connect.texts(found["source"])
-    op = text(found["op"])
+def _row(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
+    source = json_values.texts(found.get("source"))
+    op = json_values.text(found["op"])
     table = NO_TABLE if op == MESSAGE else table_of(source, message, hints)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, meanings, reading(hints.options))
-    mark = found.get("transaction")
-    transaction = {} if mark is None or is_null(mark) else connect.texts(mark)
     return row_change(
         Event(
             op=op,
@@ -211,7 +125,7 @@ def _row(schema: bytes, found: dict[str, Raw], message: Message, hints: Hints, n
             types=plan.types,
             key=json_key(message.key, hints, declared),
             old_key=_old_key(message, hints, declared),
-            transaction=transaction.get("id"),
+            transaction=json_values.texts(found.get("transaction")).get("id"),
             note=note,
         ),
         declared,
@@ -281,16 +195,14 @@ def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
 # --- flattened rows -----------------------------------------------------------------------------
 
 
-def _flat(schema: bytes, found: dict[str, Raw], message: Message, hints: Hints, note: str | None) -> Change:
-    meta = {name[2:]: text(value) for name, value in found.items() if name.startswith("__")}
+def _flat(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
+    meta = {name[2:]: json_values.text(value) for name, value in found.items() if name.startswith("__")}
     table = flat_table(meta, message, hints)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.row_fields, declared.columns, meanings, reading(hints.options))
-    row = {
-        name: plan.columns[name].json(value) if name in plan.columns else text(value)
-        for name, value in found.items()
-        if not name.startswith("__")
-    }
+    row = connect.json_image(
+        {name: value for name, value in found.items() if not name.startswith("__")}, plan
+    )
     key = json_key(message.key, hints, declared)
     return flat_change(meta, row, plan.types, table, key, declared, hints.options, note)
 
@@ -338,53 +250,6 @@ def flat_change(
         transaction=source.get("gtid") or source.get("txId"),
         note=note,
     )
-
-
-# --- schema changes, transactions, heartbeats -----------------------------------------------------
-
-
-def control(kind: str, found: Mapping[str, Raw]) -> list[Change]:
-    """The changes of a message that is no row; ``kind`` as `kind_of` says."""
-    if kind == "ddl":
-        return _ddl(found)
-    if kind == "heartbeat":
-        return [Change(op=Op.HEARTBEAT)]
-    status = text(found["status"])
-    if status not in ("BEGIN", "END"):
-        raise Undecodable("unknown-operation", f"a transaction's status is {status!r}, not BEGIN or END")
-    count = text(found["event_count"])
-    op = Op.BEGIN if status == "BEGIN" else Op.COMMIT
-    note = f"event_count={count}" if count else None
-    when = micros_of(integer(_text(found, "ts_ms")), 1000)
-    return [Change(op=op, transaction=text(found["id"]), event_time=when, note=note)]
-
-
-def _ddl(found: Mapping[str, Raw]) -> list[Change]:
-    source = {} if is_null(found.get("source")) else connect.texts(found["source"])
-    places, position = sequence(source)
-    own = TableId(_text(found, "databaseName"), _text(found, "schemaName"), source.get("table") or None)
-    changes = (
-        [] if is_null(found.get("tableChanges")) else [strict(each) for each in items(found["tableChanges"])]
-    )
-    snapshot = source.get("snapshot") not in (None, "", "false")
-    common = Change(
-        op=Op.DDL,
-        table=own,
-        sequence=places,
-        position=position,
-        event_time=event_time(source) or micros_of(integer(_text(found, "ts_ms")), 1000),
-        ddl=_text(found, "ddl"),
-        note="snapshot" if snapshot else None,
-        dialect=dialect(source),
-    )
-    if not changes and common.ddl is None:
-        raise Undecodable("bad-message", "a schema change has neither a statement nor a structure")
-    return [
-        msgspec.structs.replace(
-            common, row=row, table=changed_table(change, own), structure=structure(change, source)
-        )
-        for row, change in enumerate(changes)
-    ] or [common]
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -436,16 +301,14 @@ def reading(options: Options) -> Reading:
     return _reading(options.binary, options.time_units, options.timezone, options.decimal_scale)
 
 
-def _text(found: Mapping[str, Raw], name: str) -> str | None:
-    return text(found[name]) if name in found else None
-
-
-def _image(raw: Raw | None, plan: connect.Plan) -> Image | None:
-    if raw is None or is_null(raw):
+def _image(found: object, plan: connect.Plan) -> Image | None:
+    if found is None:
         return None
-    if bytes(raw)[:1] == b'"':
+    if isinstance(found, str):
         raise Undecodable("unsupported-source", "an image that is JSON text is a MongoDB document, no row")
-    return connect.json_image(raw, plan.columns)
+    if not isinstance(found, dict):
+        raise Undecodable("bad-message", "an image is no JSON object")
+    return connect.json_image(found, plan)
 
 
 def _drop_unavailable(image: Image | None, options: Options) -> list[str]:
@@ -477,7 +340,7 @@ def _placeholders(plain: str) -> frozenset[str]:
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
     try:
-        found = connect.unwrapped(opened(sample)[0])[1]
+        found = json_values.mended(sample, json_values.unwrapped)[0].payload
     except Undecodable:
         return None
     if not found:
@@ -491,9 +354,9 @@ def recognise(sample: bytes) -> str | None:
     return f"the members of a Debezium {kind} message"
 
 
-def _evidence(found: Mapping[str, Raw]) -> str | None:
-    op = text(found["op"])
-    source = {} if is_null(found.get("source")) else connect.texts(found["source"])
+def _evidence(found: Values) -> str | None:
+    op = json_values.text(found["op"])
+    source = json_values.texts(found.get("source"))
     if op not in OPS or source.get("name") == "OMS":
         return None
     return f"op {op!r} from connector {source['connector']!r}" if "connector" in source else f"op {op!r}"

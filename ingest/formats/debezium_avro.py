@@ -18,12 +18,13 @@ from functools import lru_cache
 from typing import Any
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, TableHints
-from ingest.decoding import avro, connect
+from ingest.decoding import avro, connect, json_values
 from ingest.decoding.connect import Field
+from ingest.decoding.connectors import control, kind_of
 from ingest.decoding.declared import compact, plain_text
+from ingest.decoding.semantics import meanings
 from ingest.errors import Undecodable
 from ingest.formats import About, debezium
-from ingest.values import members
 
 ABOUT: About = replace(
     debezium.ABOUT,
@@ -61,12 +62,12 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         return [debezium.no_value(message, _key(message.key, hints), hints)]
     if not isinstance(row, dict):
         raise Undecodable("not-this-format", "the datum is no record")
-    kind = debezium.kind_of(row)
+    kind = kind_of(row)
     if kind == "row":
         return [_row(text, row, message, hints)]
     if kind == "flat":
         return [_flat(text, row, message, hints)]
-    return debezium.control(kind, members(compact(row).encode()))
+    return control(kind, json_values.object_of(compact(row).encode()))
 
 
 def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:
@@ -88,9 +89,7 @@ def _row(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Chan
     op = plain_text(row["op"])
     table = NO_TABLE if op == debezium.MESSAGE else debezium.table_of(source, message, hints)
     declared = hints.tables(table)
-    plan = connect.plan(
-        text, _envelope_fields, declared.columns, debezium.meanings, debezium.reading(hints.options)
-    )
+    plan = connect.plan(text, _envelope_fields, declared.columns, meanings, debezium.reading(hints.options))
     old = next((value for name, value in message.headers if name == debezium.OLD_KEY), None)
     event = debezium.Event(
         op=op,
@@ -110,11 +109,9 @@ def _flat(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Cha
     meta = {name[2:]: plain_text(value) for name, value in row.items() if name.startswith("__")}
     table = debezium.flat_table(meta, message, hints)
     declared = hints.tables(table)
-    plan = connect.plan(
-        text, _row_fields, declared.columns, debezium.meanings, debezium.reading(hints.options)
-    )
+    plan = connect.plan(text, _row_fields, declared.columns, meanings, debezium.reading(hints.options))
     image = connect.plain_image(
-        {name: value for name, value in row.items() if not name.startswith("__")}, plan.columns
+        {name: value for name, value in row.items() if not name.startswith("__")}, plan
     )
     key = _key(message.key, hints, declared)
     return debezium.flat_change(meta, image, plan.types, table, key, declared, hints.options)
@@ -127,10 +124,10 @@ def _key(key: bytes | None, hints: Hints, declared: TableHints | None = None) ->
     try:
         text, found = unframed(key, hints)
         columns = declared.columns if declared else {}
-        plan = connect.plan(text, _row_fields, columns, debezium.meanings, debezium.reading(hints.options))
+        plan = connect.plan(text, _row_fields, columns, meanings, debezium.reading(hints.options))
     except Undecodable:
         return None
-    return connect.plain_image(found, plan.columns) if isinstance(found, dict) else None
+    return connect.plain_image(found, plan) if isinstance(found, dict) else None
 
 
 def _image(found: Any, plan: connect.Plan) -> Image | None:
@@ -138,7 +135,7 @@ def _image(found: Any, plan: connect.Plan) -> Image | None:
         return None
     if not isinstance(found, dict):
         raise Undecodable("unsupported-source", "an image that is no record is a MongoDB document, no row")
-    return connect.plain_image(found, plan.columns)
+    return connect.plain_image(found, plan)
 
 
 def _texts(found: Any) -> Image:

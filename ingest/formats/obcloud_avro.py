@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import avro
 from ingest.decoding.declared import unwrap
+from ingest.decoding.rows import statement
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (
@@ -38,7 +39,7 @@ from ingest.values import (
 ABOUT = About(
     title="OceanBase Cloud data subscription, Avro",
     document="OceanBase Cloud data subscription, section Avro JSON message format",
-    operations=("insert", "update", "delete", "ddl", "heartbeat", "begin", "commit"),
+    operations=("insert", "update", "delete", "truncate", "ddl", "heartbeat", "begin", "commit"),
     order="id",
     strength="strong",
     keys="pkIndexes, else the first of ukIndexes",
@@ -110,7 +111,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         transaction=record["xid"] or None,
     )
     if op is Op.DDL:
-        return [_ddl(record, common)]
+        return _ddl(record, common)
     return [_row(record, common, hints) if op in ROW_OPS else common]
 
 
@@ -123,11 +124,11 @@ def _table(record: dict[str, Any]) -> TableId:
     return TableId(database, None, name) if database or name else NO_TABLE
 
 
-def _ddl(record: dict[str, Any], common: Change) -> Change:
+def _ddl(record: dict[str, Any], common: Change) -> tuple[Change, ...]:
     if not record["sql"]:
         raise Undecodable("bad-message", "a DDL record has no statement in sql")
     oracle = (record["source"] or {}).get("sourceType") == "OB_ORACLE"
-    return replace(common, ddl=record["sql"], dialect="oracle" if oracle else "mysql")
+    return statement(replace(common, dialect="oracle" if oracle else "mysql"), record["sql"], None)
 
 
 def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:

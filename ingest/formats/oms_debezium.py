@@ -7,7 +7,7 @@
 - ``pos`` is ``left@right``; the right part grows, the left one counts inside it, so the order is
   (right, left). The document masks it in its examples: then there is none.
 - ``ts_ms`` is called seconds and holds milliseconds; its size tells. Zero means full load.
-- An unchanged large value is sent as NULL on both sides of an update (FORMATS.md section 12.15).
+- An unchanged large value is sent as NULL on both sides of an update.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from functools import lru_cache
 
 from ingest import types
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
-from ingest.decoding import connect
+from ingest.decoding import connect, json_values
 from ingest.decoding.connect import Field, Meaning, Plan
 from ingest.decoding.declared import Reading
+from ingest.decoding.json_values import Values, text, texts
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.values import Raw, integer, is_null, opened, text
+from ingest.values import integer
 
 ABOUT = About(
     title="OceanBase OMS, Debezium with payload or with schema and payload",
@@ -54,25 +55,24 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    root, note = opened(message.value)
-    schema, found = connect.unwrapped(root)
-    if "payload" not in root:
+    (schema, found, wrapped), note = json_values.mended(message.value, json_values.unwrapped)
+    if not wrapped:
         raise Undecodable("not-this-format", "the message has no payload")
     if found is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
     return [event(schema, found, message, hints, note)]
 
 
-def event(schema: bytes, found: dict[str, Raw], message: Message, hints: Hints, note: str | None) -> Change:
+def event(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
     """The change of one event's members; the flattened serializer sends them without a wrapper."""
     if "op" not in found:
         raise Undecodable("not-this-format", "the message has no op")
-    op = OPS.get(text(found["op"]) or "")
-    source = _texts(found.get("source"))
+    told = text(found["op"])
+    op, source = OPS.get(told or ""), texts(found.get("source"))
     if op is None:
-        raise Undecodable("unknown-operation", f"op is {text(found['op'])!r}, none of {' '.join(OPS)}")
+        raise Undecodable("unknown-operation", f"op is {told!r}, none of {' '.join(OPS)}")
     if op is Op.HEARTBEAT:
-        return Change(op=op, event_time=_micros(source.get("ts_ms") or _text(found, "ts_ms")))
+        return Change(op=op, event_time=_micros(source.get("ts_ms") or text(found.get("ts_ms"))))
     table = _table(source, message, hints)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, no_meaning, reading(hints.options))
@@ -176,31 +176,25 @@ def _table(source: Image, message: Message, hints: Hints) -> TableId:
     return found
 
 
-def _image(raw: Raw | None, plan: Plan) -> Image | None:
-    return None if raw is None or is_null(raw) else connect.json_image(raw, plan.columns)
-
-
-def _texts(raw: Raw | None) -> Image:
-    return {} if raw is None or is_null(raw) else connect.texts(raw)
-
-
-def _text(found: dict[str, Raw], name: str) -> str | None:
-    return text(found[name]) if name in found else None
+def _image(found: object, plan: Plan) -> Image | None:
+    if found is not None and not isinstance(found, dict):
+        raise Undecodable("bad-message", "an image is no JSON object")
+    return None if found is None else connect.json_image(found, plan)
 
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS inside a payload."""
     try:
-        root = opened(sample)[0]
-        return evidence(connect.unwrapped(root)[1]) if "payload" in root else None
+        found = json_values.mended(sample, json_values.unwrapped)[0]
     except Undecodable:
         return None
+    return evidence(found.payload) if found.wrapped else None
 
 
-def evidence(found: dict[str, Raw] | None) -> str | None:
+def evidence(found: Values | None) -> str | None:
     """What shows an event to be of OMS."""
     if not found or "op" not in found:
         return None
     if text(found["op"]) == "HEARTBEAT":
         return "op 'HEARTBEAT'"
-    return "source.name 'OMS'" if _texts(found.get("source")).get("name") == "OMS" else None
+    return "source.name 'OMS'" if texts(found.get("source")).get("name") == "OMS" else None

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ingest.change import Change, Hints, Message, Op
+from ingest.decoding import json_values
 from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium
-from ingest.values import opened
 
 ABOUT: About = replace(
     oms_debezium.ABOUT,
@@ -27,13 +27,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    found, note = opened(message.value)
+    found, note = json_values.mended(message.value, json_values.object_of)
     return [oms_debezium.event(b"", found, message, hints, note)]
 
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS beside the operation."""
     try:
-        return oms_debezium.evidence(opened(sample)[0])
+        return oms_debezium.evidence(json_values.mended(sample, json_values.object_of)[0])
     except Undecodable:
         return None

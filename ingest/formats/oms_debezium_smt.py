@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingest.change import Change, Hints, Image, Message, Op
-from ingest.decoding import connect
+from ingest.change import Change, Hints, Message, Op
+from ingest.decoding import connect, json_values
 from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium
-from ingest.values import opened, text
 
 ABOUT = About(
     title="OceanBase OMS, DebeziumSmt: the row alone",
@@ -45,7 +44,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    found, note = opened(message.value)
+    found, note = json_values.mended(message.value, json_values.object_of)
     table = hints.table_of(message.topic)
     if table is None:
         raise Undecodable("no-table", "the message names no table; give it in options.table")
@@ -57,14 +56,12 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         oms_debezium.no_meaning,
         oms_debezium.reading(hints.options),
     )
-    row: Image = {
-        name: plan.columns[name].json(value) if name in plan.columns else text(value)
-        for name, value in found.items()
-        if not name.startswith("__")
-    }
+    row = connect.json_image(
+        {name: value for name, value in found.items() if not name.startswith("__")}, plan
+    )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns")
-    deleted = text(found["__deleted"]) == "true" if "__deleted" in found else False
+    deleted = json_values.text(found.get("__deleted")) == "true"
     return [
         Change(
             op=Op.DELETE if deleted else Op.UPDATE,
@@ -81,7 +78,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 def recognise(sample: bytes) -> str | None:
     """A flat row whose only mark is ``__deleted``."""
     try:
-        found = opened(sample)[0]
+        found = json_values.mended(sample, json_values.object_of)[0]
     except Undecodable:
         return None
     marks = {name for name in found if name.startswith("__")}

@@ -13,18 +13,20 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config import matches
 from ingest.errors import HeldError
+from ingest.fold import SchemaStep
+from ingest.gold import keyless, misfits, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
-from ingest.gold.fold import MISFIT, Shape, key_name
-from ingest.gold.gather import Lane, Steps, gather
+from ingest.gold.fold import MISFIT, Shape, has_name
+from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
-from ingest.gold.schema import decide
-from ingest.gold.work import Books, Job, jobs, lane
+from ingest.gold.schema import Plan, decide, subject_of
+from ingest.gold.work import Books, Job, LaneId, jobs, lane, shard_of
 from ingest.lake import log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -33,6 +35,7 @@ from ingest.lake.session import new_session
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
+Tell = Callable[[str, str], None]
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ def apply(
     lake: Lake,
     books: Books,
     decided: dict[str, Mirror],
-    tell: Callable[[str, str], None] = lambda _mirror, _step: None,
+    tell: Tell = lambda _mirror, _step: None,
 ) -> list[Folded]:
     """Fold every mirror that has new batches.
 
@@ -63,51 +66,63 @@ def apply(
         tell: is told the mirror and the step that it begins.
     """
     todo = [job for job in jobs(lake, books) if not lake.select or matches(lake.select, job.table)]
-    wanted: list[tuple[Job, Mirror]] = []
+    ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
+    wanted: list[Plan] = []
     done: list[Folded] = []
     rows = []
-    ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
     for job in todo:
+        known = decided.get(job.path)
         try:
-            mirror = decide(job, decided.get(job.path), ledger)
+            applied = _applied(lake, books, ledger, job, known)
+            plan = decide(lake.pipeline, job, known, ledger, applied, books.first_rows(job))
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
-        if mirror != decided.get(job.path):
-            rows.append(mirrors.decision(lake, mirror, books.last, "columns seen"))
-            decided[job.path] = mirror
-        wanted.append((job, mirror))
+        if plan.mirror != known and (plan.mirror.keys or plan.job.has_changes):
+            rows.append(mirrors.decision(lake, plan.mirror, books.last, "columns seen"))
+            decided[job.path] = plan.mirror
+        wanted.append(plan)
     lake.append_unguarded(rows, DECISIONS)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-        done.extend(pool.map(lambda one: _one(lake, books, ledger, one[0], one[1], tell), wanted))
+        done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell), wanted))
     return sorted(done, key=lambda one: one.mirror)
 
 
 def _needs_ledger(books: Books, job: Job, decided: dict[str, Mirror]) -> bool:
     """True for a new mirror, new statements, or late changes where there were statements before."""
-    if job.path not in decided:
-        return True
+    if job.path not in decided or any(line.ddl for line in books.lines):
+        return True  # a statement may concern other tables than its message names
     lanes = [lane(books, name, lines, books.complete) for name, lines in job.lines.items()]
-    return any(
-        one is not None and one.ddl_ever and (one.late or any(line.ddl for line in lines))
-        for one, lines in zip(lanes, job.lines.values(), strict=True)
-    )
+    return any(one is not None and one.ddl_ever and one.late for one in lanes)
 
 
-def _one(
-    lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror, tell: Callable[[str, str], None]
-) -> Folded:
+def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror | None) -> int:
+    """The last batch that a mirror has folded, asked of its log only where a policy may want to know."""
+    asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
+    if mirror is None or not asked:
+        return books.complete
+    writer = lake.writer(STAGE, mirror.path, mirror.generation)
+    return max(log.progress(lake.spark, lake.path(mirror.path), writer), books.complete)
+
+
+def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Folded:
     started = time.monotonic()
-    result = Folded(mirror.name, mirror.path, "done")
-    if lake.stop() or not mirror.keys:
+    result = Folded(plan.mirror.name, plan.mirror.path, "done")
+    if lake.stop() or not (plan.mirror.keys or keyless.is_keyless(plan)):
         result.state = "skipped"
         return result
     try:
-        _fold(lake, books, ledger, job, mirror, result, tell)
+        _fold(lake, books if plan.hold is None else books.before(plan.hold.batch), ledger, plan, result, tell)
+        if plan.hold is not None:
+            result.state, result.message = "held", plan.hold.why
     except HeldError as error:
         result.state, result.message = "held", str(error)
     except Exception as error:  # whatever one mirror meets, the others go on
         result.state, result.message = "failed", _sentence(error)
+    if plan.left_out:
+        result.counts["columns_left_out"] = len(plan.left_out)
+    if plan.noticed:
+        result.counts["statements_not_read"] = plan.noticed
     result.seconds = time.monotonic() - started
     return result
 
@@ -117,68 +132,84 @@ def _sentence(error: Exception) -> str:
     return f"{type(error).__name__}: {text[0][:500] if text else ''}"
 
 
-def _fold(
-    lake: Lake,
-    books: Books,
-    ledger: Ledger,
-    job: Job,
-    mirror: Mirror,
-    result: Folded,
-    tell: Callable[[str, str], None],
-) -> None:
+def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, tell: Tell) -> None:
+    mirror = plan.mirror
     path = lake.path(mirror.path)
     writer = lake.writer(STAGE, mirror.path, mirror.generation)
     before = log.snapshot(lake.spark, path)
-    lanes = _lanes(books, job, before.transactions.get(writer, -1))
+    work = _work(lake, books, ledger, plan, before.transactions.get(writer, -1))
     result.version = before.version
-    if not lanes:
+    if not work:
         result.state = "skipped"
         return
-    session = new_session(lake.spark)
-    session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
+    watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
+    session = _session(lake)
     tell(mirror.name, "schema")
-    _prepare(lake, session, job, mirror, before)
+    _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
     tell(mirror.name, "merge")
-    work = [
-        (one, ledgers.steps(ledger.of(one.source, one.table), job.rule, one.first)) for one in lanes
-    ]
-    _merge(lake, session, mirror, work, guard)
+    if mirror.keys:
+        _merge(lake, session, mirror, work, guard)
+    else:
+        result.counts.update(keyless.fold(lake, session, plan, work, guard))
     after = log.snapshot(lake.spark, path)
     result.version = after.version
     if after.version > before.version:
-        result.counts = _counts(lake, path, after.version)
+        result.counts.update(_counts(lake, path, after.version))
 
 
-def _lanes(books: Books, job: Job, applied: int) -> list[Lane]:
-    found = (lane(books, name, lines, applied) for name, lines in job.lines.items())
-    return [one for one in found if one is not None]
-
-
-def _prepare(lake: Lake, session: SparkSession, job: Job, mirror: Mirror, before: log.Snapshot) -> None:
-    """Whatever must go before the guarded commit; all of it may be run again."""
-    if before.exists:
-        merging.add_columns(lake, session, mirror, before.columns)
-        merging.widen(lake, session, mirror)
-        return
-    plain = job.rule.plain_tables or lake.pipeline.plain_tables
-    merging.create(lake, session, mirror, plain=plain, change_feed=job.rule.change_feed)
+def _session(lake: Lake) -> SparkSession:
+    """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
+    session = new_session(lake.spark)
+    session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
+    session.conf.set(merging.USER_METADATA, lake.metadata())  # whatever it commits is ours
+    return session
 
 
 Work = list[tuple[Lane, Steps]]
 
 
+def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
+    """The lanes with new batches, each with its schema steps."""
+    found: Work = []
+    for name, lines in plan.job.lines.items():
+        one = lane(books, name, lines, applied)
+        if one is not None:
+            one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
+            found.append((one, _steps(lake, ledger, plan, name, one)))
+    return found
+
+
+def _steps(lake: Lake, ledger: Ledger, plan: Plan, name: LaneId, one: Lane) -> Steps:
+    subject = subject_of(lake.pipeline, plan.job, plan.mirror, name, plan.frozen)
+    return ledgers.steps(ledger.of(*name, one.last), subject, one.first)
+
+
+def _prepare(
+    lake: Lake, session: SparkSession, plan: Plan, before: log.Snapshot, steps: list[SchemaStep]
+) -> None:
+    """Whatever must go before the guarded commit; all of it may be run again."""
+    mirror, rule = plan.mirror, plan.job.rule
+    if before.exists:
+        merging.add_columns(lake, session, mirror, before.columns)
+        merging.reshape(lake, session, mirror, before.columns, steps)
+        return
+    plain = rule.plain_tables or lake.pipeline.plain_tables
+    merging.create(lake, session, mirror, plain=plain, change_feed=rule.change_feed)
+
+
 def _merge(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: merging.Guard) -> None:
     """Merge as if every cell fitted; where one does not, keep the misfits first and merge again."""
-    new_steps = [step for _, steps in work for step in steps.new]
     for tolerant in (False, True):
         try:
             if tolerant:
                 _keep_misfits(lake, session, mirror, work, guard.batch)
-            folded, shape = _outcomes(lake, session, mirror, work, tolerant=tolerant)
+            gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
+            folded, shape = _together(gathered, mirror)
             source = merging.typed(folded, mirror, shape, tolerant)
+            standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
             guard.set_on(session)
-            merging.merge(session, lake.path(mirror.path), mirror, source, shape, new_steps)
+            merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
         except PySparkException as error:
             if tolerant or MISFIT not in str(error):
                 raise
@@ -186,52 +217,45 @@ def _merge(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard:
             return
 
 
-def _outcomes(
+def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:
+    shard = lane.shard
+    if shard is not None:
+        shard = next(one.column for one in mirror.columns if one.name == shard[0]), shard[1]
+    return merging.Standing(gathered.clears, steps.new, shard)
+
+
+def _gathered(
     lake: Lake, session: SparkSession, mirror: Mirror, work: Work, *, tolerant: bool
-) -> tuple[DataFrame, Shape]:
+) -> list[Gathered]:
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
-    gathered = [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
+    return [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
+
+
+def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shape]:
+    """The outcomes of all lanes in one shape: where one is partial, the others say every column."""
     shape = Shape(
         any(one.shape.partials for one in gathered),
         any(one.shape.key_changes for one in gathered),
         any(one.clears for one in gathered),
     )
-    folded = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), [one.outcomes for one in gathered])
-    return (folded.where(_has_key(mirror)) if tolerant else folded), shape
-
-
-def _has_key(mirror: Mirror) -> Column:
-    return reduce(lambda a, b: a & b, [F.col(key_name(i)).isNotNull() for i in range(len(mirror.keys))])
+    flags = {has_name(i): F.lit(True) for i in range(len(mirror.columns))}
+    frames = [
+        one.outcomes.withColumns(flags) if shape.partials and not one.shape.partials else one.outcomes
+        for one in gathered
+    ]
+    return reduce(DataFrame.unionByName, frames), shape
 
 
 def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> None:
-    """Write the texts that do not fit to `rejects`, guarded, before the merge that leaves them out."""
-    folded, _ = _outcomes(lake, session, mirror, work, tolerant=True)
-    found = merging.misfits(folded, mirror)
-    if found is None:
-        return
-    database, schema, table = mirror.table
-    nothing = F.lit(None)
-    rows = found.select(
-        F.lit(work[0][0].source).alias("source"),
-        nothing.cast("string").alias("topic"),
-        nothing.cast("int").alias("partition"),
-        nothing.cast("bigint").alias("offset"),
-        F.lit(batch).cast("bigint").alias("batch"),
-        F.lit(STAGE).alias("stage"),
-        F.lit("cell").alias("kind"),
-        F.lit(database).cast("string").alias("database"),
-        F.lit(schema).cast("string").alias("schema"),
-        F.lit(table).cast("string").alias("table"),
-        "key",
-        "column",
-        F.lit("does-not-fit").alias("reason"),
-        F.concat(F.lit("no "), F.col("type")).alias("detail"),
-        "raw",
-        nothing.cast("string").alias("decoder"),
-    )
+    """Write what does not fit to `rejects`, guarded, before the merge that leaves it out."""
+    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    found = [misfits.changes(changes, mirror, one) for one, _ in work]
+    for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
+        cells = misfits.cells(gathered.outcomes, mirror, one, batch)
+        if cells is not None:
+            found.append(cells)
     own = replace(lake, spark=session)
-    own.append(rows, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
+    own.append(misfits.union(found), REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
 
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:

@@ -9,6 +9,7 @@ last value said since the last reset; a column about which nothing was said keep
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -51,7 +52,7 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
         changes: rows of ``changes`` of this mirror, truncates left out.
         mirror: with its columns as decided for this batch.
         shape: what the rows may hold.
-        tolerant: False fails on a key cell that does not fit; True leaves its key cell NULL.
+        tolerant: False fails on a key cell that does not fit; True leaves the change out.
     """
     image = StructType([StructField(one.name, StringType()) for one in mirror.columns])
     parsed = changes.select(
@@ -63,13 +64,12 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
         (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias("sent"),
     )
     gone = F.col("op") == "delete"
-    new = [_key(one.name, "a", "b") for one in mirror.key_columns]
-    old = [_key(one.name, "b", "a") for one in mirror.key_columns]
-    typed_new = [_typed_key(text, one.type, tolerant) for text, one in zip(new, mirror.key_columns, strict=True)]
-    typed_old = [_typed_key(text, one.type, tolerant) for text, one in zip(old, mirror.key_columns, strict=True)]
+    typed_new, typed_old = _typed_keys(mirror, tolerant)
+    if tolerant:
+        parsed = parsed.where(_all_there([*typed_new, *typed_old]))
     reset = gone | (F.col("op") != "update") | ~F.col("partial")
     values = [
-        *[F.col("a")[one.name].alias(value_name(i)) for i, one in enumerate(mirror.columns)],
+        *[F.when(~gone, F.col("a")[one.name]).alias(value_name(i)) for i, one in enumerate(mirror.columns)],
         *(_sent_flags(mirror, reset) if shape.partials else []),
     ]
     if not shape.key_changes:
@@ -109,7 +109,13 @@ def _split(
             )
         )
     )
-    rest = [name for name in prepared.columns if name not in ("old", "new", GONE, RESET, ORDER)]
+    # What goes says nothing: a partial update behind it must not find the new row's values.
+    said = {value_name(i) for i in range(len(values))}
+    rest = [
+        F.when(~F.col("half.dropped"), F.col(name)).alias(name) if name in said else F.col(name)
+        for name in prepared.columns
+        if name not in ("old", "new", GONE, RESET, ORDER)
+    ]
     return prepared.withColumn("half", F.explode(halves)).select(
         *[F.col(f"half.key.{key_name(i)}").alias(key_name(i)) for i in range(len(new))],
         ORDER,
@@ -118,6 +124,28 @@ def _split(
         (F.col(RESET) | F.col("half.dropped") | moved).alias(RESET),
         *rest,
     )
+
+
+def _typed_keys(mirror: Mirror, tolerant: bool) -> tuple[list[Column], list[Column]]:
+    """The key after and before a change, whose images are ``a`` and ``b``."""
+    sides = (("a", "b"), ("b", "a"))
+    new, old = (
+        [_typed_key(_key(one.name, *side), one.type, tolerant) for one in mirror.key_columns] for side in sides
+    )
+    return new, old
+
+
+def _all_there(cells: list[Column]) -> Column:
+    return reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
+
+
+def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Column]:
+    """Changes with their images parsed, whether the key fits, and the key's texts as JSON."""
+    image = StructType([StructField(one.name, StringType()) for one in mirror.key_columns])
+    parsed = changes.withColumns({"a": F.from_json("after", image), "b": F.from_json("before", image)})
+    new, old = _typed_keys(mirror, tolerant=True)
+    texts = [_key(one.name, "a", "b").alias(one.name) for one in mirror.key_columns]
+    return parsed, _all_there([*new, *old]), F.to_json(F.struct(*texts), {"ignoreNullFields": "false"})
 
 
 def _key(name: str, first: str, second: str) -> Column:

@@ -7,6 +7,7 @@ memory: so there are no tombstones to keep.  A late truncate folds the lane agai
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
@@ -36,6 +37,7 @@ class Lane:
     inherits: int = 0
     inherits_ever: int = 0
     ddl_ever: int = 0
+    shard: tuple[str, str] | None = None  # the column that tells its rows from other lanes', and its value
 
     @property
     def late(self) -> bool:
@@ -71,7 +73,17 @@ def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
     wanted: Column = (F.col("kind") == "change") & (F.col("source") == lane.source)
     for name, part in parts:
         wanted &= F.col(name).eqNullSafe(F.lit(part))
-    return changes.where(wanted & (F.col("batch") <= lane.last))
+    mine = changes.where(wanted & (F.col("batch") <= lane.last))
+    if lane.shard is None:
+        return mine
+    cell = ":".join(json.dumps(text, ensure_ascii=False) for text in lane.shard)
+    return mine.withColumns({image: _with_cell(F.col(image), cell) for image in ("before", "after")})
+
+
+def _with_cell(image: Column, cell: str) -> Column:
+    """A JSON object with one more member, in front."""
+    rest = F.concat(F.lit(f"{{{cell},"), F.substring(image, 2, 2**31 - 1))
+    return F.when(image == "{}", F.lit(f"{{{cell}}}")).otherwise(rest)
 
 
 def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, tolerant: bool) -> Gathered:
@@ -118,6 +130,12 @@ def _happened(
     fresh = events(new, mirror, shape, tolerant)
     old = events(_older(mine, lane, max(lane.order_low or "", floor or "")), mirror, shape, tolerant)
     return fresh.unionByName(_called_back(fresh, old, mirror, lane))
+
+
+def clearing(mine: DataFrame, lane: Lane, steps: Steps) -> tuple[str | None, bool]:
+    """The place behind which a lane's rows still stand, and whether it is news."""
+    rows = mine.where(F.col("op") == "truncate").select("order_key", "batch").collect() if lane.truncates_ever else []
+    return _floor([(row["order_key"], row["batch"]) for row in rows], steps, lane)
 
 
 def _truncates(mine: DataFrame, lane: Lane) -> list[tuple[str, int]]:

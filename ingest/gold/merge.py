@@ -15,11 +15,25 @@ from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, value_name
 from ingest.lake.lake import Lake, properties_sql
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import literal, quoted
+from ingest.lake.names import column_name, literal, quoted
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What becomes of a lane's rows that no outcome names."""
+
+    clears: bool = False  # a truncate or a new incarnation: they go
+    steps: Sequence[SchemaStep] = ()  # new ones, which fill
+    shard: tuple[str, str] | None = None  # the Delta column and value that tell the lane's rows from others'
+
+    @property
+    def condition(self) -> str | None:
+        """SQL that only the lane's rows meet; None if the mirror has one lane."""
+        return None if self.shard is None else f"t.{quoted(self.shard[0])} = {literal(self.shard[1])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,39 +73,17 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
     return outcomes.select(*columns)
 
 
-def misfits(outcomes: DataFrame, mirror: Mirror) -> DataFrame | None:
-    """Cells whose text does not fit their type: key as JSON, column, text. None if none can be."""
-    keys = F.to_json(F.struct(*[F.col(key_name(i)).alias(name) for i, name in enumerate(mirror.keys)]))
-    cells = [
-        F.when(
-            F.col(value_name(i)).isNotNull() & cast(F.col(value_name(i)), one.type).isNull(),
-            F.struct(
-                F.lit(one.name).alias("column"), F.lit(one.type).alias("type"), F.col(value_name(i)).alias("raw")
-            ),
-        )
-        for i, one in enumerate(mirror.columns)
-        if one.name not in mirror.keys and types.family(one.type) and types.delta(one.type) != "STRING"
-    ]
-    if not cells:
-        return None
-    return (
-        outcomes.where(~F.col(GONE))
-        .select(keys.alias("key"), F.explode(F.filter(F.array(*cells), lambda cell: cell.isNotNull())).alias("cell"))
-        .select("key", "cell.*")
-    )
-
-
 def merge(
     session: SparkSession,
     path: str,
     mirror: Mirror,
     source: DataFrame,
     shape: Shape,
-    steps: Sequence[SchemaStep] = (),
+    standing: Sequence[Standing] = (),
 ) -> None:
     """MERGE typed outcomes into a mirror; the session carries the guard.
 
-    ``steps`` are new schema steps: rows that no outcome names get their fills in the same MERGE.
+    Rows that no outcome names go or are filled in the same MERGE, lane by lane.
     """
     on = " AND ".join(f"t.{quoted(one.column)} = s.{quoted(one.column)}" for one in mirror.key_columns)
     rest = [
@@ -104,24 +96,28 @@ def merge(
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
-    values = {quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns}
+    values: dict[str, Column | str] = {quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
-    if shape.cleared:
-        builder = builder.whenNotMatchedBySourceDelete()
-    elif fills := _fills(mirror, steps):
-        builder = builder.whenNotMatchedBySourceUpdate(set=fills)
+    for lane in standing:
+        if lane.clears:
+            builder = builder.whenNotMatchedBySourceDelete(lane.condition)
+        elif fills := _fills(mirror, lane.steps):
+            builder = builder.whenNotMatchedBySourceUpdate(lane.condition, fills)
     builder.execute()
 
 
 def _fills(mirror: Mirror, steps: Sequence[SchemaStep]) -> dict[str, Column | str]:
-    """What new schema steps give the rows that stand: defaults, and values carried to a new name."""
+    """What new schema steps give the rows that stand: defaults, values carried to a new name, NULL."""
     columns = {one.name: one for one in mirror.columns}
     values: dict[str, Column] = {}
     for step in steps:
         one = columns.get(step.to or step.column)
-        if one is None or step.action not in ("add_column", "rename_column"):
+        if one is None or step.action == "new_incarnation":
             continue
         standing = values.get(one.name, F.col(f"t.{quoted(one.column)}"))
+        if step.action == "drop_column":  # the name comes again, for another column
+            values[one.name] = F.lit(None).cast(one.delta)
+            continue
         if step.action == "add_column":
             filling = cast(F.lit(step.default), one.type)
         else:
@@ -167,13 +163,50 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
         session.sql(f"ALTER TABLE delta.{quoted(lake.path(mirror.path))} ADD COLUMNS ({columns})")
 
 
-def widen(lake: Lake, session: SparkSession, mirror: Mirror) -> None:
-    """Rewrite the mirror where a column's type has become wider; run again, it does nothing."""
+def reshape(
+    lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...], steps: Sequence[SchemaStep] = ()
+) -> None:
+    """Rewrite the mirror where a type has changed or a column goes; run again, it does nothing.
+
+    A column that goes leaves its values to the one that it was renamed to, here and not in the MERGE,
+    which no longer sees it.
+    """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
     have = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
-    narrow = [one for one in mirror.columns if have.get(one.column, one.delta) != one.delta]
-    if not narrow:
+    wanted = {one.column: one for one in mirror.columns}
+    going = [name for name in present if name not in wanted]
+    if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
         return
-    wider = frame.withColumns({one.column: F.col(quoted(one.column)).cast(one.delta) for one in narrow})
-    wider.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    carried = _carried(mirror, going, steps)
+    columns: list[Column] = []
+    for one in mirror.columns:
+        value = _as(F.col(quoted(one.column)), have[one.column], one.delta)
+        for origin in carried.get(one.name, ()):
+            value = F.coalesce(value, _as(F.col(quoted(origin)), have[origin], one.delta))
+        columns.append(value.alias(one.column))
+    reshaped = frame.select(*columns)
+    reshaped.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+
+
+def _carried(mirror: Mirror, going: list[str], steps: Sequence[SchemaStep]) -> dict[str, list[str]]:
+    """For each column, the going ones (as Delta names them) whose values it takes over."""
+    names = {column_name(step.column, set()): step.column for step in steps}
+    origin = {names.get(column, column): [column] for column in going}
+    for step in steps:
+        if step.action == "rename_column" and step.column in origin:
+            origin[step.to] = origin[step.column]
+        elif step.action == "drop_column":
+            origin.pop(step.column, None)
+    wanted = {one.name for one in mirror.columns}
+    return {name: columns for name, columns in origin.items() if name in wanted}
+
+
+def _as(value: Column, old: str, new: str) -> Column:
+    """A standing value in its column's new type; an instant becomes its canonical text."""
+    if old == new:
+        return value
+    if (old, new) == ("TIMESTAMP", "STRING"):
+        text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
+        return F.concat(F.regexp_replace(text, r"\.?0*$", ""), F.lit("Z"))
+    return value.try_cast(new)

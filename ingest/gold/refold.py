@@ -8,7 +8,7 @@ fills, a renamed column).  Both are rare, so all keys that the batch touches go 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from ingest.change import Change, Image, Op
+from ingest.change import Change, Image, Op, order_of
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
@@ -33,6 +33,12 @@ class Beyond:
     truncates: tuple[str, ...] = ()
     steps: tuple[SchemaStep, ...] = ()  # their ``order`` is an order key
 
+    @property
+    def events(self) -> list[Placed | SchemaStep]:
+        """All of it as the plain fold takes it."""
+        truncates = [Placed(order_of(at), Change(op=Op.TRUNCATE)) for at in self.truncates]
+        return [*truncates, *(step._replace(order=order_of(str(step.order))) for step in self.steps)]
+
 
 def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, links: bool) -> DataFrame:
     """Outcomes of the touched keys, each folded from its whole history.
@@ -44,8 +50,8 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
         beyond: truncates and schema steps of the whole history.
         links: True closes the touched keys over key changes, in both directions.
     """
-    keyed = _keyed(mine, mirror)
-    wanted = touched.select(_json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")).distinct()
+    keyed = keyed_rows(mine, mirror, _ROW)
+    wanted = touched.select(json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")).distinct()
     labels = _labels(keyed) if links else {}
     spark = mine.sparkSession
     if labels:
@@ -67,20 +73,20 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
     return _outcomes(folded, mirror)
 
 
-def _keyed(mine: DataFrame, mirror: Mirror) -> DataFrame:
+def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataFrame:
     """Each change once for every key that it concerns: its own, and the one it leaves."""
     image = StructType([StructField(name, StringType()) for name in mirror.keys])
     rows = mine.where(F.col("op") != "truncate").select(
-        *_ROW, F.from_json("after", image).alias("a"), F.from_json("before", image).alias("b")
+        *columns, F.from_json("after", image).alias("a"), F.from_json("before", image).alias("b")
     )
-    new = _json_key([cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns])
-    old = _json_key([cast(F.coalesce(F.col("b")[one.name], F.col("a")[one.name]), one.type) for one in mirror.key_columns])
+    new = json_key([cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns])
+    old = json_key([cast(F.coalesce(F.col("b")[one.name], F.col("a")[one.name]), one.type) for one in mirror.key_columns])
     keys = F.array_distinct(F.array(new, old))
-    halves = rows.select(*_ROW, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))
+    halves = rows.select(*columns, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))
     return halves.where(F.col("key").isNotNull())
 
 
-def _json_key(cells: list[Column]) -> Column:
+def json_key(cells: list[Column]) -> Column:
     """A typed key as one text; NULL if a cell is."""
     there = cells[0].isNotNull()
     for cell in cells[1:]:
@@ -133,8 +139,9 @@ def _folder(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out: list[tuple[Any, ...]] = []
+        events = beyond.events
         for rows in _groups(batches):
-            out.extend(_fold(rows, mirror.keys, types, names, beyond))
+            out.extend(_fold(rows, mirror.keys, types, names, events))
             if len(out) >= 10_000:
                 yield _arrow(out, len(mirror.keys), len(names))
                 out = []
@@ -158,24 +165,22 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]
 
 
 def _fold(
-    rows: list[dict[str, Any]], keys: tuple[str, ...], types: dict[str, str], names: list[str], beyond: Beyond
+    rows: list[dict[str, Any]], keys: tuple[str, ...], types: dict[str, str], names: list[str], others: list[Placed | SchemaStep]
 ) -> Iterator[tuple[Any, ...]]:
     """The end state of every key of one group, as key texts, column texts and whether it is gone."""
     table = Table(keys, types)
     events: dict[str, Placed] = {}
     texts: dict[Key, list[str | None]] = {}  # of the group's own keys: a change may name others, too
     for row in rows:
-        change = _change(row, keys)
-        events[row["order_key"]] = Placed(row["order_key"], change)
+        change = change_of(row, keys)
+        events[row["order_key"]] = Placed(order_of(row["order_key"]), change)
         images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
         try:
             key = table.key(*images)
         except KeyCellError:
             continue
         texts.setdefault(key, [_first(column, images) for column in keys])
-    history: list[Placed | SchemaStep] = [*events.values(), *beyond.steps]
-    history.extend(Placed(at, Change(op=Op.TRUNCATE)) for at in beyond.truncates)  # type: ignore[arg-type]
-    for _step in steps(table, history):
+    for _step in steps(table, [*events.values(), *others]):
         pass
     for key, text in texts.items():
         live = table.rows.get(key)
@@ -187,7 +192,8 @@ def _first(column: str, images: tuple[Image | None, ...]) -> str | None:
     return next(image[column] for image in images if image is not None and column in image)
 
 
-def _change(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
+def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
+    """A row of ``changes`` as the plain fold takes it."""
     return Change(
         op=Op(row["op"]),
         keys=keys,

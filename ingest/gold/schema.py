@@ -1,35 +1,218 @@
-"""Deciding a mirror's schema for a batch: keys, columns and types, from rules, messages and DDL."""
+"""Deciding a mirror's schema for a job: keys, columns and types, and where a policy makes it stop.
+
+Keys: the rule's, else the messages', else the decision's, else those of a logged CREATE.  Columns: all
+that rows or applied statements have shown, as far as the policy lets them in.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from ingest.config import Pipeline
+from ingest.ddl import widens
 from ingest.errors import HeldError
-from ingest.gold.ledger import Ledger, shown
-from ingest.gold.work import Job
-from ingest.lake.mirrors import Mirror, grown
+from ingest.gold import policy
+from ingest.gold.ledger import Ledger
+from ingest.gold.policy import HELD, NOTICED, Shown, Statement, Subject
+from ingest.gold.work import Job, LaneId
+from ingest.lake.books import Line, merged_columns
+from ingest.lake.mirrors import Column, Mirror, grown
 
 
-def decide(job: Job, mirror: Mirror | None, ledger: Ledger) -> Mirror:
-    """The schema that a mirror needs for its new batches; without a key while none is known or needed.
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a mirror stops, and the batch before which it does."""
+
+    batch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a job may do: the mirror's schema, the lines it may fold, and why not all."""
+
+    job: Job
+    mirror: Mirror
+    hold: Hold | None = None
+    frozen: int = 0  # what a frozen mirror takes without asking, as `Subject` has it
+    left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in
+    noticed: int = 0  # statements that nobody could read
+
+
+def decide(
+    pipeline: Pipeline, job: Job, mirror: Mirror | None, ledger: Ledger, applied: int, first: int
+) -> Plan:
+    """The schema for a mirror's new batches: it has folded ``applied``, and ``first`` had its first rows.
+
+    The mirror has no key while none is known and none is needed.
 
     Raises:
-        HeldError: the mirror cannot have one; the text says what to write.
+        HeldError: the mirror cannot have a schema; the text says what to write.
     """
+    _refuse_unordered(job)
+    frozen = max(applied, first)
+    subjects = {name: subject_of(pipeline, job, mirror, name, frozen) for name in job.lines}
+    hold = min(_holds(job, ledger, subjects, applied), key=lambda one: one.batch, default=None)
+    if hold is not None:
+        job = job.before(hold.batch)
+    last = hold.batch - 1 if hold else None
+    logged = {name: ledger.of(*name, last) for name in subjects}
+    declared = {name: policy.shown(logged[name], subject) for name, subject in subjects.items()}
+    anew = len(subjects) == 1 and any(
+        step.action == "new_incarnation" and batch > applied
+        for name, subject in subjects.items()
+        for step, batch in policy.steps(logged[name], subject)
+    )
+    decided, left_out = _decided(job, mirror, declared, anew)
+    noticed = sum(
+        policy.judge(one, subject).state == NOTICED and one.batch > applied
+        for name, subject in subjects.items()
+        for one in logged[name]
+    )
+    return Plan(job, decided, hold, frozen, left_out, noticed)
+
+
+def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
+    """A lane's table as its policy sees it."""
+    known = {one.name: one.type for one in mirror.columns} if mirror else {}
+    return Subject(
+        lane[1],
+        job.rule.on_schema_change,
+        {**known, **job.rule.columns},
+        lambda table: pipeline.rule(table).exclude,
+        frozen,
+    )
+
+
+def _refuse_unordered(job: Job) -> None:
     if len(job.lines) > 1 and not job.rule.shard_column:
         names = " and ".join(sorted(f"{source}:{table}" for source, table in job.lines))
         raise HeldError(
             f"{job.table} is fed by {names}, whose positions cannot be compared: "
             "give its tables: entry a shard_column, or another into:."
         )
-    seen = job.columns()
-    keys = job.rule.keys or job.keys() or (mirror.keys if mirror else ())
-    for source, table in job.lines:
-        logged_keys, columns = shown(ledger.of(source, table))
-        keys = keys or logged_keys
-        for name, logical in columns.items():
-            if seen.get(name, "unknown") == "unknown":
-                seen[name] = logical
-    if not keys and any(line.changes for lines in job.lines.values() for line in lines):
+
+
+# --- holds --------------------------------------------------------------------------------------
+
+
+def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: int) -> Iterator[Hold]:
+    """What stops the job.  A frozen mirror takes everything up to its first rows: nothing is frozen yet."""
+    for name, subject in subjects.items():
+        statements = ledger.of(*name)
+        for one in statements:
+            verdict = policy.judge(one, subject)
+            if one.batch > applied and verdict.state == HELD:
+                yield Hold(one.batch, _explained(job, one, verdict.does))
+        if subject.policy == "freeze":
+            yield from _unannounced(job, subject, job.lines[name], policy.shown(statements, subject))
+
+
+def _explained(job: Job, statement: Statement, does: Iterable[str]) -> str:
+    text = " ".join(statement.text.split())
+    shown = text if len(text) <= 200 else text[:199] + "…"
+    verbs = "approve or dismiss" if "nothing: no message" not in " ".join(does) else "dismiss"
+    return (
+        f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `ingest ddl`, "
+        f"then {verbs} it; the changes of {job.table} from that batch on wait in silver."
+    )
+
+
+def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Shown) -> Iterator[Hold]:
+    """Columns and wider types that rows show and no statement told of, in a frozen mirror."""
+    allowed = {**subject.known, **declared.columns}
+    for line in lines:
+        if line.batch <= subject.frozen:
+            allowed.update(line.columns)
+    for line in lines:
+        if line.batch <= subject.frozen:
+            continue
+        new = [name for name in line.columns if name not in allowed]
+        wider = [
+            name
+            for name, logical in line.columns.items()
+            if name in subject.known and name not in job.rule.columns and _outgrows(allowed[name], logical)
+        ]
+        if new or wider:
+            what = "new columns" if new else "wider types of"
+            yield Hold(
+                line.batch,
+                f"the rows of batch {line.batch} show {what} {', '.join(new or wider)} and {job.table} is frozen: "
+                "declare them under columns: of its tables: entry to let them in.",
+            )
+
+
+def _outgrows(old: str, new: str) -> bool:
+    return new != "unknown" and old != new and widens(old, new) and not widens(new, old)
+
+
+# --- keys and columns -----------------------------------------------------------------------------
+
+
+def _decided(
+    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: bool
+) -> tuple[Mirror, tuple[str, ...]]:
+    rule = job.rule
+    seen: dict[str, str] = {}
+    for name in job.lines:
+        mine = job.columns_of(name)
+        for column, logical in declared[name].columns.items():
+            if mine.get(column, "unknown") == "unknown":
+                mine[column] = logical
+        seen = merged_columns(seen, mine)
+    if (shard := rule.shard_column) and shard in seen:
+        raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
+    if shard:
+        seen[shard] = "string"
+    keys = _keys(job, mirror, declared, anew)
+    if anew and mirror is not None:  # nothing of the old rows stays, so nothing binds the types
+        mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
+    left_out: tuple[str, ...] = ()
+    if rule.on_schema_change == "ignore" and mirror is not None and mirror.columns:
+        have = {one.name for one in mirror.columns} | rule.columns.keys()
+        left_out = tuple(name for name in seen if name not in have)
+        seen = {name: "unknown" for name in seen if name in have}
+    if rule.on_schema_change == "evolve" and not rule.shard_column:
+        gone = _gone(job, declared)
+        seen = {name: logical for name, logical in seen.items() if name not in gone}
+        if mirror is not None:
+            mirror = replace(mirror, columns=tuple(one for one in mirror.columns if one.name not in gone))
+    return grown(mirror, job.table, rule, keys, seen), left_out
+
+
+def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
+    told = job.rule.columns.get(column.name) or seen.get(column.name, "unknown")
+    return column if told == "unknown" else replace(column, type=told)
+
+
+def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:
+    """Columns dropped at the source that no later row has shown again."""
+    found = set()
+    for name, told in declared.items():
+        for column, order in told.gone.items():
+            if not any(column in line.columns and (line.order_low or "") > order for line in job.lines[name]):
+                found.add(column)
+    return found
+
+
+def _keys(job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: bool) -> tuple[str, ...]:
+    shard = (job.rule.shard_column,) if job.rule.shard_column else ()
+    logged = next((told.keys for told in declared.values() if told.keys), ())
+    before = mirror.keys if mirror else ()
+    keys = job.rule.keys or job.keys() or (logged or before if anew else before or logged)
+    keys = tuple(key for key in keys if key not in shard) + shard if keys else ()
+    if mirror is None or not mirror.columns:
+        if not keys and job.rule.no_key == "hold" and job.has_changes:
+            raise HeldError(
+                f"{job.table} has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
+            )
+        return keys
+    if set(keys) == set(before):
+        return before
+    if not anew:
         raise HeldError(
-            f"{job.table} has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
+            f"the key of {job.table} is now ({', '.join(keys)}) and was ({', '.join(before)}): "
+            "its rows must be folded again by the new key, with `ingest rebuild`."
         )
-    return grown(mirror, job.table, job.rule, keys, seen)
+    return keys

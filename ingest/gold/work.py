@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
-from ingest.config import TableRule
+from ingest.config import Pipeline, TableRule
 from ingest.gold.fold import Shape
 from ingest.gold.gather import Lane
 from ingest.lake.books import Line, merged_columns
@@ -58,6 +58,19 @@ class Books:
     lines: list[Line] = field(default_factory=list)
 
 
+    def before(self, batch: int) -> Books:
+        """The same books, as if they ended before that batch."""
+        return replace(self, last=batch - 1)
+
+
+    def first_rows(self, job: Job) -> int:
+        """The batch that brought a mirror its first rows, or the last complete one if that is later."""
+        if any(name in self.histories for name in job.lines):
+            return self.complete
+        batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
+        return min(batches, default=self.last)
+
+
 def open_books(lake: Lake, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines behind it."""
     books = Books(complete, last)
@@ -96,10 +109,20 @@ class Job:
         """The oldest batch that the job might fold."""
         return min(line.batch for lines in self.lines.values() for line in lines)
 
-    def columns(self) -> dict[str, str]:
-        """All columns seen, with their logical types, in order."""
+    @property
+    def has_changes(self) -> bool:
+        """True if there are row changes, not statements alone."""
+        return any(line.changes for lines in self.lines.values() for line in lines)
+
+    def before(self, batch: int) -> Job:
+        """The job without what came in that batch or later."""
+        lines = {name: [line for line in lines if line.batch < batch] for name, lines in self.lines.items()}
+        return replace(self, lines=lines)
+
+    def columns_of(self, name: LaneId) -> dict[str, str]:
+        """All columns that a lane's rows show, with their logical types, in order."""
         seen: dict[str, str] = {}
-        for line in self._in_order():
+        for line in sorted(self.lines[name], key=_place):
             seen = merged_columns(seen, line.columns)
         return seen
 
@@ -110,7 +133,11 @@ class Job:
 
     def _in_order(self) -> list[Line]:
         lines = [line for lines in self.lines.values() for line in lines]
-        return sorted(lines, key=lambda line: (line.batch, line.order_high or ""))
+        return sorted(lines, key=_place)
+
+
+def _place(line: Line) -> tuple[int, str]:
+    return line.batch, line.order_high or ""
 
 
 def jobs(lake: Lake, books: Books) -> list[Job]:
@@ -124,6 +151,15 @@ def jobs(lake: Lake, books: Books) -> list[Job]:
         job = found.setdefault(path, Job(table, path, lake.pipeline.rule(line.table_id)))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
     return [found[path] for path in sorted(found)]
+
+
+def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, str] | None:
+    """The column that tells a lane's rows from other lanes', and its value; None without a shard column."""
+    if not rule.shard_column:
+        return None
+    source, table = name
+    several = len(pipeline.sources) > 1
+    return rule.shard_column, f"{source}:{table}" if several else str(table)
 
 
 def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lane | None:

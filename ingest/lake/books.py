@@ -17,7 +17,7 @@ from ingest.change import TableId
 _Value = TypeVar("_Value", int | None, str | None)
 COUNTS = (
     "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
-    "partials key_changes inherits noted"
+    "partials key_changes inherits noted replayed"
 ).split()
 
 
@@ -54,6 +54,8 @@ class Line:
     event_high: int | None = None
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
+    replayed: int = 0  # of the batch's rejects, those that a later batch decoded after all
+    replayed_in: int | None = None  # that batch; a line that says so says nothing else
 
     @property
     def table_id(self) -> TableId:
@@ -99,6 +101,7 @@ class Line:
             self.database,
             self.schema,
             self.table,
+            self.replayed_in,
         )
 
 

@@ -7,9 +7,10 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
@@ -28,15 +29,24 @@ class Lake:
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     select: str = ""  # a pattern: only mirrors that fit it are folded
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
+    shadow: str = ""  # a folder that takes what a rebuild writes, before it is compared and published
+    shadowed: tuple[str, ...] = ()  # the tables that lie there: their names, or how they begin
     _known: set[str] = field(default_factory=set)
 
     def path(self, name: str) -> str:
         """The absolute place of a table by its name under the lake."""
-        return f"{self.pipeline.lake.rstrip('/')}/{name}"
+        root = self.shadow if self.shadowed and name.startswith(self.shadowed) else self.pipeline.lake
+        return f"{root.rstrip('/')}/{name}"
 
     def writer(self, stage: str, table: str, generation: int = 0) -> str:
         """The transaction identifier's application: pipeline, stage, table and generation."""
         return f"{self.pipeline.name}/{stage}/{table}/{generation}"
+
+    def generation(self, state: Snapshot, stage: str, table: str) -> int:
+        """How often a product table was rebuilt: its own log says it, in the same commit as the rows."""
+        head = self.writer(stage, table).removesuffix("0")
+        ends = [writer.removeprefix(head) for writer in state.transactions if writer.startswith(head)]
+        return max((int(end) for end in ends if end.isdigit()), default=0)
 
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress."""
@@ -44,7 +54,8 @@ class Lake:
 
     def progress(self, stage: str, table: str) -> int:
         """The last batch that a stage has committed to a table; -1 before the first."""
-        return self.snapshot(table).transactions.get(self.writer(stage, table), -1)
+        state = self.snapshot(table)
+        return state.transactions.get(self.writer(stage, table, self.generation(state, stage, table)), -1)
 
     def read(self, name: str) -> DataFrame:
         """A table's rows."""
@@ -58,7 +69,10 @@ class Lake:
         """Create a product table if it is not there."""
         if schema.name in self._known:
             return
-        if not self.snapshot(schema.name).exists:
+        state = self.snapshot(schema.name)
+        if state.exists:
+            self._grow(schema, state)
+        else:
             partition = ", ".join(map(quoted, schema.partition_by))
             properties = {
                 **schema.properties,
@@ -71,17 +85,28 @@ class Lake:
             )
         self._known.add(schema.name)
 
-    def append(self, frame: DataFrame, schema: TableSchema, stage: str, batch: int) -> None:
+    def _grow(self, schema: TableSchema, state: Snapshot) -> None:
+        """Add the columns that a table made by an older version lacks."""
+        wanted = cast("StructType", StructType.fromDDL(schema.ddl))
+        missing = [one for one in wanted if one.name not in state.columns]
+        if missing:
+            columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
+            self.spark.sql(f"ALTER TABLE delta.{quoted(self.path(schema.name))} ADD COLUMNS ({columns})")
+
+    def append(self, frame: DataFrame, schema: TableSchema, stage: str, batch: int) -> bool:
         """Append rows in one commit, guarded: the same stage and batch is never written twice.
+
+        Returns:
+            False if the batch was there already, and nothing was written.
 
         Raises:
             IngestError: another run committed this batch first.
         """
         self.ensure(schema)
         before = self.snapshot(schema.name)
-        writer = self.writer(stage, schema.name)
+        writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
         if before.transactions.get(writer, -1) >= batch:
-            return
+            return False
         (
             frame.write.format("delta")
             .mode("append")
@@ -91,6 +116,7 @@ class Lake:
             .save(self.path(schema.name))
         )
         self._check_ours(schema.name, before, batch)
+        return True
 
     def _check_ours(self, name: str, before: Snapshot, batch: int) -> None:
         """A commit under an identifier already used is skipped without a word: look whose it is."""
@@ -104,9 +130,26 @@ class Lake:
             f"nothing of this run was written; run again."
         )
 
+    def publish(
+        self, frame: DataFrame, name: str, writer: str, batch: int, only: str = "", *, new_schema: bool = False
+    ) -> None:
+        """Replace a table's rows (those that ``only`` describes) in one commit under a new generation."""
+        writing = (
+            frame.write.format("delta")
+            .mode("overwrite")
+            .option("txnAppId", writer)
+            .option("txnVersion", batch)
+            .option("userMetadata", self.metadata(batch))
+        )
+        if only:
+            writing = writing.option("replaceWhere", only)
+        if new_schema:  # this would also forget a partitioning
+            writing = writing.option("overwriteSchema", "true")
+        writing.save(self.path(name))
+
     def append_unguarded(self, rows: list[tuple[Any, ...]], schema: TableSchema) -> None:
-        """Append driver rows to a history table (`runs`, `checks`, `decisions`)."""
-        if not rows:
+        """Append driver rows to a history table (`runs`, `checks`, `decisions`); a shadow keeps no history."""
+        if not rows or self.shadow:
             return
         self.ensure(schema)
         columns = self.read(schema.name).schema

@@ -69,7 +69,12 @@ def is_concurrent(error: PySparkException) -> bool:
 
 def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:
     """The ``userMetadata`` that a commit carries, as a mapping; empty if it is none of ours."""
-    for action in actions(spark, path, version):
+    return metadata_of(actions(spark, path, version))
+
+
+def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
+    """The ``userMetadata`` among a commit's actions, as a mapping; empty if it is none of ours."""
+    for action in commit:
         info = action.get("commitInfo")
         if info is not None:
             try:

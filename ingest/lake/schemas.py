@@ -22,7 +22,7 @@ class TableSchema:
 
 BRONZE = TableSchema(
     "bronze",
-    """kind STRING COMMENT 'message, or receipt of what was read',
+    """kind STRING COMMENT 'message, receipt of what was read, or replay of an older message',
     batch BIGINT COMMENT 'number of the run that landed it',
     source STRING, topic STRING COMMENT 'Kafka topic or file path',
     `partition` INT COMMENT 'Kafka partition, or the file''s rank in its batch',
@@ -80,7 +80,9 @@ BOOKS = TableSchema(
     truncates BIGINT, partials BIGINT, key_changes BIGINT, inherits BIGINT, noted BIGINT,
     order_low STRING, order_high STRING, event_low TIMESTAMP, event_high TIMESTAMP,
     keys STRING COMMENT 'JSON: key columns named by the messages',
-    columns STRING COMMENT 'JSON: columns seen with their logical types, in order'""",
+    columns STRING COMMENT 'JSON: columns seen with their logical types, in order',
+    replayed BIGINT COMMENT 'of the batch''s rejects, those decoded after all',
+    replayed_in BIGINT COMMENT 'by that later batch'""",
 )
 
 RUNS = TableSchema(
@@ -106,4 +108,10 @@ CHECKS = TableSchema(
     source STRING COMMENT 'for checks of a source; such rows have no mirror'""",
 )
 
-ALL = (BRONZE, CHANGES, DDL, REJECTS, BOOKS, RUNS, DECISIONS, CHECKS)
+SCHEMAS = TableSchema(
+    "schemas",
+    """source STRING, id BIGINT COMMENT 'the registry''s number, as it stands in the messages'' frames',
+    schema STRING COMMENT 'JSON, with what it refers to written into it', fetched_at TIMESTAMP""",
+)
+
+ALL = (BRONZE, CHANGES, DDL, REJECTS, BOOKS, RUNS, DECISIONS, CHECKS, SCHEMAS)

@@ -65,7 +65,7 @@ CHECKS = {
               advice="The later arrival won. Compare the key with the source if the order of arrival is not certain."),
         Check("cell_rejects", "Every cell fits its type", "Cells did not fit their type", "cells whose text did not fit, kept in rejects", "warn", 0,
               advice="Declare a type that holds them under columns:, or correct them at the source."),
-        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "schema changes that nobody has decided on", "warn", 0,
+        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that could not be read, and that nobody has decided on", "warn", 0,
               advice="Read the statements under schema changes below, then see `ingest ddl`."),
         Check("order_strength", "Arrival need not be trusted", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
@@ -112,11 +112,16 @@ class Verdict:
         """What it is about, for people."""
         return self.metric.mirror or f"source {self.metric.source}"
 
+    def said(self) -> str:
+        """What was found, in words."""
+        metric = self.metric
+        return metric.detail or explained(metric.check, metric.observed, metric.limit)
+
     def sentence(self) -> str:
         """The complaint in one sentence."""
-        metric = self.metric
-        where = f"{self.subject}, column {metric.column}" if metric.column else self.subject
-        return f"{where}: {metric.detail or explained(metric.check, metric.observed, metric.limit)}"
+        column = self.metric.column
+        where = f"{self.subject}, column {column}" if column else self.subject
+        return f"{where}: {self.said()}"
 
 
 @dataclass(slots=True)

@@ -12,15 +12,12 @@ from pyspark.sql import functions as F
 from ingest import formats
 from ingest.change import TableId
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, target
-from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, BRONZE, DDL, DECISIONS, REJECTS
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import BOOKS, BRONZE, REJECTS
 from ingest.quality.catalogue import FAILING_KEYS, Metric
-from ingest.quality.subjects import Subject
+from ingest.quality.subjects import Booked, Subject
 
 _TABLE = ("database", "schema", "table")
-PENDING = ("unknown", "lossy")  # classes of DDL that a person should look at
-SETTLED = ("approve", "dismiss")
 
 
 def of_mirrors(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
@@ -104,7 +101,10 @@ def cell_rejects(lake: Lake, chosen: Iterable[Subject], since: int) -> Iterator[
 
 
 def _cell_rows(lake: Lake, since: int) -> list[Any]:
-    if not lake.exists(REJECTS.name):
+    """Read only if some fold has written there: the table's own log says so."""
+    folds = lake.pipeline.name + "/gold/"
+    writers = lake.snapshot(REJECTS.name).transactions
+    if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
     return (
         lake.read(REJECTS.name)
@@ -125,74 +125,27 @@ def _short(text: str | None, most: int = 40) -> str:
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
-def ddl_pending(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
-    """Schema changes of a class that a person should look at, and that nobody has decided on."""
-    by_path = {subject.path: subject for subject in chosen}
-    waiting = pending_ddl(lake)
-    for path, subject in by_path.items():
-        statements = waiting.get(path, [])
-        detail = f"{len(statements)} wait, the last: {_short(statements[-1], 120)}" if statements else ""
-        yield Metric("ddl_pending", len(statements), subject.name, detail=detail)
+def ddl_pending(chosen: Iterable[Subject], waiting: Mapping[str, list[str]]) -> Iterator[Metric]:
+    """Statements that nobody could read and nobody has decided on."""
+    for subject in chosen:
+        told = waiting.get(subject.path, [])
+        detail = f"{len(told)} {'waits' if len(told) == 1 else 'wait'}, the last: {_short(told[-1], 120)}" if told else ""
+        yield Metric("ddl_pending", len(told), subject.name, detail=detail)
 
 
-def pending_ddl(lake: Lake) -> dict[str, list[str]]:
-    """Statements that wait for a decision, by the mirror's path, oldest first."""
-    if not lake.exists(DDL.name):
-        return {}
-    rows = lake.read(DDL.name).where(F.col("class").isin(*PENDING)).orderBy("order_key").collect()
-    settled = _settled(lake) if rows else {}
-    found: dict[str, list[str]] = {}
-    for row in rows:
-        source = TableId(*(row[name] for name in _TABLE))
-        path = mirror_path(target(lake.pipeline.rule(source), source))
-        if row["batch"] > settled.get(path, -1):
-            found.setdefault(path, []).append(row["statement"] or row["reason"] or "")
-    return found
-
-
-def _settled(lake: Lake) -> dict[str, int]:
-    """The last batch whose schema changes somebody approved or dismissed, by mirror."""
-    if not lake.exists(DECISIONS.name):
-        return {}
-    rows = (
-        lake.read(DECISIONS.name)
-        .where(F.col("kind").isin(*SETTLED))
-        .groupBy("subject")
-        .agg(F.max("batch").alias("batch"))
-        .collect()
-    )
-    return {row["subject"]: row["batch"] for row in rows if row["batch"] is not None}
-
-
-def of_sources(lake: Lake, since: int) -> Iterator[Metric]:
+def of_sources(lake: Lake, booked: Mapping[str, Booked], since: int) -> Iterator[Metric]:
     """Books against receipts, holes in what was read, and the share of rejects, per source."""
-    if not (lake.exists(BOOKS.name) and lake.exists(BRONZE.name)):
-        return
-    booked = {row["source"]: row for row in _booked(lake, since)}
-    landed = _landed(lake, since)
+    landed = _landed(lake, since) if booked else {}
     for source in sorted(booked.keys() | landed.keys()):
-        row = booked.get(source)
-        messages = row["messages"] if row else 0
-        rejected = row["rejected"] if row else 0
+        books = booked.get(source, Booked())
         counted, ranges = landed.get(source, (0, {}))
-        off = abs(counted - messages) + (row["off"] if row else 0)
-        detail = f"{counted:,} messages landed, {messages:,} are in the books" if off else ""
+        off = abs(counted - books.messages) + books.off
+        detail = f"{counted:,} messages landed, {books.messages:,} are in the books" if off else ""
         yield Metric("books_balance", off, source=source, detail=detail)
         yield _gaps(source, ranges)
-        detail = f"{rejected:,} of {messages:,} messages could not be decoded" if rejected else ""
-        yield Metric("reject_rate", rejected / messages if messages else 0.0, source=source, detail=detail)
-
-
-def _booked(lake: Lake, since: int) -> list[Any]:
-    parts = ("change_messages", "ddl", "control", "routed_out", "rejected")
-    off = F.abs(F.col("messages") - sum((F.col(part) for part in parts), F.lit(0)))
-    return (
-        lake.read(BOOKS.name)
-        .where(F.col("batch") > since)
-        .groupBy("source")
-        .agg(F.sum("messages").alias("messages"), F.sum("rejected").alias("rejected"), F.sum(off).alias("off"))
-        .collect()
-    )
+        share = books.rejected / books.messages if books.messages else 0.0
+        detail = f"{books.rejected:,} of {books.messages:,} messages could not be decoded" if share else ""
+        yield Metric("reject_rate", share, source=source, detail=detail)
 
 
 Ranges = Mapping[str, list[tuple[int, int]]]

@@ -21,9 +21,8 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, CHECKS, DDL, REJECTS, RUNS
-from ingest.quality import queries
+from ingest.quality import queries, statements
 from ingest.quality.catalogue import PASS
-from ingest.quality.counts import pending_ddl
 from ingest.quality.facts import (
     TREND,
     BatchFact,
@@ -222,7 +221,7 @@ def _add_ddl(lake: Lake, tables: dict[str, TableFact]) -> None:
     rows = _rows(lake, DDL.name)
     if rows is None:
         return
-    waiting = pending_ddl(lake)
+    waiting = statements.pending(statements.read(lake), lake.pipeline)
     newest = rows.orderBy(F.desc("batch"), F.desc("order_key")).limit(2000)
     shown = newest.select("batch", *_LANE, "class", "reason", F.substring("statement", 1, 2000).alias("statement"), F.unix_micros("event_time").alias("at"))
     for row in _listed(shown):

@@ -24,6 +24,7 @@ from ingest.lake.schemas import CHANGES
 from ingest.lake.session import new_session
 from ingest.quality.catalogue import CHECKS, FAILING_KEYS
 from ingest.quality.places import place
+from ingest.quality.statements import Statement, beginning
 from ingest.quality.subjects import Lane, Subject
 
 AT_ONCE = 50  # mirrors a job: planning grows faster than their number
@@ -39,17 +40,20 @@ class Counted:
     failing: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def count(lake: Lake, chosen: Sequence[Subject], since: int) -> dict[str, Counted]:
+def count(
+    lake: Lake, chosen: Sequence[Subject], since: int, logged: Sequence[Statement] = ()
+) -> dict[str, Counted]:
     """Every mirror's key checks by its path; mirrors without a table or a known key are left out.
 
     Args:
         lake: the lake.
         chosen: what to check.
         since: the changes of later batches are compared; 0 compares everything.
+        logged: the DDL ledger.
     """
     session = new_session(lake.spark)
     session.conf.set("spark.sql.caseSensitive", "true")
-    passes = [_Pass(session, lake, one, since) for one in chosen if one.exists and one.mirror]
+    passes = [_Pass(session, lake, one, since, logged) for one in chosen if one.exists and one.mirror]
     found: dict[str, Counted] = {}
     for start in range(0, len(passes), AT_ONCE):
         found.update(_counted(passes[start : start + AT_ONCE]))
@@ -58,10 +62,8 @@ def count(lake: Lake, chosen: Sequence[Subject], since: int) -> dict[str, Counte
 
 
 def _counted(passes: Sequence[_Pass]) -> dict[str, Counted]:
-    sides = [side.withColumn("m", F.lit(i)) for i, one in enumerate(passes) for side in one.sides()]
-    groups = _groups(reduce(DataFrame.unionByName, sides))
     numbers = {name: F.sum(fault).alias(name) for name, fault in faults().items()}
-    rows = groups.groupBy("m").agg(F.sum("n").alias("rows"), *numbers.values()).collect()
+    rows = _groups(passes).groupBy("m").agg(F.sum("n").alias("rows"), *numbers.values()).collect()
     by_index = {row["m"]: row for row in rows}
     found = {}
     for i, one in enumerate(passes):
@@ -71,8 +73,16 @@ def _counted(passes: Sequence[_Pass]) -> dict[str, Counted]:
     return found
 
 
-def _groups(sides: DataFrame) -> DataFrame:
+def _groups(passes: Sequence[_Pass]) -> DataFrame:
     """One row per key of a mirror: how often it stands there, and whether it should."""
+    rows, events = [], []
+    for i, one in enumerate(passes):
+        closed, told = one.told()
+        rows.append(_there(one.rows(), i, closed=closed))
+        events += [lane.withColumn("m", F.lit(i)) for lane in told]
+    sides = reduce(DataFrame.unionByName, rows)
+    if events:
+        sides = sides.unionByName(_spoken(reduce(DataFrame.unionByName, events)))
     return sides.groupBy("m", "h").agg(
         F.sum("n").alias("n"),
         F.sum("empty").alias("empty"),
@@ -81,6 +91,44 @@ def _groups(sides: DataFrame) -> DataFrame:
         F.sum("ties").alias("ties"),
         F.sum("repeats").alias("repeats"),
     )
+
+
+def _there(rows: DataFrame, index: int, *, closed: bool) -> DataFrame:
+    """A mirror's rows; ``closed``: the changes at hand are all that may be there."""
+    nothing = F.lit(0).cast("bigint")
+    return rows.select(
+        F.lit(index).alias("m"),
+        "h",
+        F.lit(1).cast("bigint").alias("n"),
+        F.col("empty").cast("bigint").alias("empty"),
+        F.lit(0 if closed else None).cast("int").alias("alive"),
+        F.lit(None).cast("int").alias("whole"),
+        nothing.alias("ties"),
+        nothing.alias("repeats"),
+    )
+
+
+def _spoken(events: DataFrame) -> DataFrame:
+    """Per key: does it live after its last change, and was some change of it told twice?"""
+    places = (
+        events.repartition("m", "h")
+        .groupBy("m", "h", "place")
+        .agg(
+            F.max(F.struct("order_key", "part", "gone")).alias("last"),
+            F.max(F.col("reset").cast("int")).alias("whole"),
+            (F.min("message") != F.max("message")).alias("again"),
+            (F.min("content") == F.max("content")).alias("same"),
+        )
+    )
+    keys = places.groupBy("m", "h").agg(
+        F.max("last").alias("last"),
+        F.max("whole").alias("whole"),
+        F.sum((F.col("again") & ~F.col("same")).cast("bigint")).alias("ties"),
+        F.sum((F.col("again") & F.col("same")).cast("bigint")).alias("repeats"),
+    )
+    nothing = F.lit(0).cast("bigint")
+    alive = (~F.col("last.gone")).cast("int").alias("alive")
+    return keys.select("m", "h", nothing.alias("n"), nothing.alias("empty"), alive, "whole", "ties", "repeats")
 
 
 def faults() -> dict[str, Column]:
@@ -106,6 +154,7 @@ class _Pass:
     lake: Lake
     subject: Subject
     since: int
+    logged: Sequence[Statement] = ()
 
     def asks(self, check: str) -> bool:
         """True if the check can be answered for this mirror."""
@@ -121,37 +170,44 @@ class _Pass:
         shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
         return not shard & set(self.subject.mirror.keys)
 
-    def sides(self) -> list[DataFrame]:
-        """What is there and what should be, with the same columns."""
+    def told(self) -> tuple[bool, list[DataFrame]]:
+        """What should be there: whether the changes at hand tell all of it, and each lane's events."""
         if not self.comparable:
-            return [self._mirror_side(closed=False)]
-        changes = [(lane, *_since_truncate(self.changes(lane), lane)) for lane in self.subject.lanes]
+            return False, []
+        lanes = [lane for lane in self.subject.lanes if self.since <= 0 or lane.changes]
+        changes = [(lane, *self._standing(lane)) for lane in lanes]
         closed = self.since <= 0 or any(cleared for _, _, cleared in changes)
-        spoken = [_change_side(rows, lane) for lane, rows, _ in changes if self.since <= 0 or lane.changes]
-        return [self._mirror_side(closed=closed), *spoken]
+        return closed, [_events(rows, lane) for lane, rows, _ in changes]
 
-    def _mirror_side(self, *, closed: bool) -> DataFrame:
-        """``closed``: the changes at hand are all that may be there."""
-        nothing = F.lit(0).cast("bigint")
-        empty = reduce(Column.__or__, [F.col(name).isNull() for name in self._names()], F.lit(False))
-        return self.rows().select(
-            "h",
-            F.lit(1).cast("bigint").alias("n"),
-            empty.cast("bigint").alias("empty"),
-            F.lit(0 if closed else None).cast("int").alias("alive"),
-            F.lit(None).cast("int").alias("whole"),
-            nothing.alias("ties"),
-            nothing.alias("repeats"),
-        )
+    def _standing(self, lane: Lane) -> tuple[DataFrame, bool]:
+        """A lane's changes behind the place where it was last emptied, and whether that is among them."""
+        changes = self.changes(lane)
+        rows = changes.where(F.col("op") != "truncate")
+        emptied = self._emptied(changes, lane)
+        if emptied is None:
+            return rows, False
+        place, batch = emptied
+        return rows.where(F.col("order_key") > place), batch > self.since
+
+    def _emptied(self, changes: DataFrame, lane: Lane) -> tuple[str, int] | None:
+        """Place and batch of the newest truncate or new beginning."""
+        found = beginning(self.logged, self.lake.pipeline, lane.source, lane.table, self.subject.applied)
+        if lane.truncates or (lane.truncates_ever and lane.floor):
+            truncates = changes.where(F.col("op") == "truncate")
+            newest = truncates.agg(F.max(F.struct("order_key", "batch")).alias("at")).first()
+            if newest is not None and newest["at"] is not None:
+                found = max(filter(None, (found, tuple(newest["at"]))))
+        return found
 
     def rows(self) -> DataFrame:
         """The mirror's keys with their hash."""
         frame = self.session.read.format("delta").load(self.lake.path(self.subject.path))
         if not self.subject.keyed:
-            return frame.select(F.monotonically_increasing_id().alias("h"))
+            return frame.select(F.monotonically_increasing_id().alias("h"), F.lit(False).alias("empty"))
         keys = [F.col(quoted(one.column)) for one in self._keys()]
         named = [key.alias(name) for key, name in zip(keys, self._names(), strict=True)]
-        return frame.select(F.xxhash64(*keys).alias("h"), *named)
+        empty = reduce(Column.__or__, [key.isNull() for key in keys])
+        return frame.select(F.xxhash64(*keys).alias("h"), empty.alias("empty"), *named)
 
     def changes(self, lane: Lane) -> DataFrame:
         """A lane's changes with typed keys and hashes, as far as the mirror has folded them."""
@@ -167,6 +223,7 @@ class _Pass:
         image = StructType([StructField(one.name, StringType()) for one in self._keys()])
         parsed = changes.select(
             "op",
+            "batch",
             "order_key",
             place(F.col("order_key")).alias("place"),
             F.xxhash64("batch", "topic", "partition", "offset").alias("message"),
@@ -181,7 +238,12 @@ class _Pass:
         gone = F.col("op") == "delete"
         key = [F.when(gone, left).otherwise(right) for left, right in zip(old, new, strict=True)]
         named = [one.alias(name) for one, name in zip(key, self._names(), strict=True)]
-        return parsed.select(*kept, *named, F.xxhash64(*key).alias("h"), F.xxhash64(*old).alias("was"))
+        typed = parsed.select(*kept, *named, F.xxhash64(*key).alias("h"), F.xxhash64(*old).alias("was"))
+        return typed.where((F.col("op") == "truncate") | self._fits())
+
+    def _fits(self) -> Column:
+        """A key cell that does not fit was rejected by the fold: no row can stand for it."""
+        return reduce(Column.__and__, [F.col(name).isNotNull() for name in self._names()])
 
     def _typed(self, name: str, delta: str, first: str, second: str) -> Column:
         """The key cell as the mirror's type; NULL where it does not fit."""
@@ -213,40 +275,16 @@ def _of(lane: Lane) -> Column:
     return reduce(Column.__and__, same, (F.col("kind") == "change") & (F.col("source") == lane.source))
 
 
-def _since_truncate(changes: DataFrame, lane: Lane) -> tuple[DataFrame, bool]:
-    """The changes behind the newest truncate, and whether it is among those looked at."""
-    rows = changes.where(F.col("op") != "truncate")
-    if not lane.truncates and not (lane.truncates_ever and lane.floor):
-        return rows, False
-    newest = changes.where(F.col("op") == "truncate").agg(F.max("order_key").alias("at")).first()
-    at = newest["at"] if newest else None
-    return (rows, False) if at is None else (rows.where(F.col("order_key") > at), lane.truncates > 0)
-
-
-def _change_side(changes: DataFrame, lane: Lane) -> DataFrame:
-    """Per key: does it live after its last change, and was some change of it told twice?"""
-    half = F.struct(F.col("h").alias("h"), F.lit(1).alias("part"), (F.col("op") == "delete").alias("gone"))
-    halves = F.array(half)
+def _events(changes: DataFrame, lane: Lane) -> DataFrame:
+    """What each change says of a key; one that moves its row speaks of two."""
+    here = F.struct(F.col("h").alias("h"), F.lit(1).alias("part"), (F.col("op") == "delete").alias("gone"))
+    halves = F.array(here)
     if lane.key_changes:
         left = F.struct(F.col("was").alias("h"), F.lit(0).alias("part"), F.lit(True).alias("gone"))
         moved = (F.col("op") == "update") & (F.col("was") != F.col("h"))
-        halves = F.when(moved, F.array(left, half)).otherwise(halves)
-    events = changes.select("order_key", "place", "message", "content", "reset", F.explode(halves).alias("e"))
-    places = events.select("*", "e.*").repartition("h").groupBy("h", F.coalesce("place", "order_key").alias("at")).agg(
-        F.max(F.struct("order_key", "part", "gone")).alias("last"),
-        F.max(F.col("reset").cast("int")).alias("whole"),
-        (F.min("message") != F.max("message")).alias("again"),
-        (F.min("content") == F.max("content")).alias("same"),
-    )  # fmt: skip
-    keys = places.groupBy("h").agg(
-        F.max("last").alias("last"),
-        F.max("whole").alias("whole"),
-        F.sum((F.col("again") & ~F.col("same")).cast("bigint")).alias("ties"),
-        F.sum((F.col("again") & F.col("same")).cast("bigint")).alias("repeats"),
-    )
-    nothing = F.lit(0).cast("bigint")
-    alive = (~F.col("last.gone")).cast("int").alias("alive")
-    return keys.select("h", nothing.alias("n"), nothing.alias("empty"), alive, "whole", "ties", "repeats")
+        halves = F.when(moved, F.array(left, here)).otherwise(halves)
+    at = F.coalesce("place", "order_key").alias("place")
+    return changes.select("order_key", at, "message", "content", "reset", F.inline(halves))
 
 
 def _explain(passes: Sequence[_Pass], found: dict[str, Counted]) -> None:
@@ -263,8 +301,7 @@ def _explain(passes: Sequence[_Pass], found: dict[str, Counted]) -> None:
 def _failing(one: _Pass, check: str) -> tuple[str, ...]:
     if check in ("key_unique", "key_not_null"):
         return _failing_rows(one, check)
-    groups = _groups(reduce(DataFrame.unionByName, one.sides()).withColumn("m", F.lit(0)))
-    hashes = [row["h"] for row in groups.where(faults()[check] > 0).select("h").limit(FAILING_KEYS).collect()]
+    hashes = [row["h"] for row in _groups([one]).where(faults()[check] > 0).select("h").limit(FAILING_KEYS).collect()]
     if check == "ghost_rows":
         return one.texts(one.rows(), hashes)
     return one.texts(reduce(DataFrame.unionByName, [one.changes(lane) for lane in one.subject.lanes]), hashes)
@@ -272,10 +309,9 @@ def _failing(one: _Pass, check: str) -> tuple[str, ...]:
 
 def _failing_rows(one: _Pass, check: str) -> tuple[str, ...]:
     """Doubled or empty keys, from the mirror alone."""
-    empty = reduce(Column.__or__, [F.col(name).isNull() for name in one._names()])
     if check == "key_not_null":
-        rows = one.rows().where(empty)
+        rows = one.rows().where("empty")
     else:
-        rows = one.rows().where(~empty).groupBy("h", *one._names()).count().where("count > 1")
+        rows = one.rows().where("NOT empty").groupBy("h", *one._names()).count().where("count > 1")
     hashes = [row["h"] for row in rows.select("h").limit(FAILING_KEYS).collect()]
     return one.texts(one.rows(), hashes)

@@ -28,7 +28,7 @@ def reproduces(
         "rows": f"SELECT count(*) FROM {mirror}",
         "freshness": f"SELECT max(event_high) FROM books WHERE {of_table}",
         "up_to_date": f"SELECT batch, changes FROM books WHERE {of_table} ORDER BY batch DESC",
-        "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {of_table} AND class IN ('unknown', 'lossy')",
+        "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {of_table} AND class = 'unknown'",
         "schema": f"SELECT * FROM {mirror} LIMIT 0",
         "cell_rejects": f"SELECT key, `column`, raw, detail FROM rejects WHERE kind = 'cell' AND {of_table}"
         + (f" AND `column` = {literal(column)}" if column else ""),
@@ -84,7 +84,7 @@ def _of(table: TableId) -> str:
 
 
 def _key_in_changes(names: Sequence[str]) -> str:
-    paths = [literal("$['" + name.replace("'", "\\'") + "']") for name in names]
+    paths = [literal(f"$.{name}" if name.isidentifier() else f"$['{name}']") for name in names]
     cells = [f"coalesce(get_json_object(after, {path}), get_json_object(before, {path}))" for path in paths]
     return cells[0] if len(cells) == 1 else f"concat_ws('|', {', '.join(cells)})"
 

@@ -165,6 +165,12 @@ def words(check: CheckFact) -> str:
     return explained(check.check, check.observed, check.limit)
 
 
+def asks(check: CheckFact) -> str:
+    """What a check counts or measures."""
+    known = CHECKS.get(check.check)
+    return f"{known.question[:1].upper()}{known.question[1:]}" if known else check.detail
+
+
 def observed(check: CheckFact) -> str:
     """The number that was found, with its unit."""
     known = CHECKS.get(check.check)
@@ -278,7 +284,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters.update(
         spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
-        observed=observed, limit=limit, light_of=_check_light, ticks=ticks,
+        observed=observed, limit=limit, asks=asks, light_of=_check_light, ticks=ticks,
     )  # fmt: skip
     environment.globals.update(state_words=STATE_WORDS, most=MOST_PROBLEMS)
     return environment.get_template("report.html.j2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from pyspark.sql import functions as F
 
@@ -12,10 +12,10 @@ from ingest.config import Pipeline, QualityRule, matches
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, CHECKS, RUNS
-from ingest.quality import counts, judge, keys
+from ingest.quality import counts, judge, keys, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.expect import expected
-from ingest.quality.subjects import Subject, subjects
+from ingest.quality.subjects import Subject, Survey, survey
 
 STAGE = "quality"
 Tell = Callable[[str, str], None]
@@ -27,6 +27,8 @@ def check(
     also: Iterable[str] = (),
     decided: Mapping[str, Mirror] | None = None,
     tell: Tell = lambda _subject, _step: None,
+    *,
+    partly: bool = False,
 ) -> Checked:
     """Check every mirror that has changes behind batch ``since``, and the mirrors of the paths ``also``.
 
@@ -36,12 +38,14 @@ def check(
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
         tell: is told what is being worked on.
+        partly: not all mirrors were meant to be brought up to date, so the batches stay unchecked.
     """
-    checked = Checked(max(0, lake.progress("silver", BOOKS.name)))
-    chosen = subjects(lake, since, also, decided)
+    checked = Checked(since if partly else max(0, lake.progress("silver", BOOKS.name)))
+    known = survey(lake, since, also, decided)
+    chosen = known.subjects
     loading = judge.warm_up()  # while Spark counts
     tell(STAGE, "counting")
-    metrics = list(_measured(lake, chosen, since))
+    metrics = list(_measured(lake, known, since))
     loading.join()
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, chosen, metrics))
@@ -95,8 +99,10 @@ def _bounded(sentences: list[str], most: int = 20) -> list[str]:
     return [*sentences[:most], f"{len(sentences) - most} more checks complain: see `ingest quality`."]
 
 
-def _measured(lake: Lake, chosen: Sequence[Subject], since: int) -> Iterator[Metric]:
-    counted = keys.count(lake, chosen, since)
+def _measured(lake: Lake, known: Survey, since: int) -> Iterator[Metric]:
+    chosen = known.subjects
+    logged = statements.read(lake)
+    counted = keys.count(lake, chosen, since, logged)
     for subject in chosen:
         found = counted.get(subject.path)
         if found is not None:
@@ -104,8 +110,8 @@ def _measured(lake: Lake, chosen: Sequence[Subject], since: int) -> Iterator[Met
                 yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
     yield from counts.of_mirrors(lake, chosen)
     yield from counts.cell_rejects(lake, chosen, since)
-    yield from counts.ddl_pending(lake, chosen)
-    yield from counts.of_sources(lake, since)
+    yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
+    yield from counts.of_sources(lake, known.booked, since)
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[Subject], metrics: Iterable[Metric]) -> list[Metric]:

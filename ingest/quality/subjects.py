@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from ingest.change import TableId, same_place
@@ -80,32 +80,57 @@ class Subject:
         return self.mirror is not None and bool(self.mirror.keys)
 
 
-def subjects(lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[str, Mirror] | None = None) -> list[Subject]:
-    """The mirrors that batches after ``since`` touched, and those of the paths ``also``."""
+@dataclass(slots=True)
+class Booked:
+    """What the books say of one source's batches to check; ``off`` counts messages that are in no column."""
+
+    messages: int = 0
+    rejected: int = 0
+    off: int = 0
+
+
+@dataclass(slots=True)
+class Survey:
+    """The mirrors to check and the sources that fed the batches to check."""
+
+    subjects: list[Subject] = field(default_factory=list)
+    booked: dict[str, Booked] = field(default_factory=dict)
+
+
+def survey(lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[str, Mirror] | None = None) -> Survey:
+    """The mirrors that batches after ``since`` touched, those of the paths ``also``, and the books' sums."""
     if not lake.exists(BOOKS.name):
-        return []
+        return Survey()
     known = mirrors.known(lake) if decided is None else decided
-    found: dict[str, Subject] = {}
-    touched = set(also)
-    for row in _lanes(lake, since).collect():
-        lane = Lane(
-            source=row["source"],
-            table=TableId(row["database"], row["schema"], row["table"]),
-            last=row["last"] or 0,
-            **{name: row[name] or 0 for name in _COUNTS},
-            order_low=row["order_low"],
-            folded_high=row["folded_high"],
-            newest=None if row["newest"] is None else EPOCH + dt.timedelta(microseconds=row["newest"]),
-        )
-        table = target(lake.pipeline.rule(lane.table), lane.table)
+    made, found, touched = Survey(), dict[str, Subject](), set(also)
+    for row in _lines(lake, since).collect():
+        booked = made.booked.setdefault(row["source"], Booked())
+        for name in _SUMS:
+            setattr(booked, name, getattr(booked, name) + (row[name] or 0))
+        if row["table"] is None or not row["active"]:
+            continue
+        source = TableId(row["database"], row["schema"], row["table"])
+        table = target(lake.pipeline.rule(source), source)
         path = mirror_path(table)
-        found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(lane)
+        found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(_lane(row, source))
         if row["new"]:
             touched.add(path)
-    chosen = [found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])]
-    for subject in chosen:
+    made.subjects = [found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])]
+    for subject in made.subjects:
         _look_up(lake, subject)
-    return chosen
+    return made
+
+
+def _lane(row: Row, source: TableId) -> Lane:
+    return Lane(
+        source=row["source"],
+        table=source,
+        last=row["last"] or 0,
+        **{name: row[name] or 0 for name in _COUNTS},
+        order_low=row["order_low"],
+        folded_high=row["folded_high"],
+        newest=None if row["newest"] is None else EPOCH + dt.timedelta(microseconds=row["newest"]),
+    )
 
 
 def _selected(lake: Lake, subject: Subject) -> bool:
@@ -115,18 +140,26 @@ def _selected(lake: Lake, subject: Subject) -> bool:
 _COUNTS = ("changes", "deletes", "key_changes", "truncates", "truncates_ever", "places")
 
 
-def _lanes(lake: Lake, since: int) -> DataFrame:
-    new = F.col("batch") > since
+_SUMS = ("messages", "rejected", "off")
+_PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
+
+
+def _lines(lake: Lake, since: int) -> DataFrame:
+    """The books by lane, in one read: what is to be checked beside what was before."""
+    new, active = F.col("batch") > since, (F.col("changes") > 0) | (F.col("ddl") > 0)
+    changed = F.col("changes") > 0
+    parts = sum((F.col(part) for part in _PARTS), F.lit(0))
     return (
         lake.read(BOOKS.name)
-        .where(F.col("table").isNotNull() & ((F.col("changes") > 0) | (F.col("ddl") > 0)))
-        .groupBy(*_LANE)
+        .withColumn("off", F.abs(F.col("messages") - parts))
+        .groupBy("source", *_LANE)
         .agg(
-            F.max(new).alias("new"),
-            F.max(F.when(F.col("changes") > 0, F.col("batch"))).alias("last"),
-            *[F.sum(F.when(new, F.col(name))).alias(name) for name in _COUNTS[:4]],
+            F.max(active).alias("active"),
+            F.max(new & active).alias("new"),
+            F.max(F.when(changed, F.col("batch"))).alias("last"),
+            *[F.sum(F.when(new, F.col(name))).alias(name) for name in (*_COUNTS[:4], *_SUMS)],
             F.sum("truncates").alias("truncates_ever"),
-            F.min(F.when(new & (F.col("changes") > 0), F.col("order_low"))).alias("order_low"),
+            F.min(F.when(new & changed, F.col("order_low"))).alias("order_low"),
             F.max(F.when(~new, F.col("order_high"))).alias("folded_high"),
             F.unix_micros(F.max("event_high")).alias("newest"),
             F.countDistinct("topic", "partition").alias("places"),

@@ -17,7 +17,9 @@ from ingest.config import Pipeline
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
+from ingest.silver import replay
 from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.silver.registry import schemas
 
 STAGE = "silver"
 
@@ -52,9 +54,9 @@ def decode(lake: Lake, last: int, cores: int) -> Decoded:
         for row in written.where(F.col("kind") == "book").select("payload").collect()
     )
     if any(line.ddl for line in lines):
-        lake.append(_ddl_rows(written), DDL, STAGE, batches[-1])
+        lake.append(_ddl_rows(_behind(lake, written, DDL)), DDL, STAGE, batches[-1])
     if any(line.rejected for line in lines):
-        lake.append(_reject_rows(written), REJECTS, STAGE, batches[-1])
+        lake.append(_reject_rows(_behind(lake, written, REJECTS)), REJECTS, STAGE, batches[-1])
     lake.append(_book_rows(lake, lines), BOOKS, STAGE, batches[-1])
     return Decoded(batches, lines, _unbalanced(lake, batches, lines))
 
@@ -68,19 +70,31 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], cores: int) -> None:
     messages = lake.read(BRONZE.name).where(
         (F.col("kind") == "message") & F.col("batch").between(todo[0], todo[-1])
     )
-    schema = lake.spark.createDataFrame([], CHANGES.ddl).schema
-    changes = (
-        messages.select(*INPUT)
-        .mapInArrow(lift(Lifting(_shipped(lake.pipeline))), schema)
-        .sortWithinPartitions("kind", "database", "table")
-    )
-    lake.append(changes, CHANGES, STAGE, todo[-1])
+    moved = replay.touching(replay.moved(lake), todo)
+    if moved:
+        known = lifting(lake, messages.unionByName(replay.messages(lake)))
+        changes = replay.decoded(lake, messages, todo, moved, known, lifted)
+    else:
+        changes = lifted(messages, lifting(lake, messages))
+    lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, todo[-1])
+
+
+def lifting(lake: Lake, messages: DataFrame) -> Lifting:
+    """What the workers need to decode these messages with today's parsers and options."""
+    return Lifting(_shipped(lake.pipeline), schemas=schemas(lake, messages))
+
+
+def lifted(messages: DataFrame, how: Lifting) -> DataFrame:
+    """Rows of ``changes`` from bronze messages."""
+    schema = messages.sparkSession.createDataFrame([], CHANGES.ddl).schema
+    return messages.select(*INPUT).mapInArrow(lift(how), schema)
 
 
 def _shipped(pipeline: Pipeline) -> Pipeline:
     """The pipeline as the workers need it: without connections, secrets or checks."""
     sources = tuple(
-        replace(source, kafka={}, storage={}, bootstrap_servers="", registry="") for source in pipeline.sources
+        replace(source, kafka={}, storage={}, bootstrap_servers="", registry="")
+        for source in pipeline.sources
     )
     return replace(pipeline, sources=sources, quality=(), spark={})
 
@@ -89,6 +103,11 @@ def _written(lake: Lake, batches: tuple[int, ...]) -> DataFrame:
     return lake.read(CHANGES.name).where(
         F.col("batch").between(batches[0], batches[-1]) & (F.col("kind") != "change")
     )
+
+
+def _behind(lake: Lake, written: DataFrame, schema: TableSchema) -> DataFrame:
+    """Without the batches that a killed run has appended already: the books, not this table, were missing."""
+    return written.where(F.col("batch") > lake.progress(STAGE, schema.name))
 
 
 def _ddl_rows(written: DataFrame) -> DataFrame:
@@ -172,6 +191,7 @@ def _unbalanced(lake: Lake, batches: tuple[int, ...], lines: list[Line]) -> list
         .agg(F.sum(F.get_json_object(F.col("value").cast("string"), "$.count").cast("bigint")).alias("count"))
         .collect()
     }
+    landed |= replay.landed(replay.moved(lake), batches)
     booked: dict[tuple[int, str], int] = {}
     faults = []
     for line in lines:

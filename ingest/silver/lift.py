@@ -1,58 +1,31 @@
 """The lift: bronze rows through a format's ``parse`` into rows of ``changes``, in Arrow batches.
 
-Runs in Python workers and imports no Spark.  One iterator makes all kinds of rows: changes, DDL
-events, rejects and, at its end, the book lines of what it saw.
+Runs in Python workers and imports no Spark.  It makes all kinds of rows: changes, DDL events, rejects
+and, at its end, the book lines of what it saw.  A batch is decoded message by message, written column
+by column (`ingest.silver.sheet`) and booked line by line (`ingest.silver.tally`).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest import ddl, formats
-from ingest.change import CONTROL_OPS, Change, Hints, Message, Op, TableId, number_key
+from ingest.change import NO_TABLE, Change, Hints, Message, TableId, number_key
 from ingest.config import Pipeline
 from ingest.errors import Undecodable
 from ingest.lake.books import Line
+from ingest.silver import sheet, tally
 
 DECODER = "1"  # raised whenever a parser's reading of some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
-_BATCH_ROWS = 10_000
-
-_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("batch", pa.int64()),
-        ("source", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("row", pa.int32()),
-        ("op", pa.string()),
-        ("database", pa.string()),
-        ("schema", pa.string()),
-        ("table", pa.string()),
-        ("order_key", pa.string()),
-        ("sequence", pa.string()),
-        ("event_time", pa.timestamp("us", tz="UTC")),
-        ("transaction", pa.string()),
-        ("keys", pa.string()),
-        ("before", pa.string()),
-        ("after", pa.string()),
-        ("types", pa.string()),
-        ("partial", pa.bool_()),
-        ("note", pa.string()),
-        ("payload", pa.string()),
-    ]
-)
 INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
-
-_json = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,258 +33,248 @@ class Lifting:
     """What the workers need to know; small, and free of secrets.
 
     ``epochs`` gives each source the epoch of its sequence; ``batch`` replaces the number of the
-    bronze rows on a replay, whose rows keep the arrival of their own bytes.
+    bronze rows on a replay, whose rows keep the arrival of their own bytes.  ``schemas`` gives each source with a
+    registry its schemas by id.
     """
 
     pipeline: Pipeline
     epochs: Mapping[str, int] = field(default_factory=dict)
     batch: int | None = None
+    schemas: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
 
-Row = tuple[Any, ...]
+Batches = Iterator[pa.RecordBatch]
 
 
-def lift(lifting: Lifting) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that ``mapInArrow`` runs: batches of bronze columns `INPUT` to `_SCHEMA`."""
+class Taken(NamedTuple):
+    """One decoded message: its row in the Arrow batch, and its changes."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    at: int
+    changes: Sequence[Change]
+
+
+class Refused(NamedTuple):
+    """One message that could not be decoded, and why."""
+
+    at: int
+    code: str
+    detail: str
+
+
+class Place(NamedTuple):
+    """What one book line counts: a table's messages in one partition of one batch."""
+
+    batch: int
+    topic: str
+    partition: int
+    table: TableId
+
+
+class Span(NamedTuple):
+    """The messages of one place, and where their rows stand among all rows."""
+
+    place: Place
+    messages: list[Taken]
+    start: int
+    end: int
+
+
+class Written(NamedTuple):
+    """All rows of one Arrow batch, as changes and as Arrow, with their order keys and their lines."""
+
+    spans: list[Span]
+    rows: list[Change]
+    orders: list[str]
+    page: pa.RecordBatch
+
+
+def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
+    """The function that ``mapInArrow`` runs: batches of bronze columns `INPUT` to rows of ``changes``."""
+
+    def run(batches: Batches) -> Batches:
         decks = {
             source.name: Deck(lifting, rank, source.name)
             for rank, source in enumerate(lifting.pipeline.sources)
         }
-        rows: list[Row] = []
         for batch in batches:
-            columns = [batch.column(name).to_pylist() for name in INPUT]
-            for number, source, topic, partition, offset, key, value, headers in zip(*columns, strict=True):
-                decks[source].take(rows, (number, topic, partition, offset), key, value, headers)
-                if len(rows) >= _BATCH_ROWS:
-                    yield _arrow(rows)
-                    rows = []
+            names = batch.column("source").unique().to_pylist()
+            for name in names:
+                mine = batch if len(names) == 1 else batch.filter(pc.equal(batch.column("source"), name))
+                yield from decks[name].lift(mine)
         for deck in decks.values():
-            rows.extend(deck.book_rows())
-        if rows:
-            yield _arrow(rows)
+            if deck.lines:
+                yield deck.books()
 
     return run
 
 
-def _arrow(rows: list[Row]) -> pa.RecordBatch:
-    arrays = [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), _SCHEMA, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
-
-
 class Deck:
-    """One source's parser with its hints, its books and the texts that repeat from row to row."""
+    """One source's parser with its hints and its books."""
 
     def __init__(self, lifting: Lifting, rank: int, name: str) -> None:
         source = lifting.pipeline.sources[rank]
         self.name = name
         self.parse = formats.load(source.format).parse
-        self.hints: Hints = lifting.pipeline.hints(source)
+        self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = number_key(lifting.epochs.get(name, 0))
         self.rank = number_key(rank)
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}
         self.pipeline = lifting.pipeline
-        self.lines: dict[tuple[object, ...], Line] = {}
-        self.texts: dict[int, tuple[object, str]] = {}
-        self.arrivals: dict[tuple[int, int | None], str] = {}
+        self.lines: dict[Place, Line] = {}
 
-    # --- one message ---
-
-    def take(
-        self, rows: list[Row], place: tuple[int, str, int, int], key: Any, value: Any, headers: Any
-    ) -> None:
-        """Decode one message and append its rows; a message decodes whole or becomes one reject."""
-        number, topic, partition, offset = place
-        batch = number if self.batch is None else self.batch
+    def lift(self, bronze: pa.RecordBatch) -> Batches:
+        """The rows of one batch of this source's messages; each decodes whole or becomes one reject."""
+        if self.batch is not None:
+            batches = pa.repeat(pa.scalar(self.batch, pa.int64()), bronze.num_rows)
+        else:
+            batches = bronze.column("batch")
+        taken, refused = self._decoded(bronze)
         try:
-            if headers:
-                _refuse_oversize(headers)
-            pairs = tuple((one["key"], one["value"]) for one in headers) if headers else ()
-            changes = list(self.parse(Message(value, key, topic, pairs), self.hints))
-            made = [self._row(change, batch, place) for change in changes]
-        except Undecodable as error:
-            self._reject(rows, batch, place, error.code, error.detail)
-            return
-        except Exception as error:  # a parser's fault must cost one message, never the run
-            self._reject(rows, batch, place, "decoder-error", f"{type(error).__name__}: {str(error)[:200]}")
-            return
-        line = self._count(batch, topic, partition, changes)
-        if line is None:
-            return
-        for change, row in zip(changes, made, strict=True):
-            if row is not None:
-                rows.append(row)
-                self._note(line, change, row[11])
+            written = self._written(bronze, batches, taken)
+        except Exception:  # noqa: BLE001 - something cannot be written: each message alone shows which
+            taken, refused = self._weeded(bronze, batches, taken, refused)
+            written = self._written(bronze, batches, taken)
+        self._book(written)
+        self._book_refused(bronze, batches, refused)
+        if written.rows:
+            yield written.page
+        if refused:
+            yield sheet.rejects(
+                self.name,
+                bronze,
+                batches,
+                [each.at for each in refused],
+                [_refusal(each) for each in refused],
+            )
 
-    def _row(self, change: Change, batch: int, place: tuple[int, str, int, int]) -> Row | None:
-        op = change.op
-        if op in CONTROL_OPS:
-            return None
-        number, topic, partition, offset = place
-        database, schema, table = change.table
-        is_ddl = op is Op.DDL
-        return (
-            "ddl" if is_ddl else "change",
-            batch,
-            self.name,
-            topic,
-            partition,
-            offset,
-            change.row,
-            op.value,
-            database,
-            schema,
-            table,
-            self._order(change, number, partition, offset),
-            change.position,
-            change.event_time,
-            change.transaction,
-            self._text(change.keys) if change.keys else None,
-            None if change.before is None else _json(change.before).decode(),
-            None if change.after is None else _json(change.after).decode(),
-            self._text(change.types) if change.types else None,
-            change.partial,
-            change.note,
-            self._ddl(change) if is_ddl else None,
-        )
+    # --- decoding ---
 
-    def _order(self, change: Change, number: int, partition: int, offset: int) -> str:
-        arrival = self.arrivals.get((number, partition))
-        if arrival is None:
-            arrival = number_key(number) + self.rank + number_key(partition)
-            self.arrivals[number, partition] = arrival
-        sequence = change.sequence
-        if self.order_by != "sequence":
-            sequence = () if self.order_by == "arrival" else (change.event_time or 0,)
-        return (
-            f"{self.epoch}{number_key(change.phase)}{''.join(map(number_key, sequence))}!"
-            f"{number_key(change.half)}{arrival}{number_key(offset)}!{number_key(change.row)}"
-        )
+    def _decoded(self, bronze: pa.RecordBatch) -> tuple[list[Taken], list[Refused]]:
+        taken: list[Taken] = []
+        refused: list[Refused] = []
+        parse, hints = self.parse, self.hints
+        columns = [bronze.column(name).to_pylist() for name in ("value", "key", "topic", "headers")]
+        for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
+            try:
+                pairs = _pairs(headers) if headers else ()
+                taken.append(Taken(at, list(parse(Message(value, key, topic, pairs), hints))))
+            except Undecodable as error:
+                refused.append(Refused(at, error.code, error.detail))
+            except Exception as error:  # noqa: BLE001 - a parser's fault costs one message, never the run
+                refused.append(_stumbled(at, error))
+        return taken, refused
 
-    def _text(self, value: Any) -> str:
-        """JSON of a value that parsers share between rows (types, keys): written once."""
-        known = self.texts.get(id(value))
-        if known is None or known[0] is not value:
-            if len(self.texts) > 10_000:
-                self.texts.clear()
-            known = (value, _json(value).decode())
-            self.texts[id(value)] = known
-        return known[1]
+    def _weeded(
+        self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken], refused: list[Refused]
+    ) -> tuple[list[Taken], list[Refused]]:
+        """The messages whose changes can be written, and all others."""
+        kept: list[Taken] = []
+        for each in taken:
+            try:
+                self._written(bronze, batches, [each])
+                kept.append(each)
+            except Exception as error:  # noqa: BLE001 - as above
+                refused.append(_stumbled(each.at, error))
+        return kept, refused
 
-    def _ddl(self, change: Change) -> str:
-        payload = {"statement": change.ddl or "", "parsed": ddl.of_change(change)}
-        return _clean(_json(payload).decode())
+    # --- writing ---
 
-    def _reject(
-        self, rows: list[Row], batch: int, place: tuple[int, str, int, int], code: str, detail: str
-    ) -> None:
-        _, topic, partition, offset = place
-        payload = json.dumps({"reason": code, "detail": detail, "decoder": DECODER}, ensure_ascii=False)
-        rows.append(
-            ("reject", batch, self.name, topic, partition, offset, 0, *[None] * 14, _clean(payload))
-        )
-        line = self._line(batch, topic, partition, TableId(None, None, None))
-        line.messages += 1
-        line.rejected += 1
+    def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken]) -> Written:
+        spans, rows, at = [], [], []
+        for place, messages in self._grouped(bronze, batches, taken).items():
+            start = len(rows)
+            if not self._is_excluded(place.table):
+                for each in messages:
+                    kept = [change for change in each.changes if not tally.is_control(change)]
+                    rows += kept
+                    at += [each.at] * len(kept)
+            spans.append(Span(place, messages, start, len(rows)))
+        orders = sheet.order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
+        page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
+        return Written(spans, rows, orders, page)
+
+    def _grouped(
+        self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken]
+    ) -> dict[Place, list[Taken]]:
+        """Messages by their book line; a message is booked under its first change's table."""
+        columns = [batches, bronze.column("topic"), bronze.column("partition")]
+        places = list(zip(*(column.to_pylist() for column in columns), strict=True))
+        groups: dict[tuple[Any, TableId], list[Taken]] = {}
+        for each in taken:
+            table = each.changes[0].table if each.changes else NO_TABLE
+            groups.setdefault((places[each.at], table), []).append(each)
+        return {Place(*place, table): messages for (place, table), messages in groups.items()}
+
+    def _arrivals(self, bronze: pa.RecordBatch) -> list[str]:
+        """The arrival of each message, as it stands in its order keys."""
+        columns = [bronze.column(name).to_pylist() for name in ("batch", "partition", "offset")]
+        small, rank = sheet.small_key, self.rank
+        return [
+            f"{small(number)}{rank}{small(partition)}{number_key(offset)}"
+            for number, partition, offset in zip(*columns, strict=True)
+        ]
 
     # --- books ---
 
-    def _line(self, batch: int, topic: str, partition: int, table: TableId) -> Line:
-        place = (batch, topic, partition, table)
+    def _book(self, written: Written) -> None:
+        for place, messages, start, end in written.spans:
+            line = self._line(place)
+            if self._is_excluded(place.table):
+                line.messages += len(messages)
+                line.routed_out += len(messages)
+                continue
+            tally.count_messages(line, [each.changes for each in messages])
+            if end > start:
+                tally.count_rows(line, written.rows[start:end], written.orders[start:end])
+
+    def _book_refused(self, bronze: pa.RecordBatch, batches: pa.Array, refused: list[Refused]) -> None:
+        for each in refused:
+            place = (column[each.at].as_py() for column in (batches, bronze["topic"], bronze["partition"]))
+            line = self._line(Place(*place, NO_TABLE))
+            line.messages += 1
+            line.rejected += 1
+
+    def _line(self, place: Place) -> Line:
         line = self.lines.get(place)
         if line is None:
-            line = self.lines[place] = Line(batch, self.name, topic, partition, *table)
-        return line
-
-    def _count(self, batch: int, topic: str, partition: int, changes: list[Change]) -> Line | None:
-        """Count the message; None if its rows are not to be stored."""
-        first = changes[0] if changes else None
-        table = first.table if first is not None else TableId(None, None, None)
-        line = self._line(batch, topic, partition, table)
-        line.messages += 1
-        if table.table is not None and self._is_excluded(table):
-            line.routed_out += 1
-            return None
-        ops = {change.op for change in changes}
-        if Op.DDL in ops:
-            line.ddl += 1
-        elif ops - CONTROL_OPS:
-            line.change_messages += 1
-        else:
-            line.control += 1
+            line = Line(place.batch, self.name, place.topic, place.partition, *place.table)
+            self.lines[place] = line
         return line
 
     def _is_excluded(self, table: TableId) -> bool:
         known = self.excluded.get(table)
         if known is None:
-            known = self.excluded[table] = self.pipeline.rule(table).exclude
+            known = table.table is not None and self.pipeline.rule(table).exclude
+            self.excluded[table] = known
         return known
 
-    def _note(self, line: Line, change: Change, order: str) -> None:
-        """What gold and the reports want to know of a row without reading it again."""
-        if line.order_low is None or order < line.order_low:
-            line.order_low = order
-        if line.order_high is None or order > line.order_high:
-            line.order_high = order
-        moment = change.event_time
-        if moment is not None:
-            if line.event_low is None or moment < line.event_low:
-                line.event_low = moment
-            if line.event_high is None or moment > line.event_high:
-                line.event_high = moment
-        if change.note is not None:
-            line.noted += 1
-        if change.op is not Op.DDL:
-            _tally(line, change)
-
-    def book_rows(self) -> Iterable[Row]:
+    def books(self) -> pa.RecordBatch:
         """The book lines of everything taken so far, as rows."""
-        for line in self.lines.values():
-            yield ("book", line.batch, self.name, *[None] * 18, _clean(line.to_json()))
+        lines = self.lines.values()
+        return sheet.books(
+            self.name, [line.batch for line in lines], [_clean(line.to_json()) for line in lines]
+        )
 
 
-_TALLY = {
-    Op.READ: "reads",
-    Op.INSERT: "inserts",
-    Op.UPDATE: "updates",
-    Op.DELETE: "deletes",
-    Op.TRUNCATE: "truncates",
-}
+def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:
+    _refuse_oversize(headers)
+    return tuple((one["key"], one["value"]) for one in headers)
 
 
-def _tally(line: Line, change: Change) -> None:
-    line.changes += 1
-    name = _TALLY[change.op]
-    setattr(line, name, getattr(line, name) + 1)
-    if change.partial:
-        line.partials += 1
-    before, after = change.before, change.after
-    keys = change.keys
-    if keys and (not line.keys or line.keys[-1] != keys):
-        listed = list(keys)
-        if listed not in line.keys:
-            line.keys.append(listed)
-    if before is not None and after is not None and _moves(before, after, keys):
-        line.key_changes += 1
-        line.inherits += change.partial
-    image = after if after is not None else before
-    if image is not None and not image.keys() <= line.columns.keys():
-        for column in image:
-            line.columns.setdefault(column, "unknown")
-    if change.types and line.columns != change.types:
-        for column, logical in change.types.items():
-            if logical != "unknown" and (image is None or column in image or column in line.columns):
-                line.columns[column] = logical
+def _stumbled(at: int, error: Exception) -> Refused:
+    return Refused(at, "decoder-error", f"{type(error).__name__}: {str(error)[:200]}")
 
 
-def _moves(before: Mapping[str, Any], after: Mapping[str, Any], keys: tuple[str, ...]) -> bool:
-    """True if the row may change its key; without known keys any update may."""
-    if not keys:
-        return True
-    return any(key in before and before[key] != after.get(key, before[key]) for key in keys)
+def _refusal(refused: Refused) -> str:
+    told = {"reason": refused.code, "detail": refused.detail, "decoder": DECODER}
+    return _clean(json.dumps(told, ensure_ascii=False))
+
+
+def _statement(change: Change) -> str:
+    payload = {"statement": change.ddl or "", "parsed": ddl.of_change(change)}
+    return _clean(msgspec.json.encode(payload).decode())
 
 
 def _refuse_oversize(headers: list[Mapping[str, Any]]) -> None:

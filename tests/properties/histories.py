@@ -18,16 +18,23 @@ import msgspec
 from ingest.change import Change, Image, Op, TableId
 from tests.properties.database import Database, Key, Row
 
-COLUMNS = {"n": "int64", "s": "string", "d": "decimal(10,2)"}
+COLUMNS = {"n": "int64", "s": "string", "d": "decimal(30,2)"}
 SPELLINGS: dict[str, tuple[tuple[object, tuple[str, ...]], ...]] = {
     "int64": ((1, ("1",)), (2, ("2",)), (-3, ("-3",)), (10, ("10",))),
     "decimal(10,2)": (
         (Decimal(1), ("1", "1.0", "1.00")),
-        (Decimal("1.5"), ("1.5", "1.50")),
+        (Decimal("0.1"), ("0.1", "0.10")),
         (Decimal(-20), ("-20", "-20.0", "-2E+1")),
         (Decimal(0), ("0", "0.00", "-0.0")),
     ),
-    "string": (("a", ("a",)), ("A", ("A",)), ("a ", ("a ",)), ("", ("",)), ("ä", ("ä",)), ("a\u0308", ("a\u0308",))),
+    "string": (
+        ("a", ("a",)),
+        ("A", ("A",)),
+        ("a ", ("a ",)),
+        ("", ("",)),
+        ("ä", ("ä",)),
+        ("a\u0308", ("a\u0308",)),
+    ),
 }
 """Key cells by logical type: each value with all its spellings, near to others that are other values."""
 
@@ -51,6 +58,7 @@ class Kind:
     epochs: bool = True
     order: str = SEQUENCE
     steps: int = 14
+    lawless: bool = False  # changes that no database makes, one after the other
     truncate_at: tuple[int, ...] = ()  # steps at which every history of the kind truncates
 
     @property
@@ -107,7 +115,9 @@ class Writer:
         self.counter += 1
         if self.random.random() < 0.15:
             return None
-        return {"n": str(self.counter), "s": f"s{self.counter}", "d": f"{self.counter}.{self.counter % 10}0"}[column]
+        number = str(self.counter)
+        long = f"90071992547409930{number}.10"  # too long for a float
+        return {"n": number, "s": f"s{number}", "d": long}[column]
 
     def row(self) -> Row:
         """A whole new row."""
@@ -188,7 +198,8 @@ def _insert(writer: Writer) -> list[Change]:
         return []
     row = writer.row()
     writer.database.insert(key, row)
-    partial = writer.kind.partials and writer.random.random() < 0.5  # a format that does not promise full images
+    # a format that does not promise full images calls them all partial
+    partial = writer.kind.partials and writer.random.random() < 0.5
     return [writer.change(Op.INSERT, after=writer.image(key, row), partial=partial)]
 
 
@@ -204,7 +215,8 @@ def _update(writer: Writer) -> list[Change]:
             return [writer.change(Op.UPDATE, before=writer.written(key), after=dict(changed), partial=True)]
         return [writer.change(Op.UPDATE, after={**writer.written(key), **changed}, partial=True)]
     row = writer.database.update(key, changed, whole=True)
-    before = random.choice((None, {**writer.written(key), **old}, {column: old[column] for column in changed}))
+    some = {column: old[column] for column in changed}
+    before = random.choice((None, {**writer.written(key), **old}, some))
     return [writer.change(Op.UPDATE, before=before, after=writer.image(key, row))]
 
 
@@ -287,13 +299,13 @@ def history(kind: Kind, number: int, *, table: TableId | None = None, shared: bo
     seed = f"{kind.name}/{number}"
     random = Random(seed)
     keys = ("h", *kind.keys) if shared else kind.keys
-    types = {**({"h": "int64"} if shared else {}), **dict(zip(kind.keys, kind.key_types, strict=True)), **COLUMNS}
-    made = History(kind, seed, table or TableId("shop", None, kind.name), _types(types), keys)
+    types = dict(zip(keys, (*(["int64"] if shared else []), *kind.key_types), strict=True))
+    made = History(kind, seed, table or TableId("shop", None, kind.name), _types({**types, **COLUMNS}), keys)
     prefix: Spelt = ((number, (str(number),)),) if shared else ()
     writer = Writer(made, random, prefix)
     if kind.truncate_at:  # the truncates are everybody's: so are the places
         writer.number, writer.wide = 95, False
-    _write(writer)
+    (_scribble if kind.lawless else _write)(writer)
     made.rows = writer.database.known()
     return made
 
@@ -310,7 +322,8 @@ def _write(writer: Writer) -> None:
     kind, random = writer.kind, writer.random
     statements = _statements(kind)
     _begin(writer)
-    snapshot = random.choice((-1, 0)) if kind.inherits else random.choice((-1, 0, random.randrange(kind.steps)))
+    late = 0 if kind.inherits else random.randrange(kind.steps)  # beside the stream a moved row has two pasts
+    snapshot = random.choice((-1, 0, late))
     restart = random.randrange(1, kind.steps) if kind.epochs and random.random() < 0.2 else -1
     for step in range(kind.steps):
         if step == restart:
@@ -351,17 +364,36 @@ def _speak(writer: Writer, statements: list[Statement]) -> None:
     random = writer.random
     count = random.choice((2, 3)) if random.random() < 0.12 else 1
     changes = [change for _ in range(count) for change in random.choice(statements)(writer)]
-    if any(change.half for change in changes) and writer.kind.any_order and count == 1 and random.random() < 0.5:
+    halves = any(change.half for change in changes)
+    if halves and writer.kind.any_order and count == 1 and random.random() < 0.5:
         for change in changes:  # two messages that share a number on purpose, told apart by their half
             writer.send(change)
     elif changes:
         writer.send(*changes)
 
 
+def _scribble(writer: Writer) -> None:
+    """Changes without regard to what stands: updates of deleted rows, inserts over live ones."""
+    random = writer.random
+    keys = list(writer.spellings)
+    for _ in range(writer.kind.steps):
+        writer.step()
+        op = random.choice((Op.INSERT, Op.UPDATE, Op.UPDATE, Op.UPDATE, Op.DELETE))
+        old, new = random.choice(keys), random.choice(keys)
+        if op is Op.DELETE:
+            after = writer.written(old) if random.random() < 0.3 else None
+            writer.send(writer.change(op, before=writer.written(old), after=after))
+        elif random.random() < 0.3:
+            writer.send(writer.change(op, before=writer.written(old), after=writer.image(new, writer.row())))
+        else:
+            partial = random.random() < 0.6
+            row = writer.changed() if partial else writer.row()
+            writer.send(writer.change(op, after={**writer.written(new), **row}, partial=partial))
+
+
 # --- the kinds ---
 
 ONE_OF_EACH = (("int64",), ("string",), ("decimal(10,2)",), ("int64", "string"), ("decimal(10,2)", "string"))
-FULL = Kind("full", ("string",))
 KINDS = tuple(
     Kind(
         f"{name}_{'_'.join(one.partition('(')[0] for one in key_types)}_{order}",

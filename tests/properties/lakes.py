@@ -8,8 +8,9 @@ rows and the book lines.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from ingest import formats
 from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
-from ingest.gold.apply import Folded, apply
+from ingest.gold.apply import apply
 from ingest.gold.work import open_books
 from ingest.lake import mirrors
 from ingest.lake.books import Line, merged
@@ -29,12 +30,24 @@ from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, CHANGES
 from ingest.silver.decode import _book_rows
 from ingest.silver.lift import Deck, Lifting, _arrow
-from tests.properties.checks import Wrong, shown
+from tests.properties.checks import Wrong, folded, shown
 from tests.properties.database import Key, Row
 from tests.properties.delivery import Batches, deliver, in_order, placed
-from tests.properties.histories import COLUMNS, History, Kind, Sent, history
+from tests.properties.histories import ARRIVAL, COLUMNS, TRANSACTION, History, Kind, Sent, history
 
 SOURCE = "till"
+FULL = Kind("full", ("string",))
+PARTIAL = Kind("partial", ("decimal(10,2)",), partials=True)
+MOVING = Kind("moving", ("int64", "string"), moves=True)
+MIXED = Kind("mixed", ("decimal(10,2)", "string"), partials=True, moves=True)
+CLEARED = Kind("cleared", ("string",), partials=True, moves=True, epochs=False, truncate_at=(4, 9))
+WEAK = Kind("weak", ("int64",), partials=True, moves=True, order=ARRIVAL)
+SHARED = Kind("shared", ("string",), partials=True, moves=True, order=TRANSACTION)
+TRUNCATED = Kind("truncated", ("int64",), partials=True, moves=True, truncates=True)
+INHERITING = Kind("inheriting", ("int64", "string"), partials=True, moves=True, inherits=True)
+LAWLESS = Kind("lawless", ("string",), partials=True, moves=True, lawless=True)
+ORDERED = (PARTIAL, MIXED)
+ANY = (FULL, MOVING, MIXED, CLEARED, WEAK, SHARED)
 Typed = dict[Key, tuple[object, ...]]
 
 
@@ -66,12 +79,14 @@ def together(kind: Kind, count: int, batches: int, *, ordered: bool) -> Feed:
         if kind.truncate_at:
             one.sent = [sent for sent in one.sent if sent.changes[0].op is not Op.TRUNCATE]
     if ordered:
-        cut = in_order([sent for one in made for sent in one.sent], batches)
-    else:
-        cut = [[] for _ in range(batches)]
-        for one in made:
-            for batch, sent in zip(cut, deliver(one, batches), strict=True):
-                batch.extend(sent)
+        return Feed(table, made[0].keys, made, in_order([sent for one in made for sent in one.sent], batches))
+    cut: Batches = [[] for _ in range(batches)]
+    for one in made:
+        delivered = deliver(one, batches)
+        if kind.lawless:  # no database could have done this: the definition is the judge
+            one.rows = folded(one, placed(delivered))
+        for batch, sent in zip(cut, delivered, strict=True):
+            batch.extend(sent)
     return Feed(table, made[0].keys, made, cut)
 
 
@@ -79,6 +94,16 @@ def alone(kind: Kind, number: int, batches: int) -> Feed:
     """One history in a table of its own: truncates are a table's, not a key's."""
     made = history(kind, number, table=TableId("shop", None, f"{kind.name}_{number}"))
     return Feed(made.table, made.keys, [made], deliver(made, batches))
+
+
+def feeds(count: int, batches: int) -> list[Feed]:
+    """Every kind: ``count`` histories that share tables, and one in 150 more in tables of their own."""
+    share = -(-count // (len(ORDERED) + len(ANY)))
+    return [
+        *[together(kind, share, batches, ordered=True) for kind in ORDERED],
+        *[together(kind, share, batches, ordered=False) for kind in ANY],
+        *[alone(TRUNCATED, number, batches) for number in range(min(20, count // 150))],
+    ]
 
 
 def lake_of(spark: SparkSession, folder: Path) -> Lake:
@@ -138,24 +163,33 @@ def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
 # --- gold ---
 
 
-@dataclass(slots=True)
-class Gold:
-    """Gold's runs over one lake."""
+def batch_by_batch(
+    lake: Lake, feeds: Sequence[Feed], batches: int, tell: Callable[[str], None] = lambda _text: None
+) -> int:
+    """Write all batches and fold after most of them; how many merges that took."""
+    merges, complete = 0, 0
+    for batch in range(1, batches + 1):
+        began = time.monotonic()
+        write(lake, feeds, batch)
+        written = time.monotonic()
+        if batch % 3 == 2 and batch < batches:
+            continue  # gold may stand still while silver goes on
+        done = fold_up_to(lake, complete, batch)
+        complete, merges = batch, merges + done
+        seconds = time.monotonic() - written
+        tell(f"batch {batch}: silver {written - began:.1f} s, {done} merges {seconds:.1f} s")
+    return merges
 
-    lake: Lake
-    complete: int = 0
-    seconds: list[float] = field(default_factory=list)
 
-    def run(self, last: int) -> list[Folded]:
-        """Fold up to a batch, and again as a run does that comes after a crash; the second must do nothing."""
-        books = open_books(self.lake, self.complete, last)
-        first = apply(self.lake, books, mirrors.known(self.lake))
-        faults = [f"{one.mirror} {one.state}: {one.message}" for one in first if one.state in ("failed", "held")]
-        assert [] == faults
-        second = apply(self.lake, books, mirrors.known(self.lake))
-        assert [] == [one.mirror for one in second if one.state != "skipped"]
-        self.complete = last
-        return first
+def fold_up_to(lake: Lake, complete: int, last: int) -> int:
+    """Fold up to a batch, and again as a run does that comes after a crash; the second must do nothing."""
+    books = open_books(lake, complete, last)
+    first = apply(lake, books, mirrors.known(lake))
+    faults = [f"{one.mirror} {one.state}: {one.message}" for one in first if one.state in ("failed", "held")]
+    assert [] == faults
+    second = apply(lake, books, mirrors.known(lake))
+    assert [] == [one.mirror for one in second if one.state != "skipped"]
+    return sum(one.state == "done" for one in first)
 
 
 def rebuilt(lake: Lake, folder: Path) -> Lake:
@@ -164,7 +198,7 @@ def rebuilt(lake: Lake, folder: Path) -> Lake:
         shutil.copytree(lake.path(name), folder / name)
     again = lake_of(lake.spark, folder)
     last = again.progress("silver", BOOKS.name)
-    Gold(again).run(last)
+    fold_up_to(again, 0, last)
     return again
 
 
@@ -198,3 +232,13 @@ def _report(made: History, feed: Feed, actual: Typed) -> Wrong:
     own = {id(sent) for sent in made.sent}
     mine = [[sent for sent in batch if id(sent) in own] for batch in feed.batches]
     return Wrong(made.seed, expected, actual, tuple(shown(placed(mine))))  # type: ignore[arg-type]
+
+
+def probe(spark: SparkSession, folder: Path, batches: int = 3) -> list[Wrong]:
+    """A few histories that most faults break; what is wrong with them."""
+    fed = [together(kind, 40, batches, ordered=False) for kind in (MIXED, CLEARED)]
+    lake = lake_of(spark, folder)
+    for batch in range(1, batches + 1):
+        write(lake, fed, batch)
+        fold_up_to(lake, batch - 1, batch)
+    return [one for feed in fed for one in wrong(lake, feed)]

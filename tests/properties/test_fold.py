@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
-from ingest.change import Op
+from ingest.change import Change, Op
 from ingest.fold import fold
 from tests.properties.checks import checked
 from tests.properties.delivery import deliver, placed
-from tests.properties.histories import KINDS, Kind, history
+from tests.properties.histories import KINDS, Kind, Sent, history
 
 HISTORIES = 20_000
 
@@ -30,6 +31,27 @@ def test_any_delivery_gives_the_same_rows() -> None:
         assert straight == fold(placed(deliver(made)), made.keys, made.types), made.seed
 
 
+def test_a_repeated_message_inherits_what_it_did() -> None:
+    """Rows of one message: the old key's new row is not what the moved row was, not the second time either."""
+    sent = Sent(
+        0,
+        tuple(
+            Change(op=op, before=before, after=after, partial=partial, sequence=(5,), row=row)
+            for row, (op, before, after, partial) in enumerate(
+                (
+                    (Op.INSERT, None, {"k0": "1", "n": "first"}, False),
+                    (Op.UPDATE, {"k0": "1"}, {"k0": "2"}, True),
+                    (Op.INSERT, None, {"k0": "1", "n": "second"}, False),
+                )
+            )
+        ),
+    )
+    expected = {("1",): "second", ("2",): "first"}
+    for batches in ([[sent]], [[sent, sent]], [[sent], [sent], [sent]]):
+        rows = fold(placed(batches), ("k0",))
+        assert expected == {key: row.values["n"] for key, row in rows.items()}
+
+
 def _seen(kind: Kind, numbers: range) -> Counter[str]:
     """How often histories of a kind hold what makes them hard."""
     seen: Counter[str] = Counter()
@@ -40,23 +62,26 @@ def _seen(kind: Kind, numbers: range) -> Counter[str]:
         messages = [sent for batch in batches for sent in batch]
         places = [event.order[:4] for event in events]
         seen["repeated"] += len(messages) - len(set(map(id, messages)))
-        seen["late"] += sum(left > right for left, right in zip(places, places[1:], strict=False))
+        seen["late"] += sum(left > right for left, right in pairwise(places))
         seen["rows"] += sum(len(sent.changes) > 1 for sent in messages)
         seen["epochs"] += any(sent.epoch for sent in messages)
         seen["shared"] += sum(
-            left.changes[0].sequence == right.changes[0].sequence != ()
-            for left, right in zip(made.sent, made.sent[1:], strict=False)
+            left.changes[0].sequence == right.changes[0].sequence != () for left, right in pairwise(made.sent)
         )
         for change in (event.change for event in events):
             seen[change.op] += 1
             seen["partial"] += change.partial and change.op is Op.UPDATE
             seen["half"] += change.half
-            seen["moved"] += bool(change.before and change.op is Op.UPDATE and _moves(change.before, change.after))
+            seen["moved"] += bool(
+                change.before and change.op is Op.UPDATE and _moves(change.before, change.after)
+            )
     return seen
 
 
 def _moves(before: dict[str, str | None], after: dict[str, str | None] | None) -> bool:
-    return any(name in before and before[name] != (after or {}).get(name, before[name]) for name in ("k0", "k1"))
+    return any(
+        name in before and before[name] != (after or {}).get(name, before[name]) for name in ("k0", "k1")
+    )
 
 
 def test_the_histories_are_hard() -> None:

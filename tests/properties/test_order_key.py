@@ -5,12 +5,14 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingest.change import Order, number_key, order_key, same_place
+from ingest.change import Order, number_key, order_key, order_of, same_place
 
 HUGE = 10**400
 NUMBERS = st.one_of(
     st.integers(-3, 12),
-    st.sampled_from([9, 10, 99, 100, 999_999, 1_000_000, -9, -10, -99, -100, 2**63, -(2**63), 10**35, 10**36 - 1]),
+    st.sampled_from(
+        [9, 10, 99, 100, 999_999, 1_000_000, -9, -10, -99, -100, 2**63, -(2**63), 10**35, 10**36 - 1]
+    ),
     st.integers(-(10**40), 10**40),
     st.integers(-HUGE, HUGE),
 )
@@ -62,3 +64,11 @@ def test_same_place_leaves_arrival_out(order: Order, arrival: tuple[int, ...], r
 def test_text_is_bytes(order: Order) -> None:
     """Delta's statistics and Parquet compare bytes, Python code points: ASCII makes them one."""
     assert order_key(order).isascii()
+
+
+@given(ORDERS)
+@example(FIRST._replace(sequence=(10**35, -(10**35), 10**36, -HUGE)))
+@settings(max_examples=2000, deadline=None)
+def test_text_is_read_back(order: Order) -> None:
+    """A history folded again in Python needs the tuple that Spark holds as text."""
+    assert order == order_of(order_key(order))

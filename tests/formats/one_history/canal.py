@@ -178,14 +178,21 @@ OLD_DTS = partial(write, cell=common, rows=exchanged, types=base)
 DIALECTS = {
     "canal": Dialect(
         "canal",
-        partial(write, cell=latin, rows=new_rows, number=lambda event: 7 + event.number // 5, load="INSERT", ddl=None),
+        partial(
+            write,
+            cell=latin,
+            rows=new_rows,
+            number=lambda event: 7 + event.number // 5,
+            load="INSERT",
+            ddl=None,
+        ),
         told(keys=False, **ZONE),
-        any_order=False,
     ),
     "oms-canal": Dialect(
         "oms-canal",
-        partial(write, cell=ocean, rows=new_rows, types=base, number=lambda _event: None, load="ROW", ddl=None),
-        any_order=False,
+        partial(
+            write, cell=ocean, rows=new_rows, types=base, number=lambda _event: None, load="ROW", ddl=None
+        ),
     ),
     "obcloud-canal": Dialect(
         "obcloud-canal",
@@ -215,13 +222,14 @@ DIALECTS = {
     ),
     "ticdc-canal": Dialect(
         "ticdc-canal",
-        partial(write, cell=latin, rows=new_rows, number=lambda _event: 0, load="INSERT", ddl=None, more=_tidb),
+        partial(
+            write, cell=latin, rows=new_rows, number=lambda _event: 0, load="INSERT", ddl=None, more=_tidb
+        ),
         told(keys=False, **ZONE),
     ),
     "ticdc-canal without the extension": Dialect(
         "ticdc-canal",
         partial(write, cell=latin, rows=new_rows, number=lambda _event: 0, load="INSERT", ddl=None),
         told(keys=False, **ZONE),
-        any_order=False,
     ),
 }

@@ -233,7 +233,9 @@ def _decimal(precision: int, scale: int, random: Random) -> str:
 
 
 def _double(random: Random) -> str:
-    return repr(random.choice((0.0, 0.1, -2.5, 1e300, 1.5e-300, 123456789.125, random.randint(-999, 999) / 64)))
+    return repr(
+        random.choice((0.0, 0.1, -2.5, 1e300, 1.5e-300, 123456789.125, random.randint(-999, 999) / 64))
+    )
 
 
 def _fraction(random: Random, digits: int = 6) -> str:
@@ -267,7 +269,9 @@ def _timestamp(random: Random) -> str:
 
 
 def _binary(random: Random) -> str:
-    data = random.choice((b"", b"\x00", bytes(range(250, 256)), b"plain", random.randbytes(random.randint(1, 40))))
+    data = random.choice(
+        (b"", b"\x00", bytes(range(250, 256)), b"plain", random.randbytes(random.randint(1, 40)))
+    )
     return base64.b64encode(data).decode()
 
 
@@ -335,5 +339,3 @@ def bit_bytes(text: str, order: str = "big") -> bytes:
     """A BIT's number in as few bytes as hold it, one at least."""
     number = int(text)
     return number.to_bytes(max(1, -(-number.bit_length() // 8)), order)  # type: ignore[arg-type]
-
-

@@ -25,7 +25,7 @@ from tests.formats.one_history.history import (
 )
 from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, told
 
-SHANGHAI_MS = 8 * 3_600_000
+EIGHT_HOURS = 8 * 3_600_000
 
 
 def moment(milliseconds: int) -> str:
@@ -53,9 +53,18 @@ def _default(event: Event, extended: bool) -> dict[str, Any]:
     if event.sql:
         kind = "TRUNCATE_TABLE" if event.kind == "truncate" else "ALTER_TABLE"
         meta |= {"ddlType": kind, "storeDataSequence": None, "record_primary_key": None}
-        return {"prevStruct": None, "postStruct": {"ddl": event.sql}, "allMetaData": meta, "recordType": "DDL"}
+        return {
+            "prevStruct": None,
+            "postStruct": {"ddl": event.sql},
+            "allMetaData": meta,
+            "recordType": "DDL",
+        }
     place = None if event.kind == "read" else bare(f"{second}{event.counter}")
-    meta |= {"storeDataSequence": place, "record_primary_key": "\x01".join(KEYS), "uniqueId": f"u{event.number}"}
+    meta |= {
+        "storeDataSequence": place,
+        "record_primary_key": "\x01".join(KEYS),
+        "uniqueId": f"u{event.number}",
+    }
     return {
         "prevStruct": _light(event.before, extended),
         "postStruct": _light(event.after, extended),
@@ -79,19 +88,28 @@ def _oms_type(column: str) -> str:
 # --- the frame of DataWorks ---------------------------------------------------------------------
 
 
-def frame(event: Event, names: tuple[str, str, str, str], image: str, columns: Any, cell: Any) -> dict[str, Any]:
+def frame(
+    event: Event, names: tuple[str, str, str, str], image: str, columns: Any, cell: Any
+) -> dict[str, Any]:
     """What StreamX and OMS's Dataworks 2.0 share; ``names`` of the members of ``schema`` and ``source``."""
     listed, key, schema, table = names
     source = {"dbType": "MySQL", "dbName": DATABASE, schema: DATABASE, table: TABLE}
     ddl = {"text": event.sql, "ddlMeta": "rO0ABXNy"} if event.sql else None
     before, after = (cells(row, cell) for row in (event.before, event.after))
     return {
-        "schema": {listed: [{"name": c, "type": columns(c)} for c in event.columns], key: list(KEYS), "source": source},
+        "schema": {
+            listed: [{"name": c, "type": columns(c)} for c in event.columns],
+            key: list(KEYS),
+            "source": source,
+        },
         "payload": {
             "before": None if before is None else {image: before},
             "after": None if after is None else {image: after},
             "op": {"read": "INSERT"}.get(event.kind, event.kind.upper()),
-            "timestamp": {"eventTime": -1 if event.kind == "read" else event.time, "systemTime": event.time + 9},
+            "timestamp": {
+                "eventTime": -1 if event.kind == "read" else event.time,
+                "systemTime": event.time + 9,
+            },
             "ddl": ddl,
         },
     }
@@ -126,7 +144,14 @@ def streamx(history: History, *, pairs: bool) -> list[Message]:
     return found
 
 
-SIX = {"int64": "LONG", "int32": "LONG", "uint64": "LONG", "bit": "LONG", "boolean": "BOOLEAN", "binary": "BYTES"} | {
+SIX = {
+    "int64": "LONG",
+    "int32": "LONG",
+    "uint64": "LONG",
+    "bit": "LONG",
+    "boolean": "BOOLEAN",
+    "binary": "BYTES",
+} | {
     **dict.fromkeys(("date", "datetime(6)", "timestamp(6)"), "DATE"),
     **dict.fromkeys(("float64", "decimal(10,2)"), "DOUBLE"),
 }
@@ -143,7 +168,9 @@ def _streamx(column: str, text: str) -> Any:
     if kind != "DATE":
         return text
     count = ticks(text + " 00:00:00" if logical == "date" else text, 1000)
-    return count if logical.startswith("timestamp") else count - SHANGHAI_MS  # the source's clock is in Shanghai
+    return (
+        count if logical.startswith("timestamp") else count - EIGHT_HOURS
+    )  # the source's clock is eight hours ahead
 
 
 # --- SharePlex ----------------------------------------------------------------------------------
@@ -158,7 +185,12 @@ def shareplex(
 
 def _shareplex(event: Event, place: Any, cell: Any, hours: int, full: bool) -> dict[str, Any]:
     op = {"read": "ins", "insert": "ins", "update": "upd", "delete": "del"}.get(event.kind, "ddl")
-    meta = {"op": op, "table": f"{DATABASE}.{TABLE}", "time": moment(event.time + hours * 3_600_000), **place(event)}
+    meta = {
+        "op": op,
+        "table": f"{DATABASE}.{TABLE}",
+        "time": moment(event.time + hours * 3_600_000),
+        **place(event),
+    }
     if event.sql:
         return {"meta": meta, "data": {}, "sql": {"ddl": event.sql}}
     if event.kind != "update":
@@ -182,7 +214,11 @@ def _oms_place(event: Event) -> dict[str, Any]:
 
 def _dts_place(event: Event) -> dict[str, Any]:
     """Two operations to a transaction."""
-    found = {"scn": str(9_990_000 + event.number // 2), "seq": str(event.number % 2 + 1), "rowid": "AAASKgAAE"}
+    found = {
+        "scn": str(9_990_000 + event.number // 2),
+        "seq": str(event.number % 2 + 1),
+        "rowid": "AAASKgAAE",
+    }
     return found | ({"op": "truncate"} if event.kind == "truncate" else {})
 
 
@@ -196,12 +232,12 @@ def plain(column: str, text: str) -> Any:
 DIALECTS = {
     "oms-default": Dialect("oms-default", default, told(TYPES, keys=False)),
     "oms-default-extended": Dialect("oms-default-extended", partial(default, extended=True)),
-    "oms-dataworks": Dialect("oms-dataworks", dataworks2, any_order=False),
+    "oms-dataworks": Dialect("oms-dataworks", dataworks2),
     "dataworks": Dialect(
-        "dataworks", partial(streamx, pairs=False), told(TYPES, keys=False, timezone="Asia/Shanghai")
+        "dataworks", partial(streamx, pairs=False), told(TYPES, keys=False, timezone="Etc/GMT-8")
     ),
     "dataworks in pairs": Dialect(
-        "dataworks", partial(streamx, pairs=True), told(TYPES, keys=False, timezone="Asia/Shanghai")
+        "dataworks", partial(streamx, pairs=True), told(TYPES, keys=False, timezone="Etc/GMT-8")
     ),
     "oms-shareplex": Dialect(
         "oms-shareplex",

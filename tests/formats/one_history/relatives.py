@@ -26,7 +26,12 @@ def maxwell(history: History, *, position: bool) -> list[Message]:
 
 
 def _maxwell(event: Event, position: bool) -> dict[str, Any]:
-    frame: dict[str, Any] = {"database": DATABASE, "table": TABLE, "ts": event.second, "xid": 7000 + event.number}
+    frame: dict[str, Any] = {
+        "database": DATABASE,
+        "table": TABLE,
+        "ts": event.second,
+        "xid": 7000 + event.number,
+    }
     if event.sql:
         return frame | {"type": "table-alter", "ts": event.time, "sql": event.sql} | _place(event, position)
     kind = "bootstrap-insert" if event.kind == "read" else event.kind
@@ -117,18 +122,10 @@ def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
 
 UNTYPED = told(TYPES)
 DIALECTS = {
-    "maxwell": Dialect(
-        "maxwell", partial(maxwell, position=False), told(TYPES, keys=False), any_order=False, truncates=False
-    ),
-    "maxwell with position": Dialect(
-        "maxwell", partial(maxwell, position=True), told(TYPES, keys=False), truncates=False
-    ),
-    "ogg": Dialect("ogg", partial(goldengate, compressed=False), told(TYPES, keys=False), statements=False),
-    "ogg compressed": Dialect(
-        "ogg", partial(goldengate, compressed=True), told(TYPES, keys=False), statements=False
-    ),
-    "dms": Dialect("dms", partial(dms, position=False, prefixed=False), UNTYPED, any_order=False, statements=False),
-    "dms with position": Dialect(
-        "dms", partial(dms, position=True, prefixed=True), UNTYPED, statements=False, truncates=False
-    ),
+    "maxwell": Dialect("maxwell", partial(maxwell, position=False), told(TYPES, keys=False)),
+    "maxwell with position": Dialect("maxwell", partial(maxwell, position=True), told(TYPES, keys=False)),
+    "ogg": Dialect("ogg", partial(goldengate, compressed=False), told(TYPES, keys=False)),
+    "ogg compressed": Dialect("ogg", partial(goldengate, compressed=True), told(TYPES, keys=False)),
+    "dms": Dialect("dms", partial(dms, position=False, prefixed=False), UNTYPED),
+    "dms with position": Dialect("dms", partial(dms, position=True, prefixed=True), UNTYPED),
 }

@@ -20,12 +20,17 @@ View = Callable[[str], str]
 
 
 def delivered(messages: list[Message], seed: int, *, any_order: bool) -> list[Message]:
-    """As they arrive: shuffled and some of them twice, or in order where nothing else tells it."""
-    if not any_order:
-        return messages
+    """As they arrive: shuffled and some twice; or in order, from some points sent again."""
     random = Random(seed)
-    found = messages + random.choices(messages, k=len(messages) // 3)
-    random.shuffle(found)
+    if any_order:
+        found = messages + random.choices(messages, k=len(messages) // 3)
+        random.shuffle(found)
+        return found
+    found = []
+    for place in range(len(messages)):
+        if random.random() < 0.15:
+            found += messages[max(0, place - random.randint(1, 4)) : place]
+        found.append(messages[place])
     return found
 
 

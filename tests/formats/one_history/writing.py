@@ -23,17 +23,11 @@ class Dialect(NamedTuple):
         format: the format's name.
         write: the messages of a history, in the source's order.
         hints: what the pipeline file says, for messages that do not tell it.
-        any_order: True if the order in the messages makes good for any delivery.
-        truncates: False if the dialect does not send truncates.
-        statements: False if the dialect does not send DDL.
     """
 
     format: str
     write: Callable[[History], list[Message]]
     hints: Hints = Hints()
-    any_order: bool = True
-    truncates: bool = True
-    statements: bool = True
 
 
 def bare(text: str) -> msgspec.Raw:
@@ -60,8 +54,6 @@ def changed(event: Event) -> dict[str, str | None]:
     """What stood before in the columns that the event changed."""
     after = event.after or {}
     return {name: value for name, value in (event.before or {}).items() if value != after.get(name)}
-
-
 
 
 def told(

@@ -1,0 +1,65 @@
+"""Kafka to bronze on this machine: ``python benchmarks/kafka.py [MESSAGES] [PARTITIONS] [BYTES]``.
+
+Starts a broker of its own on loopback, fills a topic, and lands it three times into new lakes; the first
+landing warms the session. The broker shares the machine's cores with the reading.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from ingest.bronze.land import Positions, land
+from ingest.config.model import Pipeline, Source
+from ingest.lake.lake import Lake
+from ingest.lake.session import session, stop
+from tests.e2e.broker import Broker
+from tests.e2e.topics import Sent, Topics
+
+ROUNDS = 3
+
+
+def fill(topics: Topics, name: str, count: int, partitions: int, size: int) -> None:
+    """Messages of a fixed size whose content does not repeat, as rows' texts do not."""
+    topics.make(name, partitions)
+    noise = os.urandom(size * 1000).hex().encode()
+    topics.send(
+        name,
+        (Sent(noise[n * 61 % 100_000 :][:size], b"%d" % n, n % partitions) for n in range(count)),
+    )
+
+
+def measure(count: int, partitions: int, size: int) -> None:
+    """Print messages per second of each landing, with the CPU seconds of this process and its JVM."""
+    with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker") as broker:
+        started = time.monotonic()
+        fill(Topics(broker.address), "load", count, partitions, size)
+        print(f"filled {count:,} messages of {size} bytes in {time.monotonic() - started:.1f} s")
+        spark = session("benchmark", kafka=True)
+        for number in range(ROUNDS):
+            source = Source("load", "kafka", "canal", bootstrap_servers=broker.address, topics=("load",))
+            pipeline = Pipeline("load", Path("load.yaml"), f"{folder}/lake{number}", (source,))
+            before, started = _cpu(spark), time.monotonic()
+            landed = land(Lake(spark, pipeline), Positions(), spark.sparkContext.defaultParallelism)
+            seconds, spent = time.monotonic() - started, _cpu(spark) - before
+            assert landed.messages == count, landed
+            print(f"{landed.messages / seconds:,.0f} messages/s ({seconds:.1f} s, {spent:.1f} CPU-s)")
+        stop(spark)
+
+
+def _cpu(spark: object) -> float:
+    """CPU seconds of Python, its ended workers and the JVM."""
+    java = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()  # type: ignore[attr-defined]
+    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return own + java.getProcessCpuTime() / 1e9
+
+
+if __name__ == "__main__":
+    given = [int(one) for one in sys.argv[1:]]
+    measure(*(given + [1_000_000, 4, 532][len(given) :]))

@@ -1,0 +1,256 @@
+"""Planted faults: each breaks one rule of the fold in a copy of the tree, and the tests must notice.
+
+    python -m benchmarks.mutants            # all of them
+    python -m benchmarks.mutants text       # those whose name holds a word
+
+The plain ones run the tests of the plain fold; the Spark ones fold a few histories into real Delta
+tables in one session.  A fault that is missed, or whose place is no longer found, makes the exit code 1.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("ingest", "tests/properties", "tests/conftest.py", "pyproject.toml")
+PLAIN, SPARK = "plain", "spark"
+SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault: the text of a file that is replaced, and whether Spark is needed to see it."""
+
+    name: str
+    file: str
+    text: str
+    fault: str
+    where: str = PLAIN
+
+
+MUTANTS = (
+    Mutant(
+        "sequence compared as text",
+        "ingest/change.py",
+        "    return _length_mark(len(digits)) + digits\n",
+        "    return digits\n",
+    ),
+    Mutant(
+        "delete wins ties",
+        "ingest/fold.py",
+        "key=lambda event: event.order)",
+        "key=lambda event: (event.order[:4], getattr(event, 'change', None) and event.change.op == 'delete', event.order))",
+    ),
+    Mutant(
+        "absent taken for NULL",
+        "ingest/fold.py",
+        "values = {**(row.values if row else {}), **(event.change.after or {})}",
+        "values = {**(event.change.after or {})}",
+    ),
+    Mutant(
+        "key change as plain upsert",
+        "ingest/fold.py",
+        "return old if old != table.key(change.after, before) else None",
+        "return None",
+    ),
+    Mutant(
+        "duplicates applied again where they arrive",
+        "ingest/fold.py",
+        "key=lambda event: event.order)",
+        "key=lambda event: (event.order.arrival, event.order))",
+    ),
+    Mutant(
+        "a repeated key change inherits anew",
+        "ingest/fold.py",
+        "    if not order.sequence:  #",
+        "    if True:  #",
+    ),
+    Mutant(
+        "nothing inherited over a changed key",
+        "ingest/fold.py",
+        "    values = {**(inherited or {}), **after}\n",
+        "    values = {**after}\n",
+    ),
+    Mutant(
+        "keys compared as text",
+        "ingest/fold.py",
+        'return typed(self.key_types.get(column, "unknown"), value, column)',
+        "return value",
+    ),
+    Mutant(
+        "decimal through float",
+        "ingest/fold.py",
+        "value = Decimal(_number(text))",
+        "value = Decimal(float(_number(text)))",
+    ),
+    Mutant(
+        "rows of one message in reverse",
+        "ingest/change.py",
+        "        + number_key(row)\n",
+        "        + number_key(-row)\n",
+    ),
+    Mutant(
+        "truncate ignored",
+        "ingest/fold.py",
+        "    for key in list(table.rows):\n        del table.rows[key]\n",
+        "    for key in list(table.rows):\n",
+    ),
+    Mutant(
+        "no re-fold of late keys",
+        "ingest/gold/gather.py",
+        "return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)",
+        "return False",
+        SPARK,
+    ),
+    Mutant(
+        "truncates left out of the re-fold",
+        "ingest/gold/gather.py",
+        "clearings = [(at, batch >= lane.first) for at, batch in truncates]",
+        "clearings = [(at, True) for at, batch in truncates if batch >= lane.first]",
+        SPARK,
+    ),
+    Mutant(
+        "absent taken for NULL, in Spark",
+        "ingest/gold/fold.py",
+        '(full | F.coalesce(F.array_contains("sent", one.name), F.lit(False)))',
+        "F.lit(True)",
+        SPARK,
+    ),
+    Mutant(
+        "key change as plain upsert, in Spark",
+        "ingest/gold/fold.py",
+        "    if not shape.key_changes:\n",
+        "    if True:\n",
+        SPARK,
+    ),
+    Mutant(
+        "batch replay applied twice",
+        "ingest/gold/apply.py",
+        "lanes = _lanes(books, job, before.transactions.get(writer, -1))",
+        "lanes = _lanes(books, job, -1)",
+        SPARK,
+    ),
+    Mutant(
+        "decimal through float, in Spark",
+        "ingest/gold/cast.py",
+        "return F.when(short & fits, text.try_cast(target))",
+        'return F.when(short & fits, text.try_cast("double").cast(target))',
+        SPARK,
+    ),
+    Mutant(
+        "rows of one message in reverse, in silver",
+        "ingest/silver/lift.py",
+        "!{number_key(change.row)}",
+        "!{number_key(-change.row)}",
+        SPARK,
+    ),
+    Mutant(
+        "arrival before sequence, in silver",
+        "ingest/silver/lift.py",
+        "f\"{self.epoch}{number_key(change.phase)}{''.join(map(number_key, sequence))}!\"\n"
+        '            f"{number_key(change.half)}{arrival}{number_key(offset)}!',
+        'f"{self.epoch}{number_key(change.phase)}!"\n'
+        '            f"{number_key(change.half)}{arrival}{number_key(offset)}!',
+        SPARK,
+    ),
+)
+
+
+def main() -> int:
+    """Plant each fault whose name holds the words asked for; 1 if any was missed."""
+    asked = " ".join(sys.argv[1:])
+    wanted = [mutant for mutant in MUTANTS if asked in mutant.name]
+    missed = 0
+    session = _Session()
+    for where in (PLAIN, SPARK):
+        mutants = [mutant for mutant in wanted if mutant.where == where]
+        for mutant in (None, *mutants) if mutants else ():  # first the healthy tree, which must pass
+            missed += _line(mutant, where, *_tried(mutant, where, session))
+    session.stop()
+    print(f"{len(wanted)} planted, {missed} missed")
+    return 1 if missed else 0
+
+
+def _line(mutant: Mutant | None, where: str, noticed: bool | None, seconds: float) -> int:
+    """Print one outcome; 1 if it is not what it should be."""
+    good = noticed is (mutant is not None)
+    word = "its place is not found" if noticed is None else "caught" if noticed else "missed"
+    if mutant is None:
+        word = "passes" if good else "FAILS"
+    print(f"{word:8} {seconds:6.1f} s  {where:6} {mutant.name if mutant else 'no fault'}", flush=True)
+    return 0 if good else 1
+
+
+def _tried(mutant: Mutant | None, where: str, session: _Session) -> tuple[bool | None, float]:
+    """Whether the tests noticed the fault, and how long they took; None if it could not be planted."""
+    with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
+        copy = _copied(Path(folder))
+        if mutant is not None and not _planted(mutant, copy / mutant.file):
+            return None, 0.0
+        started = time.monotonic()
+        passed = _plain_tests(copy) if where == PLAIN else session.probe(copy)
+        return not passed, time.monotonic() - started
+
+
+def _copied(folder: Path) -> Path:
+    for name in COPIED:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, target)
+    return folder
+
+
+def _planted(mutant: Mutant, file: Path) -> bool:
+    text = file.read_text(encoding="utf-8")
+    if text.count(mutant.text) != 1:
+        return False
+    file.write_text(text.replace(mutant.text, mutant.fault), encoding="utf-8")
+    return True
+
+
+def _plain_tests(copy: Path) -> bool:
+    options = ("-qx", "-p", "no:cacheprovider", "-m", "not spark", "tests/properties")
+    command = [sys.executable, "-m", "pytest", *options]
+    done = subprocess.run(command, cwd=copy, capture_output=True, timeout=SECONDS, check=False)
+    return done.returncode == 0
+
+
+class _Session:
+    """One Spark session for all Spark faults; the packages are imported anew from each copy."""
+
+    def __init__(self) -> None:
+        self.spark = None
+
+    def probe(self, copy: Path) -> bool:
+        """Fold a few histories with the code of a copy; False if anything was wrong or failed."""
+        for name in [name for name in sys.modules if name.partition(".")[0] in ("ingest", "tests")]:
+            del sys.modules[name]
+        sys.path.insert(0, str(copy))
+        try:
+            from ingest.lake.session import session
+            from tests.properties import lakes
+
+            self.spark = self.spark or session("mutants", master="local[2]")
+            return not lakes.probe(self.spark, copy / "lake")
+        except Exception:  # noqa: BLE001  # whatever a fault does: it was noticed
+            return False
+        finally:
+            sys.path.remove(str(copy))
+
+    def stop(self) -> None:
+        """End the session, if one was needed."""
+        if self.spark is not None:
+            self.spark.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

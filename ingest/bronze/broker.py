@@ -1,0 +1,142 @@
+"""Asking a Kafka cluster, through the admin client in Spark's JVM: topics, their ids, their offsets.
+
+Ends are the last stable offsets unless the source reads uncommitted messages, so that a batch never
+waits for a transaction that is still open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from ingest.bronze.offsets import Cluster, Offsets, Place
+from ingest.config import Source
+from ingest.config.read import SECRET
+from ingest.errors import IngestError
+
+ISOLATION = "isolation.level"
+_READ_COMMITTED = "read_committed"
+_PATIENCE = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
+
+
+class BrokerError(IngestError):
+    """The cluster cannot be asked; the text says which, why, and what to look at."""
+
+
+def client_settings(source: Source) -> dict[str, str]:
+    """The source's Kafka settings with this product's defaults, secrets included."""
+    return {
+        "bootstrap.servers": source.bootstrap_servers,
+        ISOLATION: _READ_COMMITTED,
+        **source.kafka,
+    }
+
+
+@contextmanager
+def connected(spark: SparkSession, source: Source) -> Iterator[Cluster]:
+    """The cluster of a source, which can be asked for offsets by time while the body runs.
+
+    Raises:
+        BrokerError: no broker answers, or it refuses.
+    """
+    admin = None
+    try:
+        admin = _admin(spark, source)
+        yield _described(spark, admin, source)
+    except Py4JJavaError as error:
+        raise BrokerError(
+            f"the brokers {source.bootstrap_servers} cannot be asked ({reason(error, source)}): "
+            "nothing of this source was read; check bootstrap_servers: and kafka:."
+        ) from None
+    finally:
+        if admin is not None:
+            admin.close(_jvm(spark).java.time.Duration.ofSeconds(5))
+
+
+def reason(error: Py4JJavaError, source: Source) -> str:
+    """The innermost cause of a Java exception in one line, without the source's secrets."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".partition("\n")[0]
+    return without_secrets(text, source)[:300].rstrip(".")
+
+
+def without_secrets(text: str, source: Source) -> str:
+    """A text with the source's secrets struck out."""
+    for secret in sorted(_secrets(source.kafka), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(settings: Mapping[str, str]) -> Iterator[str]:
+    """Secret values, and what stands in quotes inside them: JAAS names passwords so."""
+    for name, value in settings.items():
+        if SECRET.search(name) and value:
+            yield value
+            yield from filter(None, re.findall(r"""["']([^"']+)["']""", value))
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+def _admin(spark: SparkSession, source: Source) -> Any:
+    settings = _jvm(spark).java.util.HashMap()
+    for name, value in {**_PATIENCE, **client_settings(source)}.items():
+        settings.put(name, value)
+    return _jvm(spark).org.apache.kafka.clients.admin.AdminClient.create(settings)
+
+
+def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
+    jvm = _jvm(spark)
+    cluster_id = str(admin.describeCluster().clusterId().get())
+    wanted = jvm.java.util.ArrayList()
+    for topic in _names(jvm, admin, source):
+        wanted.add(topic)
+    described = admin.describeTopics(wanted).allTopicNames().get()
+    topics: dict[str, str] = {}
+    places: dict[Place, Any] = {}
+    for topic in wanted:
+        description = described.get(topic)
+        topics[topic] = str(description.topicId().toString())
+        for partition in range(description.partitions().size()):
+            places[Place(topic, partition)] = jvm.org.apache.kafka.common.TopicPartition(topic, partition)
+    specs = jvm.org.apache.kafka.clients.admin.OffsetSpec
+    begins = _offsets(jvm, admin, source, places, specs.earliest())
+    ends = _offsets(jvm, admin, source, places, specs.latest())
+
+    def since(moment: int) -> Offsets:
+        found = _offsets(jvm, admin, source, places, specs.forTimestamp(moment))
+        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
+
+    return Cluster(cluster_id, topics, begins, ends, since)
+
+
+def _names(jvm: Any, admin: Any, source: Source) -> list[str]:
+    """The topics that the source wants and the cluster has."""
+    names = admin.listTopics().names().get()
+    if source.topics:
+        return [topic for topic in source.topics if names.contains(topic)]
+    listed = str(jvm.java.lang.String.join(" ", names)).split()  # one call, however many topics there are
+    return sorted(topic for topic in listed if re.fullmatch(source.topic_pattern, topic))
+
+
+def _offsets(
+    jvm: Any, admin: Any, source: Source, places: Mapping[Place, Any], spec: Any
+) -> dict[Place, int]:
+    asked = jvm.java.util.HashMap()
+    for partition in places.values():
+        asked.put(partition, spec)
+    level = jvm.org.apache.kafka.common.IsolationLevel
+    committed = client_settings(source)[ISOLATION] == _READ_COMMITTED
+    options = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(
+        level.READ_COMMITTED if committed else level.READ_UNCOMMITTED
+    )
+    found = admin.listOffsets(asked, options).all().get()
+    return {place: int(found.get(partition).offset()) for place, partition in places.items()}

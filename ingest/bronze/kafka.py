@@ -1,0 +1,242 @@
+"""Kafka sources: a bounded read of what their partitions hold beyond the receipts.
+
+Spark's own connector reads the messages; a pass-through in Python counts them without looking into
+them, and adds a receipt for each partition of its task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.bronze import broker
+from ingest.bronze.broker import BrokerError
+from ingest.bronze.offsets import Acceptance, Gap, KafkaReceipt, Place, Plan, Position, Span, plan
+from ingest.config import Source
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import DECISIONS
+
+ACCEPT = "accept-gap"  # the kind of the decision that accepts a gap
+_TASK_MESSAGES = 1_000_000
+# Larger fetches than a client's defaults, which are made for waiting on a trickle.
+_FETCH = {
+    "kafka.max.poll.records": "10000",
+    "kafka.max.partition.fetch.bytes": str(16 * 1024 * 1024),
+    "kafka.receive.buffer.bytes": str(1024 * 1024),
+}
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_ARROW = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", _HEADERS),
+    ]
+)
+_SPARK = (
+    "kind STRING, topic STRING, `partition` INT, `offset` BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One source's plan, with the ids that its receipts carry."""
+
+    source: Source
+    plan: Plan
+    cluster: str = ""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    trouble: str = ""  # why the cluster could not be asked
+
+    def alarms(self) -> Iterator[str]:
+        """What makes the run fail, in sentences."""
+        if self.trouble:
+            yield self.trouble
+        for gap in self.plan.gaps:
+            yield gap.text
+
+
+def look(lake: Lake, source: Source, known: Mapping[Place, Position]) -> Look:
+    """Ask the cluster of one source and plan what to read; a cluster that is down is that source's trouble alone."""
+    accepted: set[Acceptance] | None = None
+
+    def is_accepted(gap: Gap) -> bool:
+        nonlocal accepted
+        if accepted is None:  # decisions are read only when there is a gap
+            accepted = _accepted(lake, source)
+        return Acceptance.of(gap) in accepted
+
+    try:
+        with broker.connected(lake.spark, source) as cluster:
+            planned = plan(source, known, cluster, is_accepted)
+            return Look(source, planned, cluster.id, cluster.topics)
+    except BrokerError as error:
+        return Look(source, Plan(), trouble=str(error))
+
+
+def _accepted(lake: Lake, source: Source) -> set[Acceptance]:
+    if not lake.exists(DECISIONS.name):
+        return set()
+    rows = (
+        lake.read(DECISIONS.name)
+        .where((F.col("kind") == ACCEPT) & (F.col("subject") == source.name))
+        .select("value")
+        .collect()
+    )
+    return {Acceptance.from_json(row["value"]) for row in rows}
+
+
+def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
+    """Write down that these gaps' losses are known; the next run goes on with what is there."""
+    rows = [
+        (lake.now(), ACCEPT, source.name, batch, Acceptance.of(gap).to_json(), gap.loss, lake.run)
+        for gap in gaps
+    ]
+    lake.append_unguarded(list(rows), DECISIONS)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def frame(lake: Lake, found: Look, cores: int) -> DataFrame:
+    """The messages of a plan and their receipts, with the columns of `_SPARK` and ``source``."""
+    receipts = [_standing(found, span) for span in found.plan.spans]
+    rows = [
+        ("receipt", one.place.topic, one.place.partition, one.start, None, None, one.to_json(), None)
+        for one in receipts
+    ]
+    both = lake.spark.createDataFrame(rows, _SPARK).coalesce(1)
+    spans = [span for span in found.plan.spans if span.end > span.start]
+    if spans:
+        both = _messages(lake, found, spans, cores).unionByName(both)
+    return both.withColumn("source", F.lit(found.source.name))
+
+
+def _standing(found: Look, span: Span) -> KafkaReceipt:
+    topic_id = found.topics[span.place.topic]
+    return KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, topic_id)
+
+
+def _messages(lake: Lake, found: Look, spans: list[Span], cores: int) -> DataFrame:
+    settings = {f"kafka.{name}": value for name, value in broker.client_settings(found.source).items()}
+    read = (
+        lake.spark.read.format("kafka")
+        .options(**{**_FETCH, **settings})
+        .option("assign", json.dumps(_by_topic(spans)))
+        .option("startingOffsets", json.dumps(_ends(spans, "start")))
+        .option("endingOffsets", json.dumps(_ends(spans, "end")))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("minPartitions", str(cores))
+        .option("maxRecordsPerPartition", str(_TASK_MESSAGES))
+        .load()
+    )
+    known = F.col("timestampType") >= 0  # a message without a timestamp comes with one of 1969
+    return read.select(
+        "topic",
+        "partition",
+        "offset",
+        F.when(known, F.col("timestamp")).alias("timestamp"),
+        "key",
+        "value",
+        "headers",
+    ).mapInArrow(_counting(found.cluster, found.topics), _SPARK)
+
+
+def _by_topic(spans: list[Span]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for span in spans:
+        topics.setdefault(span.place.topic, []).append(span.place.partition)
+    return topics
+
+
+def _ends(spans: list[Span], end: str) -> dict[str, dict[str, int]]:
+    """Offsets in the form that Spark reads."""
+    topics: dict[str, dict[str, int]] = {}
+    for span in spans:
+        topics.setdefault(span.place.topic, {})[str(span.place.partition)] = getattr(span, end)
+    return topics
+
+
+def _counting(
+    cluster: str, topics: Mapping[str, str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function that passes messages through, and ends with a receipt for each partition it saw."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        seen: dict[Place, list[int]] = {}  # first offset, last offset, count
+        kinds = pa.array([], pa.string())
+        for batch in batches:
+            if len(kinds) != batch.num_rows:
+                kinds = pa.repeat(pa.scalar("message"), batch.num_rows)
+            _count(batch, seen)
+            yield pa.RecordBatch.from_arrays([kinds, *batch.columns], schema=_ARROW)
+        if seen:
+            yield _receipts(seen, cluster, topics)
+
+    return run
+
+
+def _count(batch: pa.RecordBatch, seen: dict[Place, list[int]]) -> None:
+    """Add a batch to the counts; nearly always it is of one partition."""
+    places = pa.Table.from_batches([batch.select(["topic", "partition", "offset"])]).group_by(
+        ["topic", "partition"]
+    )
+    for row in places.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist():
+        first, last, count = row["offset_min"], row["offset_max"], row["offset_count"]
+        entry = seen.setdefault(Place(row["topic"], row["partition"]), [first, last, 0])
+        entry[0], entry[1], entry[2] = min(entry[0], first), max(entry[1], last), entry[2] + count
+
+
+def _receipts(seen: dict[Place, list[int]], cluster: str, topics: Mapping[str, str]) -> pa.RecordBatch:
+    receipts = [
+        KafkaReceipt(place, first, last + 1, count, cluster, topics[place.topic])
+        for place, (first, last, count) in seen.items()
+    ]
+    nothing = len(receipts)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(["receipt"] * nothing, pa.string()),
+            pa.array([one.place.topic for one in receipts], pa.string()),
+            pa.array([one.place.partition for one in receipts], pa.int32()),
+            pa.array([one.start for one in receipts], pa.int64()),
+            pa.nulls(nothing, _ARROW.field("timestamp").type),
+            pa.nulls(nothing, pa.binary()),
+            pa.array([one.to_json() for one in receipts], pa.binary()),
+            pa.nulls(nothing, _HEADERS),
+        ],
+        schema=_ARROW,
+    )
+
+
+def failed(looks: Iterable[Look], error: PySparkException) -> list[tuple[str, str]]:
+    """The alarms of a read that broke in its tasks, by source; none if it was not Kafka's doing.
+
+    Brokers may go away, or take messages away, between the look and the read.  Nothing was landed then, and
+    the next look finds what there is to find.
+    """
+    sources = [one.source for one in looks if one.plan.spans]
+    if "kafka" not in str(error):
+        return []
+    text = f"reading failed ({_reason(error, sources)}): nothing was landed; run again."
+    return [(source.name, text) for source in sources]
+
+
+def _reason(error: PySparkException, sources: Iterable[Source]) -> str:
+    lines = str(error).splitlines()
+    causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
+    text = (causes or lines)[-1]
+    for source in sources:
+        text = broker.without_secrets(text, source)
+    return text[:300].rstrip(".")

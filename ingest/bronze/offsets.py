@@ -1,0 +1,332 @@
+"""Positions in Kafka topics: what the receipts know, what the cluster has, and what to read next.
+
+Nothing here talks to a cluster.  A position stands in the receipts with the ids of its cluster and
+topic, so that a topic deleted and made again never looks like progress.  Where a position does not
+lie in what the cluster still has, there is a gap: nothing of that partition is read until a person
+accepts the loss.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ingest.config import Source
+
+_NEAR = 0.9  # of max_messages: a cut in time that gives so many is good enough
+
+
+class Place(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaReceipt:
+    """What was read of one partition: offsets ``[start, end)``, and how many messages were there.
+
+    Aborted transactions, their marks and compaction leave offsets without a message.  The plan's own receipt
+    gives the whole range and counts nothing; each reading task adds one with the count of its share.
+    """
+
+    place: Place
+    start: int
+    end: int
+    count: int
+    cluster: str
+    topic_id: str
+
+    def to_json(self) -> bytes:
+        """The receipt as it stands in bronze's ``value``."""
+        members = {
+            "topic": self.place.topic,
+            "partition": self.place.partition,
+            "from": self.start,
+            "to": self.end,
+            "count": self.count,
+            "cluster": self.cluster,
+            "topic_id": self.topic_id,
+        }
+        return json.dumps(members, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_members(cls, found: Mapping[str, Any]) -> KafkaReceipt:
+        """Take a receipt from its JSON object; members of later versions are passed over."""
+        return cls(
+            Place(found["topic"], found["partition"]),
+            found["from"],
+            found["to"],
+            found["count"],
+            found["cluster"],
+            found["topic_id"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The offset to read next, valid for one incarnation of a topic; ``batch`` is the one that reached it."""
+
+    offset: int
+    cluster: str
+    topic_id: str
+    batch: int = field(default=0, compare=False)
+
+    def after(self, receipt: KafkaReceipt, batch: int) -> Position:
+        """The position once a receipt is known, whatever the order in which receipts come."""
+        if batch < self.batch or (batch == self.batch and receipt.end <= self.offset):
+            return self
+        return reached(receipt, batch)
+
+
+def reached(receipt: KafkaReceipt, batch: int) -> Position:
+    """The position that a partition's first known receipt gives."""
+    return Position(receipt.end, receipt.cluster, receipt.topic_id, batch)
+
+
+Offsets = Mapping[Place, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The topics of a source as their cluster describes them now.
+
+    ``since`` gives for every place the offset of the first message with this timestamp (milliseconds)
+    or a later one, and the end where there is none.
+    """
+
+    id: str
+    topics: Mapping[str, str]  # name -> id
+    begins: Offsets
+    ends: Offsets
+    since: Callable[[int], Offsets]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets ``[start, end)`` of one partition, to be read."""
+
+    place: Place
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A position that the cluster no longer has; ``topic_id`` is the topic's now, empty if it is gone."""
+
+    place: Place
+    was: Position
+    topic_id: str
+    loss: str
+
+    @property
+    def text(self) -> str:
+        """The alarm."""
+        return (
+            f"{self.place} {self.loss}: nothing of it was read; "
+            "type `ingest accept-gap` to go on with what is there."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one source would read now, what it must not pass over, and what else a person should know.
+
+    ``spans`` holds partitions seen for the first time even if they are empty, so that their position
+    stands in the receipts; ``due`` says that the spans are worth a batch: there is something to read, or a
+    position that would be another one the next time (``latest``, an accepted gap).
+    """
+
+    spans: tuple[Span, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    warnings: tuple[str, ...] = ()
+    due: bool = False
+
+
+def plan(
+    source: Source,
+    known: Mapping[Place, Position],
+    cluster: Cluster,
+    accepted: Callable[[Gap], bool] = lambda _gap: False,
+) -> Plan:
+    """What to read of one Kafka source.
+
+    A partition without a position begins where ``start`` says on the source's first run and at its beginning on
+    later ones: what is new since then was never skipped on purpose.
+    """
+    starts = _starts(source, known, cluster)
+    spans: list[Span] = []
+    gaps: list[Gap] = []
+    resumed: set[Place] = set()
+    for place in sorted({*cluster.begins, *(one for one in known if _selected(source, one.topic))}):
+        position = known.get(place) or Position(starts[place], cluster.id, cluster.topics[place.topic])
+        gap = _gap(place, position, cluster)
+        if gap is None:
+            spans.append(Span(place, position.offset, cluster.ends[place]))
+        elif not accepted(gap):
+            gaps.append(gap)
+        elif place in cluster.begins:
+            spans.append(Span(place, cluster.begins[place], cluster.ends[place]))
+            resumed.add(place)
+    if source.max_messages is not None:
+        spans = limited(spans, source.max_messages, cluster.since)
+    standing = {place for place in cluster.begins if place not in known} | resumed
+    kept = tuple(one for one in spans if one.end > one.start or one.place in standing)
+    chosen = {place for place in standing if starts[place] != cluster.begins[place]} | resumed
+    due = any(one.end > one.start or one.place in chosen for one in kept)
+    return Plan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
+
+
+def _warnings(
+    source: Source, known: Mapping[Place, Position], cluster: Cluster, resumed: Iterable[Place]
+) -> Iterator[str]:
+    read = {place.topic for place in known}
+    for topic in source.topics:
+        if topic not in cluster.topics and topic not in read:
+            yield f"topic {topic} does not exist yet."
+    if source.topic_pattern and not cluster.topics and not known:
+        yield f"no topic matches {source.topic_pattern} yet."
+    for place in sorted(resumed):
+        yield f"{place} goes on at {cluster.begins[place]}: the loss before was accepted."
+
+
+# --- starts -------------------------------------------------------------------------------------
+
+
+def _starts(source: Source, known: Mapping[Place, Position], cluster: Cluster) -> Offsets:
+    """Where each partition without a position begins."""
+    wanted = source.start
+    if isinstance(wanted, Mapping):
+        given = {Place(topic, int(n)): int(at) for topic, found in wanted.items() for n, at in found.items()}
+        return {place: given.get(place, begin) for place, begin in cluster.begins.items()}
+    if known or wanted == "earliest":
+        return cluster.begins
+    if wanted == "latest":
+        return cluster.ends
+    return cluster.since(milliseconds(str(wanted)))
+
+
+def milliseconds(instant: str) -> int:
+    """Canonical ``timestamp`` text as whole milliseconds since 1970."""
+    since = dt.datetime.fromisoformat(instant) - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    return since // dt.timedelta(milliseconds=1)
+
+
+def _selected(source: Source, topic: str) -> bool:
+    """True if the pipeline file still names the topic; one taken out of it is nobody's loss."""
+    if source.topics:
+        return topic in source.topics
+    return re.fullmatch(source.topic_pattern, topic) is not None
+
+
+# --- gaps ---------------------------------------------------------------------------------------
+
+
+def _gap(place: Place, position: Position, cluster: Cluster) -> Gap | None:
+    loss = _loss(place, position, cluster)
+    return Gap(place, position, cluster.topics.get(place.topic, ""), loss) if loss else None
+
+
+def _loss(place: Place, position: Position, cluster: Cluster) -> str | None:
+    """What a position has lost; None if all behind it is still there."""
+    if place.topic not in cluster.topics:
+        return f"is gone, its topic deleted after offset {position.offset}"
+    if position.cluster != cluster.id:
+        return f"was read from cluster {position.cluster}, but the brokers belong to {cluster.id} now"
+    if position.topic_id != cluster.topics[place.topic] or place not in cluster.begins:
+        return f"was deleted after offset {position.offset} and made again"
+    begin, end = cluster.begins[place], cluster.ends[place]
+    if position.offset < begin:
+        return f"was trimmed by retention: offsets {position.offset} to {begin - 1} were not read"
+    if position.offset > end:
+        return f"ends at offset {end}, before the position {position.offset}"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A person's word that one gap's loss is known; it holds for that gap and for no later one."""
+
+    place: Place
+    was: Position
+    topic_id: str
+
+    @classmethod
+    def of(cls, gap: Gap) -> Acceptance:
+        """The acceptance of a gap."""
+        return cls(gap.place, gap.was, gap.topic_id)
+
+    def to_json(self) -> str:
+        """The acceptance as it stands in the ``value`` of a decision."""
+        return json.dumps(
+            {
+                "topic": self.place.topic,
+                "partition": self.place.partition,
+                "offset": self.was.offset,
+                "cluster": self.was.cluster,
+                "topic_id": self.was.topic_id,
+                "topic_id_now": self.topic_id,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Acceptance:
+        """Read an acceptance back."""
+        found = json.loads(text)
+        was = Position(found["offset"], found["cluster"], found["topic_id"])
+        return cls(Place(found["topic"], found["partition"]), was, found["topic_id_now"])
+
+
+# --- a batch of bounded size --------------------------------------------------------------------
+
+
+def limited(spans: list[Span], limit: int, since: Callable[[int], Offsets]) -> list[Span]:
+    """Cut the spans to ``limit`` offsets in all, at about one moment, so that no partition runs far ahead.
+
+    The moment is searched by halving; what is still missing then is shared out in proportion.
+    """
+    low = {one.place: one.start for one in spans}
+    high = {one.place: one.end for one in spans}
+    if _size(spans, high) <= limit:
+        return spans
+    early, late = 0, 1 << 42  # milliseconds: from 1970 to the year 2109
+    while late - early > 1 and _size(spans, low) < limit * _NEAR:
+        moment = (early + late) // 2
+        found = since(moment)
+        cut = {one.place: min(max(found[one.place], low[one.place]), high[one.place]) for one in spans}
+        if _size(spans, cut) <= limit:
+            early, low = moment, cut
+        else:
+            late, high = moment, cut
+    ends = _shared(spans, low, high, limit)
+    return [Span(one.place, one.start, ends[one.place]) for one in spans]
+
+
+def _size(spans: Iterable[Span], ends: Offsets) -> int:
+    return sum(ends[one.place] - one.start for one in spans)
+
+
+def _shared(spans: list[Span], low: Offsets, high: Offsets, limit: int) -> dict[Place, int]:
+    """Ends between ``low`` and ``high`` that use up the limit, each partition in proportion to its room."""
+    left = limit - _size(spans, low)
+    room = sum(high[place] - low[place] for place in low)
+    ends = {place: low[place] + left * (high[place] - low[place]) // room for place in low}
+    left = limit - _size(spans, ends)
+    for place in _by_room(ends, high):
+        if left > 0 and ends[place] < high[place]:
+            ends[place] += 1
+            left -= 1
+    return ends
+
+
+def _by_room(ends: Offsets, high: Offsets) -> Iterator[Place]:
+    yield from sorted(ends, key=lambda place: (ends[place] - high[place], place))

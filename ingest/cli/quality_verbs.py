@@ -1,0 +1,125 @@
+"""The verbs about trust: quality and report."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, opened
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+    from ingest.quality.catalogue import Verdict
+
+app = typer.Typer()
+_PANEL = "Look"
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+
+
+@app.command(rich_help_panel=_PANEL)
+def quality(
+    file: File,
+    every: Annotated[bool, typer.Option("--all", help="Show the checks that passed, too.")] = False,
+    fail_on: Annotated[
+        Literal["error", "warn"], typer.Option(help="The least severity that makes exit code 1.")
+    ] = "error",
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Check every mirror now, against everything that its changes say, and keep the results."""
+    from ingest.cli.progress import Progress
+
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock
+        from ingest.quality.stage import check, complaints
+
+        name = lake.pipeline.name
+        with lock.held(lake.pipeline.lake, f"checks of {name}"), Progress(lake.spark, name) as progress:
+            checked = check(lake, tell=progress.tell)
+    failures, warnings = complaints(checked)
+    if output_as == "json":
+        output.json({"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]})
+    else:
+        _print(checked.verdicts, every)
+        output.line(_summary(checked.counts()))
+    if failures or (warnings and fail_on == "warn"):
+        raise typer.Exit(1)
+
+
+def _print(verdicts: list[Verdict], every: bool) -> None:
+    from ingest.quality.catalogue import PASS, STATES
+
+    chosen = [one for state in STATES for one in verdicts if one.state == state and (every or state != PASS)]
+    if chosen:
+        rows = [
+            [one.state, one.subject, one.metric.check, one.metric.column, one.said(), ", ".join(one.metric.failing[:3])]
+            for one in chosen
+        ]
+        output.table(("state", "subject", "check", "column", "found", "keys"), rows)
+
+
+def _summary(counts: dict[str, int]) -> str:
+    if not counts:
+        return "There is nothing to check yet."
+    words = {"pass": "passed", "warn": "warn", "fail": "failed", "error": "could not be judged"}
+    return ", ".join(f"{count} {words[state]}" for state, count in counts.items())
+
+
+def _as_json(verdict: Verdict) -> dict[str, Any]:
+    one = verdict.metric
+    return {
+        "mirror": one.mirror,
+        "source": one.source,
+        "check": one.check,
+        "column": one.column,
+        "state": verdict.state,
+        "severity": one.severity,
+        "observed": one.observed,
+        "limit": one.limit,
+        "detail": one.detail,
+        "failing": list(one.failing),
+    }
+
+
+@app.command(rich_help_panel=_PANEL)
+def report(
+    file: File,
+    out: Annotated[Path, typer.Option("--out", help="Where the page is written.")] = Path("report.html"),
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Write the quality report: one HTML page that needs no network."""
+    with opened(file, jars_dir) as lake:
+        found = _report(lake, out)
+    if output_as == "json":
+        output.json(found)
+    else:
+        output.line(f"{found['headline']} Wrote {found['file']}.")
+
+
+def _report(lake: Lake, out: Path) -> dict[str, Any]:
+    from ingest.quality.gather import gather
+    from ingest.quality.report import page, render
+
+    facts = gather(lake)
+    _write(out, render(facts))
+    made = page(facts)
+    return {"file": str(out.absolute()), "headline": made.headline, "tables": made.counts, "problems": len(made.problems)}
+
+
+def _write(out: Path, text: str) -> None:
+    """Put the page in place at once: whoever has the old one open never sees half of the new one."""
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_text(text, "utf-8")
+        beside.replace(out)
+    except OSError as error:
+        raise IngestError(f"{out} cannot be written: {error.strerror}; name another place with --out") from None

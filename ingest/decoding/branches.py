@@ -1,0 +1,225 @@
+"""Column values whose union branch says how they are written (Alibaba DTS, the public ``Record.avsc``).
+
+A value is a record named after its branch; the source's own type code, which stands beside the column's
+name, refines the branch's type where it is possible in that branch. Readers for all branches of a column
+are chosen once per list of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from ingest.decoding.charsets import decoded
+from ingest.decoding.codes import BY_SOURCE
+from ingest.errors import Undecodable
+from ingest.values import (
+    base64_text,
+    boolean_text,
+    float32_text,
+    float_text,
+    fraction,
+    integer,
+    number_text,
+    timestamp_text,
+    zoned_text,
+)
+
+Read = tuple[str, str]  # canonical text and logical type
+Reader = Callable[[Any, str | None, bool], Read]
+"""A branch's reader: its record, the type that the code names, and whether fractions are microseconds."""
+
+Column = tuple[str, Mapping[str, tuple[Reader, str | None]]]
+"""A column's name, and by branch the reader with the type that the column's code names."""
+
+FITS = {
+    "Integer": frozenset(["int8", "int16", "int32", "int64", "year", "bit", "decimal", "boolean"]),
+    "Character": frozenset(["string", "enum", "set", "json", "interval"]),
+    "Decimal": frozenset(["decimal"]),
+    "Float": frozenset(["float32", "float64"]),
+    "Timestamp": frozenset(["timestamp"]),
+    "DateTime": frozenset(["date", "time", "datetime", "year", "interval"]),
+    "TimestampWithTimeZone": frozenset(["timestamp"]),
+    "BinaryGeometry": frozenset(["geometry"]),
+    "TextGeometry": frozenset(["geometry"]),
+    "BinaryObject": frozenset(["binary", "json"]),
+    "TextObject": frozenset(["string", "enum", "set", "json", "boolean", "interval"]),
+}
+"""The types that a branch may carry: a code that says anything else is not believed."""
+
+
+@lru_cache(maxsize=4096)
+def columns(fields: tuple[tuple[str, int], ...], source: str) -> tuple[Column, ...]:
+    """How the columns of these names and type codes are read.
+
+    Raises:
+        Undecodable: ``duplicate-key``, a name occurs twice.
+    """
+    if len({name for name, _ in fields}) != len(fields):
+        raise Undecodable("duplicate-key", "a column name occurs twice in one list of fields")
+    codes = BY_SOURCE.get(source, {})
+    return tuple((name, _readers(codes.get(number))) for name, number in fields)
+
+
+@lru_cache(maxsize=256)
+def _readers(told: str | None) -> Mapping[str, tuple[Reader, str | None]]:
+    return {branch: (read, told if told in FITS[branch] else None) for branch, read in READERS.items()}
+
+
+def _integer(value: Any, hint: str | None, _micros: bool) -> Read:
+    text = value["value"]
+    number = integer(text)
+    if number is None:
+        raise ValueError("its text is no integer")
+    return text, _integer_type(hint, number)
+
+
+def _integer_type(hint: str | None, number: int) -> str:
+    """The code's type, or a wider one where the value proves it: the codes do not tell UNSIGNED."""
+    if hint == "bit" and number >> 63:
+        return "bit(64)"
+    if hint is None or not hint.startswith("int"):
+        return hint or "decimal"
+    width = int(hint[3:])
+    if -(1 << width - 1) <= number < 1 << width - 1:
+        return hint
+    return f"uint{width}" if 0 <= number < 1 << width else "decimal"
+
+
+def _character(value: Any, hint: str | None, _micros: bool) -> Read:
+    charset, data = value["charset"], value["value"]
+    if charset.strip().lower() in ("", "binary"):
+        return base64_text(data), "binary"
+    return decoded(data, charset), hint or "string"
+
+
+def _decimal(value: Any, _hint: str | None, _micros: bool) -> Read:
+    text, precision, scale = value["value"], value["precision"], value["scale"]
+    text = _INFINITE.get(text) or number_text(text)
+    return text, _decimal_type(precision, scale)
+
+
+@lru_cache(maxsize=1024)
+def _decimal_type(precision: int, scale: int) -> str:
+    known = 0 <= scale <= precision and 0 < precision <= 1000
+    return f"decimal({precision},{scale})" if known else "decimal"
+
+
+_INFINITE = {"~": "Infinity", "-~": "-Infinity"}
+
+
+def _float(value: Any, hint: str | None, _micros: bool) -> Read:
+    number = value["value"]
+    return (float32_text(number), "float32") if hint == "float32" else (float_text(number), "float64")
+
+
+def _timestamp(value: Any, _hint: str | None, micros: bool) -> Read:
+    text = timestamp_text(value["timestamp"], 1)
+    return text[:-1] + _fraction(value["millis"], micros) + "Z", "timestamp"
+
+
+def _fraction(ticks: int | None, micros: bool) -> str:
+    if not ticks:
+        return ""
+    digits = str(ticks)
+    width = 6 if micros else 9
+    if ticks < 0 or len(digits) > width:
+        raise ValueError(f"{digits} is no fraction of a second of {width} digits")
+    return fraction(digits.rjust(width, "0"))
+
+
+def _datetime(value: Any, hint: str | None, micros: bool) -> Read:
+    date, clock = _date_part(value), _clock_part(value, micros)
+    if hint == "interval":
+        return _interval(value, micros), "interval"
+    if date and clock:
+        return f"{date} {clock}", "datetime"
+    if date:
+        return (date, "date") if "-" in date else (date, "year")
+    return clock or "00:00:00", "time"
+
+
+def _date_part(value: Any) -> str:
+    year, month, day = value["year"], value["month"], value["day"]
+    if year is None and month is None and day is None:
+        return ""
+    if month is None and day is None:
+        return str(year)
+    return f"{year or 0:04d}-{month or 0:02d}-{day or 0:02d}"
+
+
+def _clock_part(value: Any, micros: bool) -> str:
+    parts = (value["hour"], value["minute"], value["second"], value["millis"])
+    if parts == _NO_CLOCK:
+        return ""
+    hour, minute, second, ticks = (part or 0 for part in parts)
+    if hour >= 0 and minute >= 0 and second >= 0 and ticks >= 0:
+        return f"{hour:02d}:{minute:02d}:{second:02d}{_fraction(ticks, micros)}"
+    return f"-{abs(hour):02d}:{abs(minute):02d}:{abs(second):02d}{_fraction(abs(ticks), micros)}"
+
+
+_NO_CLOCK = (None, None, None, None)
+
+
+def _interval(value: Any, micros: bool) -> str:
+    """Oracle's own way to write its two intervals: ``3-06`` and ``5 04:03:02.1``."""
+    if value["year"] is not None or value["month"] is not None:
+        return f"{value['year'] or 0}-{abs(value['month'] or 0):02d}"
+    return f"{value['day'] or 0} {_clock_part(value, micros) or '00:00:00'}"
+
+
+def _zoned(value: Any, _hint: str | None, micros: bool) -> Read:
+    text, _ = _datetime(value["value"], None, micros)
+    written = f"{text} {value['timezone']}"
+    try:
+        return zoned_text(written, "UTC"), "timestamp"
+    except ValueError:
+        return written, "timestamp"
+
+
+def _binary_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
+    """WKB, which MySQL puts behind four bytes of SRID."""
+    data = value["value"]
+    if data[4:5] in (b"\0", b"\1") and _is_shape(data[5:9], data[4]):
+        return f"SRID={int.from_bytes(data[:4], 'little')};{base64_text(data[4:])}", "geometry"
+    return f"SRID=0;{base64_text(data)}", "geometry"
+
+
+def _is_shape(code: bytes, order: int) -> bool:
+    return 1 <= int.from_bytes(code, "little" if order else "big") <= 7
+
+
+def _text_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
+    return value["value"], "geometry"
+
+
+def _binary_object(value: Any, hint: str | None, _micros: bool) -> Read:
+    data = value["value"]
+    if hint == "json" or value["type"].lower() in ("json", "jsonb"):
+        return decoded(data, "utf8"), "json"
+    return base64_text(data), "binary"
+
+
+def _text_object(value: Any, hint: str | None, _micros: bool) -> Read:
+    text = value["value"]
+    if hint == "boolean":
+        return boolean_text(text), "boolean"
+    return text, hint or _OBJECTS.get(value["type"].lower(), "string")
+
+
+_OBJECTS = {"enum": "enum", "set": "set", "json": "json", "jsonb": "json"}
+
+READERS: dict[str, Reader] = {
+    "Integer": _integer,
+    "Character": _character,
+    "Decimal": _decimal,
+    "Float": _float,
+    "Timestamp": _timestamp,
+    "DateTime": _datetime,
+    "TimestampWithTimeZone": _zoned,
+    "BinaryGeometry": _binary_geometry,
+    "TextGeometry": _text_geometry,
+    "BinaryObject": _binary_object,
+    "TextObject": _text_object,
+}

@@ -1,0 +1,125 @@
+"""JSON objects as Python values that keep every digit, and those values as canonical text.
+
+One decoder call reads an object with all that is in it, and one encoder call proves that nothing stood
+twice at any depth: what was decoded must be as long again as what was sent. Blanks, escapes and minus
+zero break the equality too; then `ingest.values.strict` reads again, slowly. So a value is a `str`, None,
+a `bool`, an `int`, a list or a dict; any other number is a `Raw` of its own bytes, or a `Number`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from ingest.errors import Undecodable
+from ingest.values import Number, lenient, members, opened, strict
+
+Values = dict[str, Any]
+_Read = TypeVar("_Read")
+
+
+class Document(NamedTuple):
+    """A converter's message: the schema's bytes (empty without one), the payload (None where it is null)."""
+
+    schema: bytes
+    payload: Values | None
+    wrapped: bool = True
+
+
+class _Wrapped(msgspec.Struct, gc=False):
+    """A converter's two members; the schema stays bytes, by which its plan is found."""
+
+    schema: Raw | UnsetType = UNSET
+    payload: Values | UnsetType | None = UNSET
+
+
+_plain = msgspec.json.Decoder(Values, float_hook=Raw)
+_wrapped = msgspec.json.Decoder(_Wrapped, float_hook=Raw)
+_encode = msgspec.json.encode
+_WRAPPED = (b'{"schema":', b'{"payload":')
+
+
+def object_of(raw: bytes) -> Values:
+    """A JSON object with all that is in it.
+
+    Raises:
+        Undecodable: as `ingest.values.strict`, or no object.
+    """
+    try:
+        found = _plain.decode(raw)
+        if len(_encode(found)) == len(raw):
+            return found
+    except Exception:  # noqa: BLE001, S110  # the decoder leaks exceptions of other modules
+        pass
+    return _careful(raw)
+
+
+def _careful(raw: bytes) -> Values:
+    found = strict(raw)
+    if not isinstance(found, dict):
+        raise Undecodable("not-this-format", "the message is JSON, but no object")
+    return found
+
+
+def unwrapped(raw: bytes) -> Document:
+    """A message in its parts; an object not made of ``schema`` and ``payload`` is a payload itself."""
+    if raw.startswith(_WRAPPED):
+        try:
+            found = _wrapped.decode(raw)
+            if len(_encode(found)) == len(raw) and not isinstance(found.payload, UnsetType):
+                return Document(_schema(found.schema), found.payload)
+        except Exception:  # noqa: BLE001, S110  # as above
+            pass
+    root = object_of(raw)
+    if "payload" not in root or not root.keys() <= {"schema", "payload"}:
+        return Document(b"", root, wrapped=False)
+    payload = root["payload"]
+    if payload is not None and not isinstance(payload, dict):
+        raise Undecodable("not-this-format", "the payload is no JSON object")
+    return Document(_schema(members(raw).get("schema", UNSET)), payload)
+
+
+def _schema(raw: Raw | UnsetType) -> bytes:
+    schema = b"" if isinstance(raw, UnsetType) else bytes(raw)
+    return b"" if schema == b"null" else schema
+
+
+def mended(raw: bytes, read: Callable[[bytes], _Read]) -> tuple[_Read, str | None]:
+    """What ``read`` makes of a message, with a note if its text had to be mended first."""
+    try:
+        return read(raw), None
+    except Undecodable as error:
+        if error.code != "bad-json":
+            raise
+        mended_text = lenient(raw)
+        note = opened(raw)[1]  # tells other JSON and no JSON apart
+        return read(mended_text), note
+
+
+def text(value: Any) -> str | None:
+    """A value as text: a string itself, a number's digits, compact JSON of what is nested."""
+    kind = type(value)
+    if kind is str or value is None:
+        return value  # type: ignore[no-any-return]
+    if kind is int or kind is Number:
+        return str(value)
+    if kind is bool:
+        return "true" if value else "false"
+    return (bytes(value) if kind is Raw else compact(value)).decode()
+
+
+def compact(value: Any) -> bytes:
+    """A list or an object as compact JSON, its numbers to the last digit."""
+    return _encode(value, enc_hook=_digits)
+
+
+def _digits(number: Any) -> Raw:
+    return Raw(str(number).encode())
+
+
+def texts(found: Any) -> dict[str, str | None]:
+    """A small object's members as text; none where it is no object."""
+    return {name: text(value) for name, value in found.items()} if isinstance(found, dict) else {}

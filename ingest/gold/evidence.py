@@ -1,0 +1,272 @@
+"""What the tables hold of one row: its changes, its table's events, the raw bytes, the rejects, the mirror.
+
+`ingest.gold.explain` makes the story of it.  Everything read here is bounded: one key's changes, the
+messages that they came in, and a sample of the rejects.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest import types
+from ingest.change import Image, TableId
+from ingest.errors import IngestError
+from ingest.fold import Key, KeyCellError, SchemaStep, typed
+from ingest.gold import ledger as ledgers
+from ingest.gold.policy import Subject
+from ingest.gold.cast import cast
+from ingest.gold.refold import json_key, keyed_rows
+from ingest.lake import mirrors
+from ingest.lake import rejects as rejected
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import quoted
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL
+
+PLACE = ("source", "topic", "partition", "offset")
+ROW = (
+    "order_key", "op", "partial", "before", "after", "batch", *PLACE, "row", "sequence", "event_time",
+    "transaction", "note",
+)  # fmt: skip
+RAW_CHARACTERS = 2_000
+RAW_BYTES = 4 * RAW_CHARACTERS
+SUSPECTS = 20
+_ROUNDS = 50  # key changes from key to key; more are no row's life
+
+LaneId = tuple[str, TableId]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A message as bronze holds it; binary is base64, and what is long is cut."""
+
+    text: str
+    length: int
+    binary: bool = False
+
+
+def mirror_of(lake: Lake, name: str) -> Mirror:
+    """The mirror of that name, in any case if only one fits.
+
+    Raises:
+        IngestError: there is none, or it has no key.
+    """
+    known = {one.name: one for one in mirrors.known(lake).values()}
+    found = [one for one in known.values() if one.name.lower() == name.lower()]
+    mirror = known.get(name) or (found[0] if len(found) == 1 else None)
+    if mirror is None:
+        listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
+        raise IngestError(f"There is no mirror {name}; there are {listed}.")
+    if not mirror.keys:
+        raise IngestError(f"{mirror.name} has no key, so that no row of it can be told from another.")
+    return mirror
+
+
+def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
+    """The key as the fold compares it.
+
+    Raises:
+        IngestError: too many or too few cells, or one that does not fit its type.
+    """
+    if len(texts) != len(mirror.keys):
+        raise IngestError(
+            f"The key of {mirror.name} is {', '.join(mirror.keys)}: "
+            f"give {len(mirror.keys)} values in that order, not {len(texts)}."
+        )
+    try:
+        return tuple(typed(one.type, text, one.name) for one, text in zip(mirror.key_columns, texts, strict=True))
+    except KeyCellError as error:
+        raise IngestError(f"{mirror.name}: {error}.") from None
+
+
+def lanes(lake: Lake, mirror: Mirror) -> list[LaneId]:
+    """The source tables that feed a mirror, as the books name them."""
+    rows = lake.read(BOOKS.name).where(F.col("table").isNotNull())
+    found = rows.select("source", "database", "schema", "table").distinct().collect()
+    named = [(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in found]
+    return sorted(
+        (lane for lane in named if mirrors.target(lake.pipeline.rule(lane[1]), lane[1]) == mirror.table), key=str
+    )
+
+
+def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
+    """The rows of one source table in any product table."""
+    wanted: Column = F.col("source") == lane[0]
+    for name, part in zip(("database", "schema", "table"), lane[1], strict=True):
+        wanted &= F.col(name).eqNullSafe(F.lit(part))
+    return frame.where(wanted)
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def rows_of(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
+    """All changes of a key, and of every key that key changes link with it."""
+    changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
+    keyed = keyed_rows(changes, mirror, ROW)
+    wanted = {_as_json(lake, mirror, texts)}
+    for _ in range(_ROUNDS):
+        rows = keyed.where(F.col("key").isin(*sorted(wanted))).collect()
+        linked = {key for row in rows for key in row["keys"] if key is not None}
+        if linked <= wanted:
+            break
+        wanted |= linked
+    unique = {(row["order_key"], row["batch"]): row.asDict() for row in rows}
+    return [unique[place] for place in sorted(unique)]
+
+
+def _as_json(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
+    """The key as Spark writes it after the same casts as a change's."""
+    frame = lake.spark.createDataFrame([tuple(texts)], [f"t{i}" for i in range(len(texts))])
+    cells = [cast(F.col(f"t{i}"), one.type) for i, one in enumerate(mirror.key_columns)]
+    found = frame.select(json_key(cells).alias("key")).collect()[0]["key"]
+    if found is None:
+        raise IngestError(f"{mirror.name} can hold no row with the key {', '.join(texts)}.")
+    return str(found)
+
+
+def truncates(lake: Lake, lane: LaneId) -> list[Row]:
+    """The table's truncates."""
+    frame = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("op") == "truncate"))
+    return [row.asDict() for row in of_lane(frame, lane).select(*ROW).collect()]
+
+
+FOLDED = 2**62  # what is explained has been folded: nothing waits
+
+
+def schema_steps(lake: Lake, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
+    """The DDL effects that take part in the fold, each with the statement's own row."""
+    rule = lake.pipeline.rule(lane[1])
+    subject = Subject(lane[1], rule.on_schema_change, rule.columns, lambda table: lake.pipeline.rule(table).exclude, FOLDED)
+    steps = ledgers.steps(ledgers.read(lake).of(*lane), subject, 1).ever
+    if not steps:
+        return []
+    rows = lake.read(DDL.name).where(F.col("source") == lane[0])
+    wanted = [str(step.order) for step in steps]
+    statements = {row["order_key"]: row.asDict() for row in rows.where(F.col("order_key").isin(wanted)).collect()}
+    return [(step, statements[str(step.order)]) for step in steps if str(step.order) in statements]
+
+
+# --- bytes --------------------------------------------------------------------------------------
+
+
+def raw(lake: Lake, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
+    """The messages that rows were decoded from, by their places."""
+    places = sorted({tuple(row[name] for name in PLACE) for row in rows}, key=str)
+    if not places or not lake.exists(BRONZE.name):
+        return {}
+    wanted = lake.spark.createDataFrame(places, "source STRING, topic STRING, `partition` INT, `offset` BIGINT")
+    messages = lake.read(BRONZE.name).where((F.col("kind") == "message") & _between(places))
+    found = (
+        messages.join(F.broadcast(wanted), list(PLACE), "left_semi")
+        .orderBy("batch")
+        .select(*PLACE, F.substr("value", F.lit(1), F.lit(RAW_BYTES)).alias("head"), F.length("value").alias("length"))
+        .collect()
+    )
+    return {tuple(row[name] for name in PLACE): shown(row["head"], row["length"]) for row in found}
+
+
+def _between(places: Sequence[tuple[Any, ...]]) -> Column:
+    """What lets the log's statistics leave files out."""
+    topics = sorted({place[1] for place in places})
+    offsets = [place[3] for place in places]
+    return F.col("topic").isin(topics) & F.col("offset").between(min(offsets), max(offsets))
+
+
+def shown(head: bytes | bytearray | None, length: int | None) -> Raw:
+    """Bytes for people: text if they are text, else base64, cut to `RAW_CHARACTERS`."""
+    if head is None or length is None:
+        return Raw("", 0)
+    whole = len(head) == length
+    try:
+        text = bytes(head).decode("utf-8", "strict" if whole else "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    if any(char < " " and char not in "\t\r\n" for char in text):
+        return Raw(base64.b64encode(bytes(head)[: RAW_CHARACTERS * 3 // 4]).decode("ascii"), length, binary=True)
+    return Raw(text[:RAW_CHARACTERS], length)
+
+
+# --- rejects ------------------------------------------------------------------------------------
+
+
+def suspects(lake: Lake, mirror: Mirror, found: Sequence[LaneId], key: str) -> list[Row]:
+    """Open rejects that may concern the row: its own cells, and messages whose table is not known."""
+    open_ones = rejected.still_open(lake)
+    if open_ones is None:
+        return []
+    sources = sorted({source for source, _ in found})
+    database, schema, table = mirror.table
+    own = (
+        (F.col("kind") != "message")
+        & F.col("database").eqNullSafe(F.lit(database))
+        & F.col("schema").eqNullSafe(F.lit(schema))
+        & F.col("table").eqNullSafe(F.lit(table))
+        & F.col("key").eqNullSafe(key)
+    )
+    unknown = (F.col("kind") == "message") & F.col("source").isin(sources)
+    columns = (*PLACE, "batch", "kind", "column", "reason", "detail", "raw")
+    rows = open_ones.where(own | unknown).orderBy("kind", "batch", *PLACE).select(*columns).limit(SUSPECTS)
+    return [row.asDict() for row in rows.collect()]
+
+
+def key_text(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
+    """The key as cell rejects spell it: JSON with the columns' own names."""
+    frame = lake.spark.createDataFrame([tuple(texts)], [f"t{i}" for i in range(len(texts))])
+    cells = [cast(F.col(f"t{i}"), one.type).alias(one.name) for i, one in enumerate(mirror.key_columns)]
+    return str(frame.select(F.to_json(F.struct(*cells)).alias("key")).collect()[0]["key"])
+
+
+# --- the mirror ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The mirror's rows with the key, as text, and the columns in which they differ from the fold's row."""
+
+    rows: tuple[Image, ...]
+    differing: tuple[str, ...]
+
+
+def present(lake: Lake, mirror: Mirror, texts: Sequence[str], folded: Image | None) -> Present:
+    """Look the key up in the mirror, and compare cell by cell with the row that the fold gives."""
+    table = lake.read(mirror.path)
+    have = set(table.columns)
+    columns = [one for one in mirror.columns if one.column in have]
+    same = [
+        F.col(quoted(one.column)).eqNullSafe(cast(F.lit(text), one.type))
+        for one, text in zip(mirror.key_columns, texts, strict=True)
+    ]
+    values = folded or {}
+    differs = [
+        F.when(~F.col(quoted(one.column)).eqNullSafe(_expected(values.get(one.name), one.type)), F.lit(one.name))
+        for one in columns
+        if one.name not in mirror.keys
+    ]
+    rows = (
+        table.where(reduce(lambda a, b: a & b, same))
+        .select(
+            *[_text(F.col(quoted(one.column)), one.type).alias(f"v{i}") for i, one in enumerate(columns)],
+            F.array_compact(F.array(F.lit(None).cast("string"), *differs)).alias("differing"),
+        )
+        .limit(10)
+        .collect()
+    )
+    images = tuple({one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in rows)
+    return Present(images, tuple(sorted({name for row in rows for name in row["differing"]})))
+
+
+def _expected(text: str | None, logical: str) -> Column:
+    return cast(F.lit(text).cast("string"), logical)
+
+
+def _text(value: Column, logical: str) -> Column:
+    return F.base64(value) if types.delta(logical) == "BINARY" else value.cast("string")

@@ -1,0 +1,276 @@
+"""A row's whole life: every change of its key in order, what the fold did with each, and why.
+
+The story is told by `ingest.fold`, the definition itself, over what silver holds; beside it stands the
+mirror's own row, so that a difference between the two is seen and not argued about.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingest.change import Change, Image, Op, Order, order_of, same_place
+from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
+from ingest.gold import evidence
+from ingest.gold.evidence import PLACE, LaneId, Present, Raw
+from ingest.gold.refold import change_of
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+
+STAGE = "gold"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one event did to one key; ``superseded_by`` is the number of the event that undid all of it."""
+
+    key: tuple[str, ...]
+    effect: str
+    why: str
+    row: Image | None
+    superseded_by: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of the row's life: where it came from, what it says, what became of it."""
+
+    number: int
+    batch: int
+    op: str
+    source: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    row: int | None
+    sequence: str | None
+    event_time: str | None
+    before: Image | None
+    after: Image | None
+    partial: bool
+    note: str | None
+    statement: str | None
+    effects: tuple[Effect, ...]
+    remarks: tuple[str, ...] = ()
+    raw: Raw | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A row explained. ``equal`` compares the mirror's row with the fold's, cell by cell."""
+
+    mirror: str
+    key: dict[str, str]
+    batch: int  # up to which the mirror is folded
+    events: tuple[Event, ...]
+    folded: Image | None
+    complete: bool
+    mirror_rows: tuple[Image, ...]
+    equal: bool
+    differing: tuple[str, ...]
+    suspects: tuple[dict[str, Any], ...] = ()
+    waiting: int = 0  # events that silver holds and the mirror has not folded yet
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One event of the fold with the row of silver that it comes from."""
+
+    event: Placed | SchemaStep
+    batch: int
+    op: str
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def order(self) -> Order:
+        """Its place in history."""
+        return self.event.order
+
+
+def explain(lake: Lake, name: str, texts: Sequence[str]) -> Story:
+    """The story of one row.
+
+    Args:
+        lake: the lake.
+        name: the mirror's name, its parts joined by dots.
+        texts: the key's cells as canonical text, in the key's order.
+
+    Raises:
+        IngestError: no such mirror, or the key cannot be one of its keys.
+    """
+    mirror = evidence.mirror_of(lake, name)
+    key = evidence.typed_key(mirror, texts)
+    found = evidence.lanes(lake, mirror)
+    applied = lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), 0)
+    happened = [one for lane in found for one in happenings(lake, mirror, lane, texts)]
+    raw = evidence.raw(lake, [one.record for one in happened])
+    now = [one for one in happened if one.batch <= applied]
+    events, row = tell(mirror, key, now, raw)
+    there = evidence.present(lake, mirror, texts, row.values if row else None)
+    story = Story(
+        mirror.name,
+        dict(zip(mirror.keys, texts, strict=True)),
+        applied,
+        events,
+        row.values if row else None,
+        row.complete if row else True,
+        there.rows,
+        _is_equal(row, there),
+        there.differing,
+        waiting=len(happened) - len(now),
+    )
+    named = evidence.key_text(lake, mirror, texts)
+    return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, named)))
+
+
+def _is_equal(row: Row | None, there: Present) -> bool:
+    if row is None:
+        return not there.rows
+    return len(there.rows) == 1 and not there.differing
+
+
+def happenings(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:
+    """The key's changes and the table's own events in one lane, none of them twice."""
+    rows = evidence.rows_of(lake, mirror, lane, texts)
+    if not rows:
+        return []
+    found = [
+        Happening(Placed(order_of(row["order_key"]), change_of(row, mirror.keys)), row["batch"], row["op"], row)
+        for row in rows
+    ]
+    for row in evidence.truncates(lake, lane):
+        event = Placed(order_of(row["order_key"]), Change(op=Op.TRUNCATE))
+        found.append(Happening(event, row["batch"], "truncate", row))
+    for step, row in evidence.schema_steps(lake, lane):
+        event_step = step._replace(order=order_of(str(step.order)))
+        found.append(Happening(event_step, row["batch"], step.action, row))
+    return found
+
+
+# --- telling ------------------------------------------------------------------------------------
+
+
+def tell(
+    mirror: Mirror, key: Key, happened: Iterable[Happening], raw: Mapping[tuple[Any, ...], Raw]
+) -> tuple[tuple[Event, ...], Row | None]:
+    """The events in the order of history, and the row that stands at their end."""
+    ordered = sorted(happened, key=lambda one: (one.order, one.batch))
+    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    done: dict[int, list[Step]] = defaultdict(list)
+    for step in steps(table, [one.event for one in ordered]):
+        done[id(step.event)].append(step)
+    remarks = _remarks(ordered)
+    ends = _ends([done[id(one.event)] for one in ordered])
+    events = tuple(
+        _event(number, one, done[id(one.event)], remarks[number - 1], raw, ends)
+        for number, one in enumerate(ordered, 1)
+    )
+    return _relevant(events), table.rows.get(key)
+
+
+def _relevant(events: tuple[Event, ...]) -> tuple[Event, ...]:
+    """Without the table's events before the row's first change: they met nothing."""
+    own = [event.number for event in events if event.effects]
+    return tuple(event for event in events if own and event.number >= own[0])
+
+
+_RESETS = frozenset({"set", "delete", "cleared"})
+
+
+def _ends(done: Sequence[Sequence[Step]]) -> dict[tuple[int, Key], int]:
+    """For each event and key, the next event that says everything about the key anew."""
+    ends: dict[tuple[int, Key], int] = {}
+    following: dict[Key, int] = {}
+    for number in range(len(done), 0, -1):
+        for step in done[number - 1]:
+            if step.key in following:
+                ends[number, step.key] = following[step.key]
+        for step in done[number - 1]:
+            if step.effect in _RESETS:
+                following[step.key] = number
+    return ends
+
+
+def _event(
+    number: int,
+    one: Happening,
+    done: Sequence[Step],
+    remarks: tuple[str, ...],
+    raw: Mapping[tuple[Any, ...], Raw],
+    ends: Mapping[tuple[int, Key], int],
+) -> Event:
+    record = one.record
+    change = one.event.change if isinstance(one.event, Placed) else None
+    moment = record.get("event_time")
+    return Event(
+        number=number,
+        batch=one.batch,
+        op=one.op,
+        source=record.get("source", ""),
+        topic=record.get("topic"),
+        partition=record.get("partition"),
+        offset=record.get("offset"),
+        row=record.get("row"),
+        sequence=record.get("sequence"),
+        event_time=None if moment is None else moment.isoformat() + "Z",
+        before=change.before if change else None,
+        after=change.after if change else None,
+        partial=bool(change and change.partial),
+        note=record.get("note"),
+        statement=record.get("statement"),
+        effects=tuple(_effect(step, ends.get((number, step.key))) for step in done),
+        remarks=remarks,
+        raw=raw.get(tuple(record.get(name) for name in PLACE)),
+    )
+
+
+def _effect(step: Step, end: int | None) -> Effect:
+    return Effect(tuple(map(str, step.key)), step.effect, step.why, step.row, end)
+
+
+def _remarks(ordered: Sequence[Happening]) -> list[tuple[str, ...]]:
+    """Per event: late, delivered twice, or one of several that claim the same place."""
+    late = _late(ordered)
+    ties = _ties(ordered)
+    return [tuple(text for text in (late[i], ties.get(i, "")) if text) for i in range(len(ordered))]
+
+
+def _late(ordered: Sequence[Happening]) -> list[str]:
+    """An event is late if one that stands behind it arrived in an earlier batch."""
+    texts: list[str] = []
+    earliest: int | None = None
+    for one in reversed(ordered):
+        text = ""
+        if earliest is not None and earliest < one.batch:
+            text = (
+                f"late: it arrived in batch {one.batch}, but stands before what batch {earliest} brought, "
+                "and was folded at its place"
+            )
+        texts.append(text)
+        earliest = one.batch if earliest is None else min(earliest, one.batch)
+    return texts[::-1]
+
+
+def _ties(ordered: Sequence[Happening]) -> dict[int, str]:
+    """Row changes with an equal place before arrival: repetitions if their content is equal, too."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, one in enumerate(ordered):
+        if isinstance(one.event, Placed) and one.order.sequence:
+            groups[f"{one.record.get('source')} {same_place(one.record['order_key'])} {one.order.row}"].append(i)
+    found: dict[int, str] = {}
+    for members in groups.values():
+        first = members[0]
+        for i in members[1:]:
+            if _says_the_same(ordered[first], ordered[i]):
+                found[i] = f"duplicate: the same change as event {first + 1}, delivered again"
+            else:
+                found[i] = f"ambiguous: the source gives event {first + 1} the same place; arrival decided"
+    return found
+
+
+def _says_the_same(left: Happening, right: Happening) -> bool:
+    names = ("op", "before", "after", "partial")
+    return all(left.record.get(name) == right.record.get(name) for name in names)
+

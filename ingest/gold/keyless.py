@@ -1,0 +1,281 @@
+"""Tables without any key: rows appended (``no_key: append``) or kept as a multiset (``full_row``).
+
+``append``: each insert or read adds a row; updates and deletes are counted, not applied.  A truncate
+empties the table; new columns come without values for the rows that stand.
+
+``full_row``: an insert or read adds one row, a delete takes one row equal to its image, an update does
+both.  A row that is not there cannot be taken.  For one content that is a walk of +1 and -1 that never
+goes below zero, and such a walk ends at its last sum less its lowest one: so plain SQL folds it.
+
+A repetition (equal place, equal content) counts once where the dialect has positions; without them it
+cannot be told from a second equal row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from delta.tables import DeltaTable
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ingest.fold import SchemaStep
+from ingest.gold import misfits
+from ingest.gold.cast import cast
+from ingest.gold.fold import GONE, MISFIT, value_name
+from ingest.gold.gather import Lane, Steps, clearing, of_lane
+from ingest.gold.merge import TXN_APP, TXN_VERSION, Guard
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import literal, quoted
+from ingest.lake.schemas import CHANGES, REJECTS
+
+if TYPE_CHECKING:
+    from ingest.gold.schema import Plan
+
+ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "_adds", "_part", "_batch", "_order", "_content", "_taken"
+_WEAK = r"^(1[0-9]|2[0-9]{2}|3[0-9]{3})1[01]!"  # an order key of epoch and phase alone: arrival decides
+
+Work = Sequence[tuple[Lane, Steps]]
+
+
+def is_keyless(plan: Plan) -> bool:
+    """True for a mirror that has columns, no key, and a rule that says what to do about it."""
+    return not plan.mirror.keys and bool(plan.mirror.columns) and plan.job.rule.no_key != "hold"
+
+
+def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard) -> dict[str, int]:
+    """Fold a mirror without key in one guarded commit; returns counts of what was not applied."""
+    for tolerant in (False, True):
+        try:
+            if tolerant:
+                _keep_misfits(lake, session, plan, work, guard.batch)
+            _fold(lake, session, plan, work, guard, tolerant=tolerant)
+        except PySparkException as error:
+            if tolerant or MISFIT not in str(error):
+                raise
+        else:
+            break
+    return _not_applied(plan, work)
+
+
+def _fold(
+    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool
+) -> None:
+    mirror, appends = plan.mirror, plan.job.rule.no_key == "append"
+    floors = [_floor(lake, session, *one) for one in work]
+    anew = any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
+    path = lake.path(mirror.path)
+    happened = _happened(lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends)
+    if appends:
+        rows = _appended(happened, work, anew)
+    elif anew:
+        rows = _counted(happened, mirror).withColumn("_", F.explode(F.sequence(F.lit(1), F.col("n")))).drop("n", "_")
+    else:
+        _merge(session, path, mirror, happened, work, guard)
+        return
+    rows = rows.select(*[quoted(one.column) for one in mirror.columns])
+    _write(rows, path, guard, replaced=_of_lanes(mirror, work) if anew else None)
+
+
+def _floor(lake: Lake, session: SparkSession, one: Lane, steps: Steps) -> tuple[str | None, bool]:
+    return clearing(of_lane(_changes(lake, session), one), one, steps)
+
+
+def _changes(lake: Lake, session: SparkSession) -> DataFrame:
+    return session.read.format("delta").load(lake.path(CHANGES.name))
+
+
+def _of_lanes(mirror: Mirror, work: Work) -> str:
+    """SQL that only the rows of these lanes meet."""
+    shards = [one.shard for one, _ in work if one.shard is not None]
+    if not shards:
+        return "true"
+    column = next(one.column for one in mirror.columns if one.name == shards[0][0])
+    return f"{quoted(column)} IN ({', '.join(literal(value) for _, value in shards)})"
+
+
+def _write(rows: DataFrame, path: str, guard: Guard, *, replaced: str | None) -> None:
+    """Append rows, or put them in the place of those that meet a condition."""
+    writer = rows.write.format("delta").mode("append" if replaced is None else "overwrite")
+    if replaced not in (None, "true"):
+        writer = writer.option("replaceWhere", replaced)
+    (
+        writer
+        .option("txnAppId", guard.writer)
+        .option("txnVersion", guard.batch)
+        .option("userMetadata", guard.metadata)
+        .save(path)
+    )
+
+
+def _not_applied(plan: Plan, work: Work) -> dict[str, int]:
+    if plan.job.rule.no_key != "append":
+        return {}
+    first = {(one.source, one.table): one.first for one, _ in work}
+    lines = [line for name, lines in plan.job.lines.items() for line in lines if line.batch >= first.get(name, 0)]
+    found = {"updates_not_applied": sum(x.updates for x in lines), "deletes_not_applied": sum(x.deletes for x in lines)}
+    return {name: count for name, count in found.items() if count}
+
+
+# --- what happened --------------------------------------------------------------------------------
+
+
+def _happened(
+    lake: Lake,
+    session: SparkSession,
+    mirror: Mirror,
+    work: Work,
+    floors: Sequence[str | None],
+    tolerant: bool,
+    *,
+    steps: bool,
+) -> DataFrame:
+    """Rows that came (+1) or went (-1), typed, of all batches, repetitions left out."""
+    frames = []
+    for (one, applied), floor in zip(work, floors, strict=True):
+        mine = of_lane(_changes(lake, session), one).where(F.col("op") != "truncate")
+        if floor is not None:
+            mine = mine.where(F.col("order_key") > floor)
+        texts = _texts(_once(mine), mirror, applied.ever if steps else ())
+        frames.append(texts.select(ADDS, PART, BATCH, ORDER, *_typed(mirror, tolerant)))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _once(mine: DataFrame) -> DataFrame:
+    """Each change once, as it came first.  Rows of one message are apart by their number in it."""
+    key = F.col("order_key")
+    place = F.when(key.rlike(_WEAK), key).otherwise(F.regexp_extract(key, "^[^!]*!..", 0))
+    same = Window.partitionBy(place, "row", "op", "before", "after").orderBy("batch", key)
+    return mine.withColumn("_nth", F.row_number().over(same)).where(F.col("_nth") == 1)
+
+
+def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> DataFrame:
+    """Events of single rows with every column's text, as it stands after all schema steps."""
+    image = StructType([StructField(one.name, StringType()) for one in mirror.columns])
+    parsed = mine.select(
+        "op",
+        "row",
+        F.col("batch").alias(BATCH),
+        F.col("order_key").alias(ORDER),
+        *[F.from_json(name, image).alias(name[0]) for name in ("after", "before")],
+        *[F.coalesce(F.json_object_keys(name), F.array()).alias(f"{name[0]}_keys") for name in ("after", "before")],
+    )
+    came, went = _row(mirror, "a", "b", steps), _row(mirror, "b", "a", steps)
+    comes = F.struct(F.lit(1).alias(ADDS), F.lit(1).alias(PART), *came)
+    goes = F.struct(F.lit(-1).alias(ADDS), F.lit(0).alias(PART), *went)
+    halves = (
+        F.when(F.col("op") == "update", F.array(goes, comes))
+        .when(F.col("op") == "delete", F.array(goes))
+        .otherwise(F.array(comes))
+    )
+    return parsed.select(BATCH, ORDER, F.explode(halves).alias("half")).select(BATCH, ORDER, "half.*")
+
+
+def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -> list[Column]:
+    """A row's texts from one image, filled up from the other, and by the steps behind its place."""
+    values: dict[str, Column] = {}
+    there: dict[str, Column] = {}
+    for one in mirror.columns:
+        own = F.array_contains(f"{first}_keys", one.name)
+        values[one.name] = F.when(own, F.col(first)[one.name]).otherwise(F.col(second)[one.name])
+        there[one.name] = own | F.array_contains(f"{second}_keys", one.name)
+    for step in steps:
+        before, target = F.col(ORDER) < F.lit(str(step.order)), step.to or step.column
+        if target not in values or step.action == "new_incarnation":
+            continue
+        if step.action == "drop_column":
+            values[target] = F.when(~before, values[target])
+            there[target] = there[target] & ~before
+            continue
+        filling = F.lit(step.default) if step.action == "add_column" else values.get(step.column, F.lit(None))
+        values[target] = F.when(before & ~there[target], filling).otherwise(values[target])
+        there[target] = there[target] | before
+    return [values[one.name].alias(value_name(i)) for i, one in enumerate(mirror.columns)]
+
+
+def _typed(mirror: Mirror, tolerant: bool) -> list[Column]:
+    found = []
+    for i, one in enumerate(mirror.columns):
+        text = F.col(value_name(i))
+        value = cast(text, one.type)
+        if not tolerant and misfits.can_misfit(one.type):
+            value = F.when(text.isNotNull() & value.isNull(), F.raise_error(F.lit(MISFIT))).otherwise(value)
+        found.append(value.alias(one.column))
+    return found
+
+
+# --- what becomes of it ---------------------------------------------------------------------------
+
+
+def _appended(happened: DataFrame, work: Work, anew: bool) -> DataFrame:
+    """The rows that came, of the new batches or of all; those of an update are no rows of their own."""
+    alone = Window.partitionBy(ORDER)
+    came = happened.withColumn("_halves", F.count(F.lit(1)).over(alone)).where((F.col(ADDS) == 1) & (F.col("_halves") == 1))
+    return came if anew else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
+
+
+def _content(mirror: Mirror) -> Column:
+    cells = [F.col(quoted(one.column)).alias(f"c{i}") for i, one in enumerate(mirror.columns)]
+    return F.to_json(F.struct(*cells), {"ignoreNullFields": "false"})
+
+
+def _counted(happened: DataFrame, mirror: Mirror) -> DataFrame:
+    """How often each content stands at the end: the last sum of its walk less the lowest, if below zero."""
+    walk = Window.partitionBy(CONTENT).orderBy(ORDER, PART)
+    sums = happened.withColumn(CONTENT, _content(mirror)).withColumn("_sum", F.sum(ADDS).over(walk))
+    columns = [F.first(quoted(one.column)).alias(one.column) for one in mirror.columns]
+    ended = F.max_by("_sum", F.struct(ORDER, PART)) - F.least(F.lit(0), F.min("_sum"))
+    counted = sums.groupBy(CONTENT).agg(*columns, ended.cast("int").alias("n"))
+    return counted.where("n > 0")
+
+
+def _merge(
+    session: SparkSession, path: str, mirror: Mirror, happened: DataFrame, work: Work, guard: Guard
+) -> None:
+    """Give each touched content its number of rows; contents that have it already are left alone."""
+    names = [quoted(one.column) for one in mirror.columns]
+    content = _content(mirror)
+    first = min(one.first for one, _ in work)
+    touched = happened.where(F.col(BATCH) >= first).withColumn(CONTENT, content).groupBy(CONTENT).agg(
+        *[F.first(name).alias(one.column) for name, one in zip(names, mirror.columns, strict=True)]
+    )
+    wanted = _counted(
+        happened.join(touched.select(F.col(CONTENT).alias("_t")), content == F.col("_t"), "left_semi"), mirror
+    ).select(F.col(CONTENT).alias("_w"), "n")
+    standing = session.read.format("delta").load(path).groupBy(content.alias("_s")).agg(F.count(F.lit(1)).alias("m"))
+    joined = touched.join(wanted, F.col(CONTENT) == F.col("_w"), "left").join(
+        standing, F.col(CONTENT) == F.col("_s"), "left"
+    )
+    n, m = F.coalesce("n", F.lit(0)), F.coalesce("m", F.lit(0))
+    copies = F.concat(F.array(F.lit(True)), F.array_repeat(F.lit(False), n.cast("int")))
+    source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN))
+    equal = " AND ".join(f"t.{name} <=> s.{name}" for name in names)
+    guard.set_on(session)
+    (
+        DeltaTable.forPath(session, path)
+        .alias("t")
+        .merge(source.alias("s"), f"s.{TAKEN} AND {equal}")
+        .whenMatchedDelete()
+        .whenNotMatchedInsert(f"NOT s.{TAKEN}", {name: f"s.{name}" for name in names})
+        .execute()
+    )
+    for name in (TXN_APP, TXN_VERSION):
+        session.conf.unset(name)
+
+
+def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> None:
+    found = []
+    for one, _ in work:
+        new = of_lane(_changes(lake, session), one).where((F.col("batch") >= one.first) & (F.col("op") != "truncate"))
+        texts = _texts(new, plan.mirror, ()).where(F.col(ADDS) == 1).withColumn(GONE, F.lit(False))
+        cells = misfits.cells(texts, plan.mirror, one, batch)
+        if cells is not None:
+            found.append(cells)
+    own = replace(lake, spark=session)
+    own.append(misfits.union(found), REJECTS, f"{misfits.STAGE}/{plan.mirror.path}/{plan.mirror.generation}", batch)

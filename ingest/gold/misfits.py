@@ -1,0 +1,106 @@
+"""What does not fit a mirror, written to `rejects` before the merge that leaves it out.
+
+A *cell* whose text is no value of its column's type becomes NULL in the mirror and keeps its text here.
+A *change* whose key has such a cell, or none, is left out whole: a mirror never gets a NULL key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest import types
+from ingest.gold.cast import cast
+from ingest.gold.fold import GONE, key_cells, key_name, value_name
+from ingest.gold.gather import Lane, of_lane
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import REJECTS
+
+STAGE = "gold"
+_TYPES = {"partition": "int", "offset": "bigint", "batch": "bigint"}
+
+
+def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFrame | None:
+    """Cells that do not fit, as rows of `rejects`; None if none can be.
+
+    Args:
+        outcomes: a lane's outcomes (`ingest.gold.fold.outcomes`), or rows of texts for a mirror without key.
+        mirror: with its columns as decided.
+        lane: where they come from.
+        batch: the batch that is being folded.
+    """
+    found = [
+        F.when(
+            F.col(value_name(i)).isNotNull() & cast(F.col(value_name(i)), one.type).isNull(),
+            F.struct(
+                F.lit(one.name).alias("column"), F.lit(one.type).alias("type"), F.col(value_name(i)).alias("raw")
+            ),
+        )
+        for i, one in enumerate(mirror.columns)
+        if one.name not in mirror.keys and can_misfit(one.type)
+    ]
+    if not found:
+        return None
+    key = F.to_json(F.struct(*[F.col(key_name(i)).alias(name) for i, name in enumerate(mirror.keys)]))
+    rows = outcomes.where(~F.col(GONE)).select(
+        (key if mirror.keys else F.lit(None)).alias("key"),
+        F.explode(F.filter(F.array(*found), lambda cell: cell.isNotNull())).alias("cell"),
+    )
+    return _rejects(
+        rows.select("key", "cell.*"),
+        mirror,
+        {
+            "kind": F.lit("cell"),
+            "source": F.lit(lane.source),
+            "batch": F.lit(batch),
+            "key": F.col("key"),
+            "column": F.col("column"),
+            "reason": F.lit("does-not-fit"),
+            "detail": F.concat(F.lit("no "), F.col("type")),
+            "raw": F.col("raw"),
+        },
+    )
+
+
+def can_misfit(logical: str) -> bool:
+    """True if some texts are no values of the type."""
+    return bool(types.family(logical)) and types.delta(logical) != "STRING"
+
+
+def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
+    """A lane's new changes without a usable key, as rows of `rejects` with their messages' positions."""
+    new = of_lane(table, lane).where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
+    parsed, fits, raw = key_cells(new, mirror)
+    bad = parsed.where(~F.coalesce(fits, F.lit(False)))
+    names = ", ".join(f"{one.name} ({one.type})" for one in mirror.key_columns)
+    return _rejects(
+        bad,
+        mirror,
+        {
+            **{name: F.col(name) for name in ("source", "topic", "partition", "offset", "batch")},
+            "kind": F.lit("change"),
+            "key": raw,
+            "reason": F.lit("key-does-not-fit"),
+            "detail": F.concat(
+                F.lit(f"a cell of the key {names} is missing, NULL or no value of its type; row "), F.col("row")
+            ),
+            "raw": F.coalesce("after", "before"),
+        },
+    )
+
+
+def _rejects(rows: DataFrame, mirror: Mirror, given: Mapping[str, Column]) -> DataFrame:
+    parts = zip(("database", "schema", "table"), mirror.table, strict=True)
+    known = {"stage": F.lit(STAGE), **{name: F.lit(part) for name, part in parts}, **given}
+    names = rows.sparkSession.createDataFrame([], REJECTS.ddl).columns
+    return rows.select(
+        *[known.get(name, F.lit(None)).cast(_TYPES.get(name, "string")).alias(name) for name in names]
+    )
+
+
+def union(frames: list[DataFrame]) -> DataFrame:
+    """All rows of frames with the columns of `rejects`."""
+    return reduce(DataFrame.unionByName, frames)

@@ -1,0 +1,165 @@
+"""Mirrors folded anew from silver: in a shadow, compared with what stands, published in one commit.
+
+The shadow is filled by the same fold and the same MERGE as every run, into an empty table.  What is
+published carries the next generation in its identifier, so that the old one's progress means nothing
+any more: also after a RESTORE, whose log remembers batches that its rows have lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import functions as F
+
+from ingest.errors import IngestError
+from ingest.gold import merge
+from ingest.gold.apply import STAGE, Folded, apply
+from ingest.gold.work import Books, open_books
+from ingest.lake import mirrors
+from ingest.lake.compare import Difference, as_sets, by_key
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS, DECISIONS, REJECTS, RUNS
+from ingest.lake.shadow import shadow_of
+
+Tell = Callable[[str, str], None]
+_CELL = ("database", "schema", "table", "key", "column", "raw")
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What a rebuild found of one mirror, and whether it was published."""
+
+    mirror: str
+    state: str  # rebuilt | compared | held | failed
+    batch: int
+    version: int | None = None
+    seconds: float = 0.0
+    message: str = ""
+    difference: Difference | None = None
+
+
+def rebuild(lake: Lake, names: Sequence[str], *, dry_run: bool, tell: Tell = lambda _mirror, _step: None) -> list[Rebuilt]:
+    """Fold mirrors anew and publish them, each on its own.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+        names: the mirrors; none means all.
+        dry_run: compare, publish nothing.
+        tell: is told the mirror and the step that begins.
+
+    Raises:
+        IngestError: there is no such mirror, or silver has nothing to fold.
+    """
+    known = mirrors.known(lake)
+    last = max(0, lake.progress("silver", BOOKS.name))
+    if not last:
+        raise IngestError("Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first.")
+    books = open_books(lake, 0, last)
+    return [_one(lake, books, mirror, dry_run, tell) for mirror in chosen(known, names)]
+
+
+def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
+    """The mirrors of these names, all if there are none.
+
+    Raises:
+        IngestError: a name is no mirror's.
+    """
+    by_name = {mirror.name: mirror for mirror in known.values()}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise IngestError(f"There is no mirror {unknown[0]}; there are {', '.join(sorted(by_name)) or 'none yet'}.")
+    return [by_name[name] for name in sorted(names or by_name)]
+
+
+def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) -> Rebuilt:
+    started = time.monotonic()
+    state = lake.snapshot(mirror.path)
+    applied = state.transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), books.last)
+    result = Rebuilt(mirror.name, "failed", applied)
+    with shadow_of(lake, "mirrors/", REJECTS.name) as shadow:
+        decided = {mirror.path: mirror}
+        folded = apply(shadow, _only(lake, books, mirror, applied), decided, tell)
+        if [one.state for one in folded] != ["done"]:
+            result.state, result.message = _why(folded)
+            return result
+        tell(mirror.name, "compare")
+        fresh = decided[mirror.path]
+        result.difference = _difference(lake, shadow, fresh, exists=state.exists)
+        if dry_run:
+            result.state, result.version = "compared", state.version
+        else:
+            tell(mirror.name, "publish")
+            generation = max(fresh.generation, lake.generation(state, STAGE, mirror.path)) + 1
+            _publish(lake, shadow, replace(fresh, generation=generation), applied, books.last)
+            result.state, result.version = "rebuilt", lake.snapshot(mirror.path).version
+    result.seconds = time.monotonic() - started
+    if not dry_run:
+        _record(lake, result)
+    return result
+
+
+def _only(lake: Lake, books: Books, mirror: Mirror, last: int) -> Books:
+    """The books of one mirror from the first batch on, as if nothing had been folded yet."""
+    lines = [
+        line
+        for line in books.lines
+        if line.batch <= last and mirror_path(mirrors.target(lake.pipeline.rule(line.table_id), line.table_id)) == mirror.path
+    ]
+    return Books(0, last, {}, lines)
+
+
+def _why(folded: Sequence[Folded]) -> tuple[str, str]:
+    if not folded:
+        return "failed", "silver holds no change of it"
+    return ("held" if folded[0].state == "held" else "failed"), folded[0].message or "it was skipped"
+
+
+def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Difference:
+    rebuilt = shadow.read(mirror.path)
+    if not exists:
+        rows = rebuilt.count()
+        return Difference(rows, missing=rows)
+    present = lake.read(mirror.path)
+    keys = [one.column for one in mirror.key_columns]
+    if keys and not lake.pipeline.rule(mirror.table).history:
+        return by_key(present, rebuilt, keys)
+    return as_sets(present, rebuilt, [name for name in rebuilt.columns if name in set(present.columns)])
+
+
+def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int) -> None:
+    """The rows in one commit, then the decision that names its generation.
+
+    A run killed between the two goes on under the old generation, whose progress is the same batch.
+    """
+    if not lake.snapshot(mirror.path).exists:
+        rule = lake.pipeline.rule(mirror.table)
+        plain = rule.plain_tables or lake.pipeline.plain_tables
+        merge.create(lake, lake.spark, mirror, plain=plain, change_feed=rule.change_feed)
+    writer = lake.writer(STAGE, mirror.path, mirror.generation)
+    lake.publish(shadow.read(mirror.path), mirror.path, writer, batch, new_schema=True)
+    lake.append_unguarded([mirrors.decision(lake, mirror, decided_at, "rebuilt")], DECISIONS)
+    _add_misfits(lake, shadow, mirror, batch)
+
+
+def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
+    """Cells that did not fit and are not on record yet."""
+    if not shadow.snapshot(REJECTS.name).exists:
+        return
+    found = shadow.read(REJECTS.name)
+    if lake.exists(REJECTS.name):
+        known = lake.read(REJECTS.name).where(F.col("kind") == "cell").select(*_CELL).distinct().alias("known")
+        same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _CELL]
+        found = found.alias("found").join(known, same, "left_anti")
+    lake.append(found, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
+
+
+def _record(lake: Lake, result: Rebuilt) -> None:
+    row = (
+        lake.run, lake.pipeline.name, result.batch, STAGE, result.mirror, "done", lake.now(), result.seconds,
+        result.version, "{}", "rebuilt",
+    )  # fmt: skip
+    lake.append_unguarded([row], RUNS)

@@ -1,0 +1,118 @@
+"""Two states of one table compared: rows missing, rows too many, cells that differ, and a few of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.lake.names import quoted
+
+SAMPLE = 10
+_BEFORE, _AFTER = "before", "after"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What a rebuild would change. ``missing`` and ``surplus`` say so of the table as it stands now.
+
+    ``cells`` counts differing cells by column. Each sample has the row's key, and its columns as they
+    stand now and as they would be.
+    """
+
+    rows: int  # as rebuilt
+    missing: int = 0
+    surplus: int = 0
+    differing: int = 0
+    cells: Mapping[str, int] = field(default_factory=dict)
+    sample: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def none(self) -> bool:
+        """True if the table is what the rebuild gives."""
+        return not (self.missing or self.surplus or self.differing)
+
+
+def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Difference:
+    """Compare row by row under a key.
+
+    Args:
+        present: the table as it stands.
+        rebuilt: as it would be.
+        keys: the key's columns; unique in both.
+    """
+    names = list(dict.fromkeys([*rebuilt.columns, *present.columns]))
+    rest = [name for name in names if name not in keys]
+    left = _side(present, names)
+    right = _side(rebuilt, names)
+    same = reduce(lambda a, b: a & b, [F.col(f"b.{quoted(key)}").eqNullSafe(F.col(f"a.{quoted(key)}")) for key in keys])
+    joined = left.alias("b").join(right.alias("a"), same, "full_outer")
+    missing, surplus = F.col("b._there").isNull(), F.col("a._there").isNull()
+    differs = {name: ~missing & ~surplus & ~_equal(name) for name in rest}
+    any_cell = reduce(lambda a, b: a | b, differs.values(), F.lit(False))
+    totals = joined.agg(
+        F.count("a._there").alias("rows"),
+        F.count_if(missing).alias("missing"),
+        F.count_if(surplus).alias("surplus"),
+        F.count_if(any_cell).alias("differing"),
+        *[F.count_if(flag).alias(f"c{i}") for i, flag in enumerate(differs.values())],
+    ).collect()[0]
+    cells = {name: totals[f"c{i}"] for i, name in enumerate(differs) if totals[f"c{i}"]}
+    found = Difference(totals["rows"], totals["missing"], totals["surplus"], totals["differing"], cells)
+    if found.none:
+        return found
+    sample = _sample(joined.where(missing | surplus | any_cell), names, keys)
+    return Difference(found.rows, found.missing, found.surplus, found.differing, cells, sample)
+
+
+def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
+    """Compare rows without a key: each as often as it stands there."""
+    mine = present.select(*map(quoted, columns)).withColumn("_n", F.lit(-1))
+    theirs = rebuilt.select(*map(quoted, columns)).withColumn("_n", F.lit(1))
+    totals = mine.unionByName(theirs).groupBy(*map(quoted, columns)).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+    found = totals.agg(
+        F.sum(F.when(F.col("_n") > 0, F.col("_n"))).alias("missing"),
+        F.sum(F.when(F.col("_n") < 0, -F.col("_n"))).alias("surplus"),
+    ).collect()[0]
+    rows = rebuilt.count()
+    if not (found["missing"] or found["surplus"]):
+        return Difference(rows)
+    sample = [
+        {(_AFTER if row["_n"] > 0 else _BEFORE): {name: row[name] for name in columns if row[name] is not None}}
+        for row in totals.select(*[F.col(quoted(name)).cast("string") for name in columns], "_n").limit(SAMPLE).collect()
+    ]
+    return Difference(rows, found["missing"] or 0, found["surplus"] or 0, sample=tuple(sample))
+
+
+def _side(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    have = set(frame.columns)
+    columns = [F.col(quoted(name)) if name in have else F.lit(None).alias(name) for name in names]
+    return frame.select(*columns, F.lit(1).alias("_there"))
+
+
+def _equal(name: str) -> Column:
+    return F.col(f"b.{quoted(name)}").eqNullSafe(F.col(f"a.{quoted(name)}"))
+
+
+def _sample(rows: DataFrame, names: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, Any], ...]:
+    cells: list[Column] = [F.col("b._there").alias("was"), F.col("a._there").alias("is")]
+    for i, name in enumerate(names):
+        cells.append(F.col(f"b.{quoted(name)}").cast("string").alias(f"b{i}"))
+        cells.append(F.col(f"a.{quoted(name)}").cast("string").alias(f"a{i}"))
+    found = []
+    for row in rows.select(*cells).limit(SAMPLE).collect():
+        side = "a" if row["is"] else "b"
+        key = {name: row[f"{side}{i}"] for i, name in enumerate(names) if name in keys}
+        rest = [(i, name) for i, name in enumerate(names) if name not in keys and row[f"a{i}"] != row[f"b{i}"]]
+        found.append(
+            {
+                "key": key,
+                _BEFORE: {name: row[f"b{i}"] for i, name in rest} if row["was"] else None,
+                _AFTER: {name: row[f"a{i}"] for i, name in rest} if row["is"] else None,
+            }
+        )
+    return tuple(found)

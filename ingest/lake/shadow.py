@@ -1,0 +1,32 @@
+"""A shadow: a folder in the lake where a rebuild writes, to be compared before anything is replaced."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from ingest.lake.lake import Lake
+
+_FOLDER = "_rebuild"  # the underscore hides it from readers of the lake
+
+
+@contextlib.contextmanager
+def shadow_of(lake: Lake, *shadowed: str) -> Iterator[Lake]:
+    """The same lake, but what begins with these names lies in a folder that is gone afterwards."""
+    folder = f"{lake.path(_FOLDER)}/{uuid.uuid4().hex}"  # a new one each time: Delta remembers tables by path
+    try:
+        yield Lake(lake.spark, lake.pipeline, lake.run, shadow=folder, shadowed=shadowed)
+    finally:
+        _remove(lake, folder)
+
+
+def _remove(lake: Lake, folder: str) -> None:
+    jvm: Any = lake.spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(folder)
+    files = path.getFileSystem(lake.spark._jsparkSession.sessionState().newHadoopConf())
+    files.delete(path, True)
+    parent = path.getParent()
+    if files.exists(parent) and not len(files.listStatus(parent)):
+        files.delete(parent, False)

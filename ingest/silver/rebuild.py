@@ -1,0 +1,118 @@
+"""Silver decoded anew from bronze: in a shadow, compared with what stands, published table by table.
+
+``changes`` goes first and the books last, each in one commit under its own next generation; a run killed
+in between leaves tables that say the same of every batch, or is mended by rebuilding again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.errors import IngestError
+from ingest.lake.compare import Difference, as_sets
+from ingest.lake.lake import Lake
+from ingest.lake.rejects import REPLAY
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
+from ingest.lake.shadow import shadow_of
+from ingest.silver.decode import STAGE, decode
+
+TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
+_OWN = {REJECTS.name: "stage = 'silver'"}  # gold's rejects lie in the same table and stay
+_UNORDERED = ("keys", "columns")  # of books: in the order in which tasks saw them first
+
+
+@dataclass(slots=True)
+class Rebuilt:
+    """What a rebuild of silver found, and whether it was published."""
+
+    batch: int
+    published: bool
+    differences: Mapping[str, Difference]
+    unbalanced: list[str] = field(default_factory=list)
+
+    @property
+    def none(self) -> bool:
+        """True if every table is what bronze gives."""
+        return all(one.none for one in self.differences.values())
+
+
+def rebuild(
+    lake: Lake, cores: int, *, dry_run: bool, tell: Callable[[str, str], None] = lambda _subject, _step: None
+) -> Rebuilt:
+    """Decode all of bronze with today's parsers and options, and publish the outcome.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+        cores: how many tasks run at once.
+        dry_run: compare, publish nothing.
+        tell: is told each step.
+
+    Raises:
+        IngestError: bronze no longer holds every batch, or the new books do not balance.
+    """
+    last = max(0, lake.progress(STAGE, BOOKS.name))
+    _refuse_trimmed(lake, last)
+    with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
+        tell("silver", "decoding")
+        done = decode(shadow, last, cores)
+        if done.unbalanced:
+            raise IngestError(f"The books do not balance, so nothing was published: {done.unbalanced[0]}.")
+        tell("silver", "comparing")
+        differences = {one.name: _difference(lake, shadow, one) for one in TABLES}
+        if not dry_run:
+            for one in TABLES:
+                tell("silver", f"publishing {one.name}")
+                _publish(lake, shadow, one, last)
+    return Rebuilt(last, not dry_run, differences)
+
+
+def _refuse_trimmed(lake: Lake, last: int) -> None:
+    if not last:
+        raise IngestError("Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first.")
+    there = {
+        row["batch"]
+        for row in lake.read(BRONZE.name)
+        .where(F.col("kind").isin("receipt", REPLAY) & (F.col("batch") <= last))
+        .select("batch")
+        .distinct()
+        .collect()
+    }
+    missing = [batch for batch in range(1, last + 1) if batch not in there]
+    if missing:
+        raise IngestError(
+            f"Bronze holds nothing of batch {missing[0]} any more ({len(missing)} of {last} batches are gone), so "
+            "silver cannot be made from it: mirrors can still be rebuilt from silver."
+        )
+
+
+def _difference(lake: Lake, shadow: Lake, schema: TableSchema) -> Difference:
+    present, rebuilt = _rows(lake, schema), _rows(shadow, schema)
+    left_out = _UNORDERED if schema is BOOKS else ()
+    return as_sets(present, rebuilt, [name for name in rebuilt.columns if name not in left_out])
+
+
+def _rows(lake: Lake, schema: TableSchema) -> DataFrame:
+    """A table's rows of this stage; of ``changes`` without book lines, which the books show merged."""
+    if not lake.exists(schema.name):
+        return lake.spark.createDataFrame([], schema.ddl)
+    lake.ensure(schema)
+    rows = lake.read(schema.name)
+    if schema is CHANGES:
+        return rows.where(F.col("kind") != "book")
+    return rows.where(_OWN[schema.name]) if schema.name in _OWN else rows
+
+
+def _publish(lake: Lake, shadow: Lake, schema: TableSchema, batch: int) -> None:
+    there = shadow.exists(schema.name)
+    state = lake.snapshot(schema.name)
+    if not there and not state.exists:
+        return
+    lake.ensure(schema)
+    state = lake.snapshot(schema.name)
+    writer = lake.writer(STAGE, schema.name, lake.generation(state, STAGE, schema.name) + 1)
+    rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.ddl)
+    lake.publish(rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _OWN.get(schema.name, ""))

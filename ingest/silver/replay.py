@@ -1,0 +1,196 @@
+"""Replays: rejected messages decoded again, in a new batch, from the bytes that bronze has kept.
+
+A replay is a row of bronze (kind ``replay``) that stands at the place of the old bytes and carries the
+new batch's number, so that it is committed like any landed batch and a killed run takes it up again.
+Its rows keep the arrival of their bytes in their order; the old batch's books gain a line that says
+where its rejects went, and a rebuild rejects again in the old batch what the new one decodes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.lake.books import Line
+from ingest.lake.lake import Lake
+from ingest.lake.rejects import PLACE, REPLAY, still_open
+from ingest.lake.schemas import BRONZE
+from ingest.silver.lift import Lifting
+
+BRONZE_STAGE = "bronze"
+Lift = Callable[[DataFrame, Lifting], DataFrame]
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """So many rejects of one batch and partition, replayed in another batch."""
+
+    batch: int
+    old: int
+    source: str
+    topic: str | None
+    partition: int | None
+    count: int
+
+    def line(self) -> Line:
+        """The book line that the old batch gains."""
+        line = Line(self.old, self.source, self.topic, self.partition, None, None, None)
+        line.replayed, line.replayed_in = self.count, self.batch
+        return line
+
+    def refusals(self) -> Line:
+        """The old batch's line for the messages that it had rejected, when it is decoded anew."""
+        line = Line(self.old, self.source, self.topic, self.partition, None, None, None)
+        line.messages = line.rejected = self.count
+        return line
+
+
+def moved(lake: Lake) -> list[Moved]:
+    """All replays of a lake, summed up; a lake without any answers from its log."""
+    rows = (
+        _rows(lake)
+        .groupBy("batch", _old().alias("old"), "source", "topic", "partition")
+        .agg(F.count("*").alias("count"))
+        .collect()
+    )
+    return [Moved(*row) for row in rows]
+
+
+def touching(found: Sequence[Moved], batches: Sequence[int]) -> list[Moved]:
+    """The replays that happen in some batches, or whose messages came in them."""
+    return [one for one in found if one.batch in batches or one.old in batches]
+
+
+def messages(lake: Lake) -> DataFrame:
+    """The messages that replays decode again."""
+    return _bytes(lake, _rows(lake))
+
+
+def _rows(lake: Lake) -> DataFrame:
+    return lake.read(BRONZE.name).where(F.col("kind") == REPLAY)
+
+
+def _old() -> Column:
+    return F.get_json_object(F.col("value").cast("string"), "$.batch").cast("bigint")
+
+
+# --- decoding -----------------------------------------------------------------------------------
+
+
+def decoded(
+    lake: Lake, own: DataFrame, batches: Sequence[int], found: Sequence[Moved], lifting: Lifting, lift: Lift
+) -> DataFrame:
+    """The rows of ``changes`` of some batches, where replays are among them or point into them.
+
+    Args:
+        lake: the lake.
+        own: the batches' own messages.
+        batches: their numbers.
+        found: the lake's replays.
+        lifting: what decodes them.
+        lift: applies it to messages.
+    """
+    replays = _rows(lake)
+    wanted = [one for one in found if one.batch in batches]
+    refused = [one for one in found if one.old in batches]
+    parts = [lift(own, lifting)]
+    if refused:
+        places = replays.select(*PLACE, _old().alias("batch")).distinct()
+        parts = [lift(own.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
+        parts.append(_refusals(replays.where(_old().isin(sorted({one.old for one in refused})))))
+    for batch in sorted({one.batch for one in wanted}):
+        parts.append(lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch)))
+    lines = [(one.batch, one.line()) for one in wanted] + [(one.old, one.refusals()) for one in refused]
+    parts.append(_book_rows(lake, lines))
+    return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+
+
+def _bytes(lake: Lake, replays: DataFrame) -> DataFrame:
+    """The old messages, under their own batch's number: their rows keep its arrival."""
+    places = F.broadcast(replays.select(*PLACE, _old().alias("batch")))
+    kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
+    return kept.join(places, [*PLACE, "batch"], "left_semi")
+
+
+def _refusals(replays: DataFrame) -> DataFrame:
+    """The rejects of the old batches, as their replays remember them."""
+    return replays.select(
+        F.lit("reject").alias("kind"),
+        _old().alias("batch"),
+        *PLACE,
+        F.lit(0).alias("row"),
+        F.get_json_object(F.col("value").cast("string"), "$.reject").alias("payload"),
+    ).distinct()
+
+
+def _book_rows(lake: Lake, lines: Sequence[tuple[int, Line]]) -> DataFrame:
+    rows = [("book", batch, line.source, line.to_json()) for batch, line in lines]
+    return lake.spark.createDataFrame(rows, "kind STRING, batch BIGINT, source STRING, payload STRING").coalesce(1)
+
+
+def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, str], int]:
+    """How many messages the replays brought into batches, by batch and source: what the books must hold."""
+    counts: dict[tuple[int, str], int] = {}
+    for one in found:
+        if one.batch in batches:
+            counts[one.batch, one.source] = counts.get((one.batch, one.source), 0) + one.count
+    return counts
+
+
+# --- appointing ---------------------------------------------------------------------------------
+
+
+def appoint(
+    lake: Lake, lifting: Callable[[Lake, DataFrame], Lifting], lift: Lift, reason: str = ""
+) -> tuple[int | None, int, int]:
+    """Commit a new batch that decodes again what is rejected and can be decoded now.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+        lifting: gives today's parsers and options for some messages.
+        lift: applies it to messages.
+        reason: only rejects of this reason code.
+
+    Returns:
+        The new batch, None if there is none; how many messages it replays, how many stay rejected.
+    """
+    waiting = still_open(lake)
+    if waiting is None:
+        return None, 0, 0
+    waiting = waiting.where((F.col("kind") == "message") & (F.lit(reason == "") | (F.col("reason") == reason)))
+    places = waiting.select(*PLACE, "batch", "reason", "detail", "decoder").cache()
+    try:
+        count = places.count()
+        if not count:
+            return None, 0, 0
+        kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
+        rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
+        still = lift(rows, lifting(lake, rows)).where(F.col("kind") == "reject").select(*PLACE, "batch")
+        ready = places.join(still, [*PLACE, "batch"], "left_anti").collect()
+    finally:
+        places.unpersist()
+    if not ready:
+        return None, 0, count
+    batch = max(0, lake.progress(BRONZE_STAGE, BRONZE.name)) + 1
+    lake.append(_appointed(lake, [row.asDict() for row in ready], batch), BRONZE, BRONZE_STAGE, batch)
+    return batch, len(ready), count - len(ready)
+
+
+def _appointed(lake: Lake, rows: Sequence[dict[str, object]], batch: int) -> DataFrame:
+    now = lake.now()
+    made = [
+        (REPLAY, batch, row["source"], row["topic"], row["partition"], row["offset"], None, None, _pointer(row), None, now, now.date())
+        for row in rows
+    ]
+    return lake.spark.createDataFrame(made, lake.read(BRONZE.name).schema).coalesce(1)
+
+
+def _pointer(row: dict[str, object]) -> bytes:
+    """Where the bytes are, and what was said of them."""
+    reject = {name: row[name] for name in ("reason", "detail", "decoder")}
+    return json.dumps({"batch": row["batch"], "reject": reject}, ensure_ascii=False).encode()

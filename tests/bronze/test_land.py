@@ -1,0 +1,140 @@
+"""Landing through a whole run: growth, alarms, huge and broken files, all in one lake, run by run."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.config import load
+from ingest.lake.lake import Lake
+from ingest.run import Result, Warm, run
+from tests.lakes import FORMAT, change, doubled, rows, touch, versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+STAGES = ("bronze", "silver")
+
+
+class Yard:
+    """A pipeline over a folder, read run by run in one session."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self.spark, self.folder = spark, folder
+        file = folder / "yard.yaml"
+        file.write_text(
+            "pipeline: yard\nlake: ./lake\nsources:\n"
+            f"  - {{name: rows, kind: files, path: './in/**/*.jsonl*', format: {FORMAT}, max_record_bytes: 2000}}\n",
+            "utf-8",
+        )
+        (folder / "in").mkdir()
+        self.pipeline = load(file)
+        self.warm = Warm()
+        self.serial = 0
+
+    def lines(self, count: int) -> bytes:
+        """Lines never written before."""
+        first = self.serial
+        self.serial += count
+        return "".join(
+            change("INSERT", "bins", n, {"id": str(n), "word": "w"}) for n in range(first, self.serial)
+        ).encode()
+
+    def write(self, name: str, data: bytes, mode: str = "wb") -> Path:
+        """Write a file of the folder, settled."""
+        path = self.folder / "in" / name
+        path.parent.mkdir(exist_ok=True)
+        with path.open(mode) as file:
+            file.write(data)
+        touch(path, 3600 - self.serial)
+        return path
+
+    def run(self, warm: Warm | None = None) -> Result:
+        """The next run; a `Warm` of its own is another process'."""
+        return run(self.spark, self.pipeline, STAGES, warm or self.warm)
+
+    @property
+    def lake(self) -> Lake:
+        """The lake."""
+        return Lake(self.spark, self.pipeline)
+
+
+def test_a_folder_is_read_run_by_run(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever happens to files between runs, each message is landed once or somebody is told."""
+    yard = Yard(spark, tmp_path)
+    result = yard.run()
+    assert (None, 0, []) == (result.batch, result.read, result.failures)
+    assert "matches no file yet" in result.warnings[0]
+
+    first = yard.write("a b#1%20ä.jsonl", yard.lines(3) + b"\r\n\n" + b"x" * 5000 + b"\n")
+    yard.write("deep/z.jsonl.gz", gzip.compress(yard.lines(500)))
+    for number in range(40):
+        yard.write(f"many/{number}.jsonl", yard.lines(1))
+    result = yard.run()
+    assert (1, 544, 1, []) == (result.batch, result.read, result.rejected, result.failures)
+    found = versions(yard.lake)
+    idle = yard.run(Warm())
+    assert (None, 0) == (idle.batch, idle.read)
+    assert found == versions(yard.lake)
+
+    yard.write(first.name, yard.lines(2), "ab")
+    half = yard.lines(1)
+    young = yard.write("young.jsonl", yard.lines(1) + half[:20])
+    os.utime(young)
+    result = yard.run(Warm())
+    assert (2, 3, []) == (result.batch, result.read, result.failures)
+
+    young.write_bytes(young.read_bytes() + half[20:])
+    first.write_bytes(first.read_bytes().replace(b'"w"', b'"v"', 1))
+    (tmp_path / "in/many/7.jsonl").write_bytes(b"")
+    result = yard.run()
+    assert (3, 1) == (result.batch, result.read)
+    assert 1 == result.exit_code
+    assert ["was rewritten" in result.failures[0], "shrank" in result.failures[1]] == [True, True]
+    told = yard.run()
+    assert result.failures == told.failures
+    assert found["runs"] < versions(yard.lake)["runs"]
+    written = versions(yard.lake)
+    assert 1 == yard.run().exit_code
+    assert written == versions(yard.lake)  # an alarm that stands is told again, not written again
+
+    lake = yard.lake
+    alarms = rows(lake, "SELECT DISTINCT message FROM runs WHERE state = 'alarm'")
+    assert set(result.failures) == {alarm["message"] for alarm in alarms}
+    assert {} == {name: count for name, count in doubled(lake).items() if count}
+    ids = rows(lake, "SELECT count(DISTINCT get_json_object(after, '$.id')) AS n FROM changes WHERE kind = 'change'")
+    assert yard.serial == ids[0]["n"]
+
+
+def test_messages_and_receipts_are_one_commit(spark: SparkSession, tmp_path: Path) -> None:
+    """Receipts without their messages would be positions past messages that nobody has."""
+    yard = Yard(spark, tmp_path)
+    yard.write("a.jsonl", yard.lines(5))
+    before = yard.lake.snapshot("bronze").version
+    yard.run()
+    yard.write("a.jsonl", yard.lines(5), "ab")
+    yard.run()
+    assert (-1, 2) == (before, yard.lake.snapshot("bronze").version)  # made, batch 1, batch 2
+    kinds = rows(yard.lake, "SELECT batch, kind, count(*) AS n FROM bronze GROUP BY 1, 2 ORDER BY 1, 2")
+    assert [(1, "message", 5), (1, "receipt", 1), (2, "message", 5), (2, "receipt", 1)] == [
+        (row["batch"], row["kind"], row["n"]) for row in kinds
+    ]
+
+
+def test_thousands_of_small_files_are_one_quick_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch of Arrow per file makes minutes of seconds."""
+    yard = Yard(spark, tmp_path)
+    (tmp_path / "in/small").mkdir()
+    for number in range(5000):
+        (tmp_path / f"in/small/{number}.jsonl").write_bytes(yard.lines(1))
+    started = time.monotonic()
+    result = run(spark, yard.pipeline, ("bronze",))
+    assert (1, 5000) == (result.batch, result.read)
+    assert time.monotonic() - started < 60
+    assert 5000 == rows(yard.lake, "SELECT count(DISTINCT topic) AS n FROM bronze WHERE kind = 'message'")[0]["n"]

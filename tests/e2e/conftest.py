@@ -1,0 +1,41 @@
+"""The real parts that end-to-end tests share, each started by the first test that asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e import broker as parts
+from tests.e2e.registry import Registry
+from tests.e2e.topics import Topics
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker of this folder."""
+    config.addinivalue_line("markers", "e2e: needs real services, which are fetched and started on loopback")
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[parts.Broker]:
+    """A running Kafka broker; without its jars the test is skipped."""
+    pytest.importorskip("confluent_kafka", reason="pip install -e '.[e2e]' brings the Kafka client")
+    try:
+        with parts.Broker(Path(tmp_path_factory.mktemp("kafka"))) as running:
+            yield running
+    except parts.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def topics(broker: parts.Broker) -> Topics:
+    """Makes, fills, trims and deletes topics."""
+    return Topics(broker.address)
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    """A schema registry on loopback."""
+    with Registry() as running:
+        yield running

@@ -1,0 +1,81 @@
+"""A stand-in for a schema registry: Confluent's answers to ``GET /schemas/ids/<id>``, from memory."""
+
+from __future__ import annotations
+
+import json
+import struct
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from types import TracebackType
+from typing import Any, Self
+
+import fastavro
+
+
+class Registry:
+    """``with Registry() as registry: registry.url``; ids count from 1 in the order of `add`."""
+
+    def __init__(self) -> None:
+        self.texts: dict[int, str] = {}
+        self.asked: list[int] = []
+        self._server: ThreadingHTTPServer | None = None
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        """What ``registry:`` names."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def add(self, schema: dict[str, Any]) -> int:
+        """Register a schema."""
+        self.texts[len(self.texts) + 1] = json.dumps(schema)
+        return len(self.texts)
+
+    def framed(self, number: int, value: Any) -> bytes:
+        """One datum behind its frame."""
+        out = BytesIO()
+        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(self.texts[number])), value)
+        return struct.pack(">bI", 0, number) + out.getvalue()
+
+    def start(self) -> None:
+        """Answer, on the same port as before if there was one."""
+        self._server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler())
+        self.port = self._server.server_port
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def stop(self) -> None:
+        """Answer no longer."""
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        registry = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+                pass
+
+            def do_GET(self) -> None:
+                number = int(self.path.rpartition("/")[2])
+                registry.asked.append(number)
+                known = registry.texts.get(number)
+                body = {"schema": known} if known else {"error_code": 40403, "message": "Schema not found"}
+                data = json.dumps(body).encode()
+                self.send_response(200 if known else 404)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+        return Handler

@@ -1,0 +1,341 @@
+"""Kafka sources against a real broker: what lands, what is counted, what is never passed over."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+import uuid
+
+import pytest
+
+from ingest.bronze import kafka
+from ingest.bronze.land import Positions, last_batch
+from ingest.bronze.offsets import Place
+from ingest.config import load
+from ingest.lake.lake import Lake
+from ingest.run import Warm, run
+from tests.e2e.topics import Sent
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+LAND = ("bronze", "silver")
+FOLD = (*LAND, "gold")
+
+
+@pytest.fixture
+def pipeline(tmp_path, broker):
+    """Writes a pipeline file of one Kafka source and loads it."""
+
+    def write(format_="canal", **keys):
+        text = f"pipeline: garden\nlake: ./lake\nsources:\n  - name: beds\n    format: {format_}\n"
+        keys = {"bootstrap_servers": broker.address, **keys}
+        lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())
+        file = tmp_path / "garden.yaml"
+        file.write_text(text + textwrap.indent(lines, "    "))
+        return load(file)
+
+    return write
+
+
+@pytest.fixture
+def name():
+    """A topic's name that no other test uses."""
+    return f"garden-{uuid.uuid4().hex[:8]}"
+
+
+def canal(key, height, op="UPDATE"):
+    """One Canal message of a plant."""
+    row = {"id": str(key), "height": str(height)}
+    body = {
+        "database": "garden", "table": "plants", "type": op, "isDdl": False, "pkNames": ["id"],
+        "mysqlType": {"id": "bigint", "height": "int"}, "sqlType": {"id": -5, "height": 4},
+        "es": 1_700_000_000_000 + height, "ts": 1_700_000_000_500, "id": 1, "data": [row], "old": None,
+    }  # fmt: skip
+    return json.dumps(body).encode()
+
+
+def landed(spark, pipeline):
+    """The messages in bronze as ``(partition, offset, key, value)``."""
+    rows = Lake(spark, pipeline).read("bronze").where("kind = 'message'").orderBy("partition", "offset")
+    return [tuple(row) for row in rows.select("partition", "offset", "key", "value").collect()]
+
+
+def receipts(spark, pipeline):
+    """All receipts as mappings."""
+    rows = Lake(spark, pipeline).read("bronze").where("kind = 'receipt'").orderBy("batch").collect()
+    return [{"batch": row["batch"], **json.loads(bytes(row["value"]))} for row in rows]
+
+
+def test_from_topic_to_mirror(spark, pipeline, topics, name):
+    """Three partitions, two runs: the mirror must hold each key's last change, the books every message."""
+    topics.make(name, 3)
+    topics.send(name, [Sent(canal(n, 1, "INSERT"), b"%d" % n, n % 3) for n in range(30)])
+    made = pipeline(topics=[name], start="earliest")
+    warm = Warm()
+    first = run(spark, made, FOLD, warm)
+    assert ([], 1, 30, 30) == (first.failures, first.batch, first.read, first.changes)
+    idle = run(spark, made, FOLD, warm)
+    assert (None, 0, []) == (idle.batch, idle.read, idle.failures)
+    topics.send(name, [Sent(canal(n, 2), b"%d" % n, n % 3) for n in range(0, 30, 2)])
+    second = run(spark, made, FOLD, Warm())
+    assert (2, 15, []) == (second.batch, second.read, second.failures)
+    mirror = Lake(spark, made).read("mirrors/garden/plants").collect()
+    assert {n: 1 + (n % 2 == 0) for n in range(30)} == {row["id"]: row["height"] for row in mirror}
+
+
+def test_everything_of_a_message(spark, pipeline, topics, name):
+    """Key, value, headers and time as sent, nulls and empty texts told apart; nothing of it may be made up."""
+    topics.make(name)
+    sent = [
+        Sent(b"\x00\xff", b"k", headers=[("a", b"1"), ("a", None), ("b", b"")], timestamp=1_700_000_000_123),
+        Sent(None, b"gone"),
+        Sent(b"", None),
+        Sent(b"v", b""),
+    ]
+    topics.send(name, sent)
+    made = pipeline(topics=[name])
+    run(spark, made, ("bronze",))
+    assert [(0, n, one.key, one.value) for n, one in enumerate(sent)] == landed(spark, made)
+    row = Lake(spark, made).read("bronze").where("`offset` = 0 AND kind = 'message'").selectExpr(
+        "headers", "unix_millis(timestamp) AS at", "topic", "source", "batch"
+    ).first()  # fmt: skip
+    assert [("a", b"1"), ("a", None), ("b", b"")] == [tuple(one) for one in row["headers"]]
+    assert (1_700_000_000_123, name, "beds", 1) == (row["at"], row["topic"], row["source"], row["batch"])
+
+
+def test_aborted_transactions(spark, pipeline, topics, name):
+    """Aborted messages must not land, and the holes they leave are no loss."""
+    topics.make(name)
+    good = [Sent(canal(n, 1, "INSERT")) for n in range(5)]
+    topics.transactions(name, (good[:3], True), ([Sent(b"never")] * 4, False), (good[3:], True))
+    made = pipeline(topics=[name])
+    result = run(spark, made, LAND, Warm())
+    assert (5, []) == (result.read, result.failures)
+    assert [one.value for one in good] == [value for _, _, _, value in landed(spark, made)]
+    topics.transactions(name, ([Sent(b"never")] * 4, False))
+    nothing = run(spark, made, LAND, Warm())
+    assert (0, []) == (nothing.read, nothing.failures)
+    topics.send(name, [Sent(canal(9, 1))])
+    more = run(spark, made, LAND, Warm())
+    assert (1, []) == (more.read, more.failures)
+
+
+def test_uncommitted_on_request(spark, pipeline, topics, name):
+    """``isolation.level`` of the file wins over the default, as every Kafka setting does."""
+    topics.make(name)
+    topics.transactions(name, ([Sent(b"a")], False))
+    made = pipeline(topics=[name], kafka={"isolation.level": "read_uncommitted"})
+    assert 1 == run(spark, made, ("bronze",)).read
+
+
+def test_bounded_batches(spark, pipeline, topics, name):
+    """A batch takes the oldest messages of all partitions, not all of one before the next."""
+    topics.make(name, 2)
+    base = 1_700_000_000_000
+    topics.send(
+        name, [Sent(b"%d" % n, partition=p, timestamp=base + 1000 * n) for n in range(100) for p in (0, 1)]
+    )
+    made = pipeline(topics=[name], max_messages=60)
+    warm = Warm()
+    counts = [run(spark, made, ("bronze",), warm).read for _ in range(5)]
+    assert [60, 60, 60, 20, 0] == counts
+    ahead = [one for one in receipts(spark, made) if one["batch"] == 1 and not one["count"]]
+    assert {29, 30, 31} >= {one["to"] for one in ahead}
+    assert 200 == len(set(landed(spark, made)))
+
+
+def test_new_partitions_and_topics(spark, pipeline, topics, name):
+    """What appears later is read from its beginning even where the source began at the end."""
+    topics.make(f"{name}-a")
+    topics.send(f"{name}-a", [Sent(b"old")])
+    made = pipeline(topic_pattern=f"{name}-.*", start="latest")
+    first = run(spark, made, ("bronze",))
+    assert (1, 0) == (first.batch, first.read)
+    topics.grow(f"{name}-a", 2)
+    topics.make(f"{name}-b")
+    topics.send(f"{name}-a", [Sent(b"one"), Sent(b"two", partition=1)])
+    topics.send(f"{name}-b", [Sent(b"three")])
+    second = run(spark, made, ("bronze",))
+    assert (3, []) == (second.read, second.failures)
+    assert {b"one", b"two", b"three"} == {value for *_, value in landed(spark, made)}
+
+
+def test_start_at_a_time(spark, pipeline, topics, name):
+    """A start in time must find the first message at or after it."""
+    topics.make(name)
+    base = 1_714_521_600_000  # 2024-05-01T00:00:00Z
+    topics.send(name, [Sent(b"%d" % n, timestamp=base + n * 1000) for n in range(-2, 3)])
+    made = pipeline(topics=[name], start="2024-05-01T00:00:00Z")
+    run(spark, made, ("bronze",))
+    assert [b"0", b"1", b"2"] == [value for *_, value in landed(spark, made)]
+
+
+def test_start_at_offsets(spark, pipeline, topics, name):
+    """Offsets of the file hold for the partitions that it names."""
+    topics.make(name, 2)
+    topics.send(name, [Sent(b"%d" % n, partition=p) for n in range(4) for p in (0, 1)])
+    made = pipeline(topics=[name], start={name: {"1": 3}})
+    run(spark, made, ("bronze",))
+    assert [0, 0, 0, 0, 1] == [partition for partition, *_ in landed(spark, made)]
+
+
+def gaps(spark, made):
+    """The gaps of the pipeline's source as it stands now."""
+    lake = Lake(spark, made)
+    positions = Positions()
+    positions.catch_up(lake, last_batch(lake))
+    return lake, kafka.look(lake, made.sources[0], positions.places["beds"]).plan.gaps
+
+
+def test_retention_overtakes(spark, pipeline, topics, name):
+    """Messages that retention took unread are an alarm every time, until a person accepts the loss."""
+    topics.make(name, 2)
+    topics.send(name, [Sent(b"%d" % n) for n in range(10)])
+    made = pipeline(topics=[name])
+    run(spark, made, ("bronze",))
+    topics.send(name, [Sent(b"%d" % n) for n in range(10, 30)] + [Sent(b"other", partition=1)])
+    topics.trim(name, 0, 20)
+    alarm = run(spark, made, ("bronze",))
+    assert 1 == alarm.exit_code
+    assert f"{name}/0" in alarm.failures[0]
+    assert "offsets 10 to 19 were not read" in alarm.failures[0]
+    assert 1 == alarm.read, "the other partition goes on"
+    lake, found = gaps(spark, made)
+    kafka.accept(lake, made.sources[0], found, last_batch(lake))
+    after = run(spark, made, ("bronze",))
+    assert (10, 0) == (after.read, after.exit_code)
+    assert [*range(10), *range(20, 30)] == [offset for p, offset, *_ in landed(spark, made) if p == 0]
+    assert [] == run(spark, made, ("bronze",)).failures
+
+
+def test_topic_made_again(spark, pipeline, topics, name):
+    """A topic deleted and made again must not look like progress, whatever its offsets are."""
+    topics.make(name)
+    topics.send(name, [Sent(b"old-%d" % n) for n in range(3)])
+    made = pipeline(topics=[name])
+    run(spark, made, ("bronze",))
+    topics.delete(name)
+    assert "its topic deleted" in run(spark, made, ("bronze",)).failures[0]
+    topics.make(name)
+    topics.send(name, [Sent(b"new-%d" % n) for n in range(5)])
+    alarm = run(spark, made, ("bronze",))
+    assert (None, 0) == (alarm.batch, alarm.read)
+    assert "made again" in alarm.failures[0]
+    lake, found = gaps(spark, made)
+    assert [Place(name, 0)] == [gap.place for gap in found]
+    kafka.accept(lake, made.sources[0], found, last_batch(lake))
+    after = run(spark, made, ("bronze",))
+    assert (5, []) == (after.read, after.failures)
+
+
+def test_broker_down(spark, pipeline, topics, name):
+    """A broker that is away costs its own source one sentence, without the password in it."""
+    topics.make(name)
+    made = pipeline(
+        topics=[name],
+        bootstrap_servers="127.0.0.1:1",
+        kafka={"default.api.timeout.ms": "3000", "request.timeout.ms": "2000", "sasl.jaas.config": "hush"},
+    )
+    result = run(spark, made, ("bronze",))
+    assert 1 == result.exit_code
+    assert "127.0.0.1:1 cannot be asked" in result.failures[0]
+    assert "hush" not in result.failures[0]
+
+
+PLANT = {
+    "type": "record", "name": "Value", "namespace": "garden.plants",
+    "fields": [{"name": "id", "type": "long"}, {"name": "height", "type": ["null", "int"]}],
+}  # fmt: skip
+SOURCE = {
+    "type": "record", "name": "Source", "namespace": "garden",
+    "fields": [
+        {"name": name, "type": type_}
+        for name, type_ in {
+            "connector": "string", "db": "string", "table": "string", "file": "string", "pos": "long",
+            "row": "int", "ts_ms": "long", "snapshot": "string", "server_id": "long",
+        }.items()
+    ],
+}  # fmt: skip
+ENVELOPE = {
+    "type": "record", "name": "Envelope", "namespace": "garden.plants",
+    "fields": [
+        {"name": "before", "type": ["null", PLANT]},
+        {"name": "after", "type": ["null", "garden.plants.Value"]},
+        {"name": "source", "type": SOURCE},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}  # fmt: skip
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+
+
+def debezium(key, height, op, place):
+    """One Debezium event as a value of `ENVELOPE`."""
+    source = {
+        "connector": "mysql", "db": "garden", "table": "plants", "file": "binlog.000001", "pos": place,
+        "row": 0, "ts_ms": 1_700_000_000_000, "snapshot": "false", "server_id": 7,
+    }  # fmt: skip
+    row = {"id": key, "height": height}
+    return {
+        "before": row if op == "d" else None, "after": None if op == "d" else row,
+        "source": source, "op": op, "ts_ms": 1_700_000_000_001,
+    }  # fmt: skip
+
+
+def test_framed_avro(spark, pipeline, topics, registry, name):
+    """Schemas are asked for once and kept: decoding goes on when the registry is away, new ids wait for it."""
+    topics.make(name)
+    key, value = registry.add(KEY), registry.add(ENVELOPE)
+
+    def sent(number, height, op, place):
+        return Sent(
+            registry.framed(value, debezium(number, height, op, place)), registry.framed(key, {"id": number})
+        )
+
+    topics.send(name, [sent(1, 10, "c", 1), sent(2, 20, "c", 2)])
+    made = pipeline("debezium-avro", topics=[name], registry=registry.url)
+    warm = Warm()
+    first = run(spark, made, FOLD, warm)
+    assert ([], 0, 2) == (first.failures, first.rejected, first.changes)
+    registry.stop()
+    topics.send(name, [sent(1, 11, "u", 3), sent(2, 20, "d", 4)])
+    second = run(spark, made, FOLD, warm)
+    assert ([], 0, 2) == (second.failures, second.rejected, second.changes)
+    assert [1, 2] == sorted(registry.asked)
+
+    later = registry.add({**ENVELOPE, "doc": "a later version"})
+    topics.send(name, [Sent(registry.framed(later, debezium(3, 30, "c", 5)))])
+    down = run(spark, made, FOLD, warm)
+    assert (1, 1, 0) == (down.exit_code, down.read, down.changes)
+    assert "gave no answer" in down.failures[0]
+    registry.start()
+    up = run(spark, made, FOLD, warm)
+    assert ([], 1) == (up.failures, up.changes)
+    mirror = Lake(spark, made).read("mirrors/garden/plants").collect()
+    assert {1: 11, 3: 30} == {row["id"]: row["height"] for row in mirror}
+
+
+def test_unknown_schema(spark, pipeline, topics, registry, name):
+    """An id that the registry lacks costs its message, not the batch."""
+    topics.make(name)
+    value = registry.add(ENVELOPE)
+    known = registry.framed(value, debezium(1, 10, "c", 1))
+    topics.send(name, [Sent(known), Sent(b"\x00\x00\x00\x00\x63" + known[5:])])
+    made = pipeline("debezium-avro", topics=[name], registry=registry.url)
+    result = run(spark, made, LAND, Warm())
+    assert ([], 1, 1) == (result.failures, result.changes, result.rejected)
+    assert ["unknown-schema"] == [row["reason"] for row in Lake(spark, made).read("rejects").collect()]
+
+
+def test_lost_between_look_and_read(spark, pipeline, topics, name, monkeypatch):
+    """What retention takes while a batch begins must land nothing, and be a gap on the next run."""
+    topics.make(name)
+    topics.send(name, [Sent(b"%d" % n) for n in range(10)])
+    made = pipeline(topics=[name], start={name: {"0": 0}})
+    seen = kafka.look(Lake(spark, made), made.sources[0], {})
+    topics.trim(name, 0, 5)
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka, "look", lambda *_: seen)
+        result = run(spark, made, ("bronze",))
+    assert (None, 0, 1) == (result.batch, result.read, result.exit_code)
+    assert "reading failed" in result.failures[0]
+    assert "offsets 0 to 4 were not read" in run(spark, made, ("bronze",)).failures[0]

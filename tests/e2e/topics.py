@@ -1,0 +1,106 @@
+"""Topics of the test broker: made, filled, trimmed and deleted through librdkafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+Headers = list[tuple[str, bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One message to send."""
+
+    value: bytes | None = None
+    key: bytes | None = None
+    partition: int = 0
+    headers: Headers | None = None
+    timestamp: int = 0  # milliseconds; 0 is now
+
+
+class Topics:
+    """The broker's topics as a test wants them."""
+
+    def __init__(self, address: str) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self.address = address
+        self.admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
+
+    def make(self, name: str, partitions: int = 1, **settings: str) -> str:
+        """A new topic; one that is being deleted is waited for."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import NewTopic
+
+        deadline = time.monotonic() + 20
+        while True:
+            topic = NewTopic(name, partitions, 1, config=settings)
+            try:
+                self.admin.create_topics([topic])[name].result(20)
+                return name
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+    def grow(self, name: str, partitions: int) -> None:
+        """More partitions."""
+        from confluent_kafka.admin import NewPartitions
+
+        self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(20)
+        self._until(lambda: len(self.admin.list_topics(name, 10).topics[name].partitions) == partitions)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and wait until it is gone."""
+        self.admin.delete_topics([name])[name].result(20)
+        self._until(lambda: name not in self.admin.list_topics(timeout=10).topics)
+
+    def trim(self, name: str, partition: int, offset: int) -> None:
+        """Take away everything before an offset, as retention does."""
+        from confluent_kafka import TopicPartition
+
+        for done in self.admin.delete_records([TopicPartition(name, partition, offset)]).values():
+            done.result(20)
+
+    def send(self, name: str, messages: Iterable[Sent]) -> None:
+        """Send messages and wait until all are there."""
+        producer = self.producer()
+        for one in messages:
+            self._produce(producer, name, one)
+        assert producer.flush(60) == 0
+
+    def transactions(self, name: str, *parts: tuple[list[Sent], bool]) -> None:
+        """Send each list in a transaction of its own: committed, or aborted where the flag is False."""
+        producer = self.producer(**{"transactional.id": f"tx-{name}-{time.monotonic_ns()}"})
+        producer.init_transactions(20)
+        for messages, commit in parts:
+            producer.begin_transaction()
+            for one in messages:
+                self._produce(producer, name, one)
+            assert producer.flush(20) == 0
+            (producer.commit_transaction if commit else producer.abort_transaction)(20)
+
+    def producer(self, **settings: Any) -> Any:
+        """A producer of one's own."""
+        from confluent_kafka import Producer
+
+        return Producer({"bootstrap.servers": self.address, "linger.ms": 5, "log_level": 0, **settings})
+
+    def _produce(self, producer: Any, name: str, one: Sent) -> None:
+        while True:
+            try:
+                producer.produce(
+                    name, one.value, one.key, one.partition, headers=one.headers, timestamp=one.timestamp
+                )
+                return
+            except BufferError:
+                producer.poll(0.5)
+
+    def _until(self, done: Any) -> None:
+        deadline = time.monotonic() + 20
+        while not done():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)

@@ -1,0 +1,229 @@
+"""Bare Avro records: DTS Avro with and without bornTimestamp, and OceanBase Cloud's data subscription.
+
+`Record.avsc` of DTS; "Data subscription message formats", section Avro, of OceanBase Cloud.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from ingest.change import Message
+from tests.formats.avro_cases import encode
+from tests.formats.one_history.history import (
+    DATABASE,
+    KEYS,
+    TABLE,
+    TYPES,
+    Event,
+    History,
+    bytes_of,
+    ticks,
+)
+from tests.formats.one_history.writing import Dialect
+
+CODES = {
+    "int64": 8,
+    "int32": 3,
+    "uint64": 8,
+    "decimal(10,2)": 246,
+    "decimal(38,10)": 246,
+    "float64": 5,
+    "boolean": 1,
+    "string": 253,
+    "date": 10,
+    "time": 11,
+    "datetime(6)": 12,
+    "timestamp(6)": 7,
+    "binary": 253,
+    "bit": 16,
+    "enum": 254,
+    "json": 245,
+}
+PARTS = ("year", "month", "day", "hour", "minute", "second", "millis")
+INFO = {
+    "int64": "LONG",
+    "int32": "INTEGER",
+    "uint64": "DECIMAL",
+    "decimal(10,2)": "DECIMAL",
+    "decimal(38,10)": "DECIMAL",
+    "float64": "DOUBLE",
+    "boolean": "INTEGER",
+    "string": "STRING",
+    "date": "DATE",
+    "time": "TIME",
+    "datetime(6)": "DATETIME",
+    "timestamp(6)": "TIMESTAMP",
+    "binary": "BINARY",
+    "bit": "BIT",
+    "enum": "ENUM",
+    "json": "STRING",
+}
+
+
+def clock_parts(text: str) -> tuple[bool, list[int], str]:
+    """Sign, hours, minutes and seconds of a time, and its fraction's digits."""
+    whole, _, fraction = text.removeprefix("-").partition(".")
+    return text[0] == "-", [int(part) for part in whole.split(":")], fraction
+
+
+def date_parts(text: str) -> list[int]:
+    """Year, month and day."""
+    return [int(part) for part in text.split("-")]
+
+
+# --- DTS ----------------------------------------------------------------------------------------
+
+
+def dts(history: History, *, born: bool) -> list[Message]:
+    """One record per row; of an update both images whole."""
+    return [
+        Message(encode("dts-avro", _dts(event) | ({"bornTimestamp": event.time} if born else {})))
+        for event in history.events
+    ]
+
+
+def _dts(event: Event) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "id": 70_000 + event.number,
+        "sourceTimestamp": event.second,
+        "sourcePosition": f"{event.number * 31}@7",
+        "source": {"sourceType": "MySQL", "version": "8.0"},
+        "operation": {"read": "INIT"}.get(event.kind, event.kind.upper()),
+        "objectName": f"{DATABASE}.{TABLE}",
+        "tags": {"pk_uk_info": json.dumps({"PRIMARY": list(KEYS)})},
+    }
+    if event.sql:
+        return record | {"operation": "DDL", "objectName": DATABASE, "afterImages": event.sql}
+    fields = [{"name": name, "dataTypeNumber": CODES[TYPES[name]]} for name in event.columns]
+    return record | {
+        "fields": fields,
+        "beforeImages": _image(event.before),
+        "afterImages": _image(event.after),
+    }
+
+
+def _image(row: Any) -> Any:
+    if row is None:
+        return None
+    return [None if value is None else _dts_cell(TYPES[name], value) for name, value in row.items()]
+
+
+def _dts_cell(logical: str, text: str) -> dict[str, Any]:
+    if logical.startswith("decimal"):
+        precision, scale = map(int, logical[8:-1].split(","))
+        return {"Decimal": {"value": text, "precision": precision, "scale": scale}}
+    if logical in ("int64", "int32", "uint64", "bit", "boolean"):
+        number = {"true": "1", "false": "0"}.get(text, text)
+        return {"Integer": {"precision": 19, "value": number}}
+    if logical in ("date", "time", "datetime(6)"):
+        return {"DateTime": dict(zip(PARTS, _dts_moment(logical, text), strict=True))}
+    if logical.startswith("timestamp"):
+        micros = ticks(text, 10**6)
+        return {"Timestamp": {"timestamp": micros // 10**6, "millis": micros % 10**6}}
+    return _dts_text(logical, text)
+
+
+def _dts_text(logical: str, text: str) -> dict[str, Any]:
+    if logical == "float64":
+        return {"Float": {"value": float(text), "precision": 53, "scale": 0}}
+    if logical == "binary":
+        return {"BinaryObject": {"type": "varbinary", "value": {"$hex": bytes_of(text).hex()}}}
+    if logical in ("enum", "json"):
+        return {"TextObject": {"type": logical, "value": text}}
+    return {"Character": {"charset": "utf8mb4", "value": {"$text": text}}}
+
+
+def _dts_moment(logical: str, text: str) -> list[int | None]:
+    day, _, clock = text.partition(" ") if logical.startswith("datetime") else (text, "", text)
+    date: list[int | None] = [None] * 3 if logical == "time" else [*date_parts(day)]
+    if logical == "date":
+        return [*date, None, None, None, None]
+    negative, parts, fraction = clock_parts(clock)
+    signed = [*parts, int(fraction.ljust(6, "0"))]
+    return [*date, *(-part if negative else part for part in signed)]
+
+
+# --- OceanBase Cloud ----------------------------------------------------------------------------
+
+
+def ocean(history: History) -> list[Message]:
+    """One record per row, key columns by their place among the fields; no full load."""
+    return [Message(encode("obcloud-avro", _ocean(event))) for event in history.events]
+
+
+def _ocean(event: Event) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "id": 5_000_000 + event.number,
+        "operation": {"read": "INSERT"}.get(event.kind, event.kind.upper()),
+        "timestamp": event.second,
+        "source": {"sourceType": "OB_MYSQL", "version": "4.2"},
+        "schemaName": DATABASE,
+        "tableName": TABLE,
+    }
+    if event.sql:
+        return record | {"operation": "DDL", "sql": event.sql}
+    return record | {
+        "fields": [{"name": name, "dataTypeNumber": 0} for name in event.columns],
+        "pkIndexes": [event.columns.index(name) for name in KEYS],
+        "beforeImages": _cells(event.before),
+        "afterImages": _cells(event.after),
+    }
+
+
+def _cells(row: Any) -> Any:
+    if row is None:
+        return None
+    return [
+        {"type_info": INFO[TYPES[name]], "value": None if value is None else _ocean_cell(TYPES[name], value)}
+        for name, value in row.items()
+    ]
+
+
+def _ocean_cell(logical: str, text: str) -> Any:
+    if logical in ("int64", "int32", "boolean"):
+        number = int({"true": "1", "false": "0"}.get(text, text))
+        return {"long" if logical == "int64" else "int": number}
+    if logical == "uint64" or logical.startswith("decimal"):
+        precision, scale = (20, 0) if logical == "uint64" else map(int, logical[8:-1].split(","))
+        return {"DecimalObject": {"precision": precision, "scale": scale, "value": text}}
+    if logical == "float64":
+        return {"double": float(text)}
+    if logical == "binary":
+        return {"bytes": {"$hex": bytes_of(text).hex()}}
+    if logical == "enum":
+        return {"EnumSetValue": {"value": text, "defines": None}}
+    if logical == "bit":
+        return {"BitObject": {"bit_length": 12, "value": f"{int(text):012b}"}}
+    return _ocean_moment(logical, text)
+
+
+def _ocean_moment(logical: str, text: str) -> Any:
+    if logical == "date":
+        return {"DateObject": _day(text)}
+    if logical == "time":
+        return {"TimeObject": {"negative": clock_parts(text)[0], **_clock(text)}}
+    if logical.startswith("datetime"):
+        return {"DateTimeObject": {**_day(text[:10]), **_clock(text[11:])}}
+    if logical.startswith("timestamp"):
+        seconds, nanos = divmod(ticks(text, 10**9), 10**9)
+        return {"TimestampObject": {"seconds": seconds, "nanos": nanos, "timezone": "Asia/Shanghai"}}
+    return {"StringObject": {"charsetName": "utf8mb4", "value": text}}
+
+
+def _day(text: str) -> dict[str, int]:
+    return dict(zip(("year", "month", "day"), date_parts(text), strict=True))
+
+
+def _clock(text: str) -> dict[str, int]:
+    _, parts, fraction = clock_parts(text)
+    names = ("hours", "minutes", "seconds", "nanos")
+    return dict(zip(names, [*parts, int(fraction.ljust(9, "0"))], strict=True))
+
+
+DIALECTS = {
+    "dts-avro": Dialect("dts-avro", partial(dts, born=True)),
+    "dts-avro before 2020-06-18": Dialect("dts-avro", partial(dts, born=False)),
+    "obcloud-avro": Dialect("obcloud-avro", ocean),
+}

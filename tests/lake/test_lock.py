@@ -1,0 +1,207 @@
+"""The lake's lock: who gets it, who is told to wait, and whose lock is taken over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from ingest.errors import LockedError, SetupError
+from ingest.lake import lock
+from ingest.lake.lock import check, held
+
+NAME = "_ingest.lock"
+HOLD = "import sys, time\nfrom ingest.lake.lock import held\nwith held(sys.argv[1], 'run of shop'):\n    print('held', flush=True)\n    time.sleep(60)\n"
+
+
+def holder(**given: Any) -> dict[str, Any]:
+    """What a lock file says."""
+    return {"token": "t", "what": "run of shop", "host": socket.gethostname(), "pid": os.getpid(),
+            "started": psutil.Process().create_time(), "jvm": None, "beat": time.time()} | given  # fmt: skip
+
+
+def write(lake: Path, **given: Any) -> None:
+    """Leave a lock behind."""
+    (lake / NAME).write_text(json.dumps(holder(**given)))
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Any:
+    """Another process that holds the lake's lock."""
+    process = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert "held\n" == process.stdout.readline()
+    yield process
+    process.send_signal(signal.SIGCONT)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+
+
+def test_the_lock_is_let_go_of(tmp_path: Path) -> None:
+    """A finished run would lock everybody out."""
+    with held(str(tmp_path / "lake"), "one"):
+        assert "one" == json.loads((tmp_path / "lake" / NAME).read_text())["what"]
+    assert [] == list((tmp_path / "lake").iterdir())
+
+
+def test_a_failed_run_lets_go(tmp_path: Path) -> None:
+    """A failure would have to be followed by a hand's deletion."""
+    with pytest.raises(ZeroDivisionError), held(str(tmp_path), "one"):
+        _ = 1 / 0
+    assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("way", [held, lambda lake, _what: check(lake)])
+def test_a_live_holder_is_named(tmp_path: Path, other: Any, way: Any) -> None:
+    """Two runs would work on the same batch."""
+    with pytest.raises(LockedError, match="in use by run of shop") as caught:
+        way(str(tmp_path), "two").__enter__()
+    assert f"(process {other.pid} on {socket.gethostname()})" in str(caught.value)
+    assert 2 == caught.value.exit_code
+
+
+def test_a_paused_holder_is_alive(tmp_path: Path, other: Any) -> None:
+    """A stopped process that goes on later would find its lake taken."""
+    other.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    with pytest.raises(LockedError), held(str(tmp_path), "two"):
+        pass
+
+
+def test_a_killed_holder_is_replaced_at_once(tmp_path: Path, other: Any) -> None:
+    """A killed run would have to be waited for, also while nobody has collected its remains."""
+    other.kill()
+    time.sleep(0.2)  # not waited for: a zombie
+    with held(str(tmp_path), "two"):
+        assert "two" == json.loads((tmp_path / NAME).read_text())["what"]
+
+
+def test_a_process_number_used_again_is_not_the_holder(tmp_path: Path) -> None:
+    """After a restart of the machine, any process might bear the dead holder's number."""
+    write(tmp_path, started=12345.0)
+    with held(str(tmp_path), "two"):
+        pass
+
+
+@pytest.mark.parametrize(("age", "free"), [(5, False), (120, True)])
+def test_another_hosts_holder_lives_by_its_heartbeat(tmp_path: Path, age: float, free: bool) -> None:
+    """A dead host's lock would stand for ever, or a live one's be taken."""
+    write(tmp_path, host="elsewhere", beat=time.time() - age)
+    if not free:
+        with pytest.raises(LockedError, match="on elsewhere"), held(str(tmp_path), "two"):
+            pass
+        return
+    with held(str(tmp_path), "two"):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+def test_a_torn_lock_is_nobodys(tmp_path: Path, text: str) -> None:
+    """A lock file cut by a full disk would stand for ever."""
+    (tmp_path / NAME).write_text(text)
+    with held(str(tmp_path), "two"):
+        pass
+
+
+def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark of a killed run may still be committing what it was told to."""
+    monkeypatch.setattr(lock, "ORPHAN", 0.5)
+    jvm = subprocess.Popen(["sleep", "30"])
+    started = psutil.Process(jvm.pid).create_time()
+    write(tmp_path, started=1.0, jvm={"pid": jvm.pid, "started": started})
+    with pytest.raises(LockedError, match=f"process {jvm.pid}.*still alive"), held(str(tmp_path), "two"):
+        pass
+    monkeypatch.setattr(lock, "ORPHAN", 20)
+    threading.Timer(0.4, jvm.kill).start()
+    with held(str(tmp_path), "two"):
+        assert not psutil.pid_exists(jvm.pid) or psutil.Process(jvm.pid).status() == psutil.STATUS_ZOMBIE
+    jvm.wait()
+
+
+def test_of_many_that_find_a_dead_holder_one_wins(tmp_path: Path) -> None:
+    """Two would take over the same lake at the same moment."""
+    for _ in range(20):
+        write(tmp_path, started=1.0)
+        inside: list[str] = []
+        most: list[int] = []
+        start = threading.Barrier(4)
+
+        def contend(name: str) -> None:
+            start.wait()
+            try:
+                with held(str(tmp_path), name):
+                    inside.append(name)
+                    most.append(len(inside))
+                    time.sleep(0.02)
+                    inside.remove(name)
+            except LockedError:
+                pass
+
+        threads = [threading.Thread(target=contend, args=(str(i),)) for i in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        assert 1 == max(most)
+
+
+def test_a_heartbeat_never_takes_back_a_lost_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that slept for long would write over its successor's lock, and delete it at its end."""
+    monkeypatch.setattr(lock, "HEARTBEAT", 0.05)
+    with held(str(tmp_path), "one"):
+        first = json.loads((tmp_path / NAME).read_text())["beat"]
+        time.sleep(0.2)
+        assert first < json.loads((tmp_path / NAME).read_text())["beat"]
+        write(tmp_path, token="successor")
+        time.sleep(0.2)
+        assert "successor" == json.loads((tmp_path / NAME).read_text())["token"]
+    assert "successor" == json.loads((tmp_path / NAME).read_text())["token"]
+
+
+def test_file_systems_without_links_do_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lakes on some network file systems would be unusable."""
+
+    def refuse(*_names: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with held(str(tmp_path), "one"):
+        assert [NAME] == [file.name for file in tmp_path.iterdir()]
+        with pytest.raises(LockedError), held(str(tmp_path), "two"):
+            pass
+
+
+def test_a_lake_that_is_a_file_is_told(tmp_path: Path) -> None:
+    """A path mistyped would end in a traceback."""
+    (tmp_path / "lake").write_text("")
+    for path in (tmp_path / "lake", tmp_path / "lake" / "below"):
+        with pytest.raises(SetupError, match=r"cannot be written \(it is a file\)"), held(str(path), "one"):
+            pass
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder that nobody may write is needed")
+def test_a_lake_that_cannot_be_written_is_told() -> None:
+    """A missing permission would end in a traceback."""
+    with pytest.raises(SetupError, match="The lake /proc/lake cannot be written"), held("/proc/lake", "one"):
+        pass
+
+
+def test_a_remote_lake_has_a_lock_too() -> None:
+    """Lakes in object stores would know no courtesy at all."""
+    lake = "memory://lake-of-the-lock"
+    with held(lake, "one"):
+        with pytest.raises(LockedError), held(lake, "two"):
+            pass
+        check("memory://another")
+    check(lake)

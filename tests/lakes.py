@@ -1,0 +1,171 @@
+"""A small feed of Canal messages that grows slice by slice, and questions to the lake made of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ingest.cli.look import query
+from ingest.config import Pipeline, load
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import ALL
+
+ROOT = Path(__file__).resolve().parent.parent
+FORMAT = "dts-canal"
+TYPES = {"id": "bigint", "word": "varchar"}
+Rows = list[dict[str, Any]]
+
+
+def change(kind: str, table: str, serial: int, row: dict[str, str | None], **given: Any) -> str:
+    """One row change as a line."""
+    message = {
+        "data": [row], "database": "depot", "es": 1_700_000_000_000 + serial, "id": serial, "isDdl": False,
+        "mysqlType": TYPES, "old": [{"word": "?"}] if kind == "UPDATE" else None, "pkNames": ["id"], "sql": "",
+        "table": table, "ts": 1_700_000_000_000 + serial, "type": kind,
+    }  # fmt: skip
+    return json.dumps(message | given) + "\n"
+
+
+def statement(table: str, serial: int, sql: str) -> str:
+    """One DDL statement as a line."""
+    return change("ALTER", table, serial, {}, data=None, isDdl=True, sql=sql, pkNames=None)
+
+
+def touch(path: Path, age: float = 3600) -> None:
+    """Make a file look as if it had been still for an hour, a little later than before."""
+    moment = time.time() - age
+    os.utime(path, (moment, moment))
+
+
+class Depot:
+    """A pipeline over one file that grows: a table of bins, and a new table with every slice."""
+
+    def __init__(self, folder: Path, more: str = "") -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.feed = folder / "bins-1.jsonl"
+        self.file = folder / "depot.yaml"
+        self.file.write_text(
+            f"pipeline: depot\nlake: ./lake\nsources:\n"
+            f"  - {{name: bins, kind: files, path: ./bins-*.jsonl, format: {FORMAT}, settle: 1s}}\n{more}",
+            "utf-8",
+        )
+        self.slices = 0
+        self.lines = 0
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline file as it stands now."""
+        return load(self.file)
+
+    def grow(self) -> None:
+        """Append a slice: insert, update, delete, a statement, a broken message, and a table's first row."""
+        n, serial = self.slices, 100 * self.slices
+        lines = [
+            change("INSERT", "bins", serial + 1, {"id": str(n), "word": f"new {n}"}),
+            change("INSERT", "bins", serial + 2, {"id": str(-n - 1), "word": "soon gone"}),
+            change("DELETE", "bins", serial + 3, {"id": str(-n - 1), "word": "soon gone"}),
+            change("INSERT", f"shelf{n}", serial + 4, {"id": "1", "word": f"of {n}"}),
+            statement("bins", serial + 5, "ALTER TABLE bins COMMENT 'counted'"),
+            '{"broken": \n',
+        ]
+        if n:
+            lines.append(change("UPDATE", "bins", serial + 6, {"id": str(n - 1), "word": f"old {n}"}))
+        with self.feed.open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+        touch(self.feed, 3600 - n)
+        self.slices += 1
+        self.lines += len(lines)
+
+    def expected(self) -> dict[str, list[tuple[int, str]]]:
+        """Every mirror's rows."""
+        last = self.slices - 1
+        bins = [(n, f"new {n}" if n == last else f"old {n + 1}") for n in range(self.slices)]
+        return {"bins": bins} | {f"shelf{n}": [(1, f"of {n}")] for n in range(self.slices)}
+
+    def found(self, spark: SparkSession) -> dict[str, list[tuple[int, str]]]:
+        """Every mirror's rows as they are."""
+        lake = Lake(spark, self.pipeline)
+        return {
+            name: [(row["id"], row["word"]) for row in rows(lake, f"SELECT * FROM depot.{name} ORDER BY id")]
+            for name in self.expected()
+        }
+
+
+def rows(lake: Lake, text: str) -> Rows:
+    """The rows of a query, as the command would give them."""
+    names, found = query(lake, text)
+    return [dict(zip(names, row, strict=True)) for row in found]
+
+
+def doubled(lake: Lake) -> dict[str, int]:
+    """Rows that stand more than once in a product table; nothing but zeros is right."""
+    places = {
+        "bronze": "kind, source, topic, offset",
+        "changes": "kind, batch, source, topic, offset, row, op, table, payload",
+        "ddl": "source, topic, offset, row",
+        "rejects": "source, topic, offset, kind, key, column",
+        "books": "batch, source, topic, partition, database, schema, table",
+    }
+    return {
+        name: rows(lake, f"SELECT count(*) - count(DISTINCT struct({place})) AS n FROM {name}")[0]["n"]
+        for name, place in places.items()
+        if lake.exists(name)
+    }
+
+
+def counted(lake: Lake) -> Counter[str]:
+    """Messages in bronze, and where the books say they went."""
+    sums = "messages, change_messages, ddl, control, routed_out, rejected".split(", ")
+    text = ", ".join(f"sum({name}) AS {name}" for name in sums)
+    found = Counter(rows(lake, f"SELECT {text} FROM books")[0])
+    found["bronze"] = rows(lake, "SELECT count(*) AS n FROM bronze WHERE kind = 'message'")[0]["n"]
+    found["rejects"] = rows(lake, "SELECT count(*) AS n FROM rejects WHERE kind = 'message'")[0]["n"]
+    found["statements"] = rows(lake, "SELECT count(*) AS n FROM ddl")[0]["n"]
+    return found
+
+
+def versions(lake: Lake) -> dict[str, int]:
+    """Every table's Delta version."""
+    names = [schema.name for schema in ALL]
+    folder = Path(lake.pipeline.lake)
+    names += [str(log.parent.relative_to(folder)) for log in folder.glob("mirrors/*/*/_delta_log")]
+    return {name: lake.snapshot(name).version for name in names}
+
+
+def example(name: str, folder: Path, more: str = "") -> Path:
+    """A copy of one example pipeline with its samples; gives the pipeline file."""
+    shutil.copytree(ROOT / "samples" / name, folder / "samples" / name)
+    (folder / "conf").mkdir()
+    text = (ROOT / "conf" / f"{name}.yaml").read_text("utf-8")
+    file = folder / "conf" / f"{name}.yaml"
+    file.write_text(more + text, "utf-8")
+    for sample in folder.glob("samples/**/*.jsonl"):
+        touch(sample)
+    return file
+
+
+def shop(lake: Lake) -> dict[str, list[dict[str, str | None]]]:
+    """The shop's three mirrors, every cell as the expected files write it."""
+    keys = {"customers": "id", "orders": "id", "order_lines": "order_id, line_no"}
+    return {
+        name: [
+            {column: None if cell is None else str(cell) for column, cell in row.items()}
+            for row in rows(lake, f"SELECT * FROM shop.{name} ORDER BY {key}")
+        ]
+        for name, key in keys.items()
+    }
+
+
+def expected_shop() -> dict[str, list[dict[str, str | None]]]:
+    """The shop's three mirrors as they must end."""
+    names: Iterable[str] = ("customers", "orders", "order_lines")
+    return {name: json.loads((ROOT / "samples/expected" / f"{name}.json").read_text("utf-8"))["rows"] for name in names}

@@ -1,0 +1,188 @@
+"""The report: one file that says the right thing, in words, safely, and needs nothing else."""
+
+from __future__ import annotations
+
+import re
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from ingest.quality import facts as f
+from ingest.quality.report import page, render, spark
+
+EVIL = "<script>alert('x')</script>\"&`"
+VOID = {"meta", "br", "link", "img", "input", "hr", "circle", "polyline", "rect", "path", "use"}
+
+
+class Reader(HTMLParser):
+    """Collects tags, texts and attributes, and complains about a page that does not close what it opens."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert tag == self.open.pop(), f"</{tag}> does not close what is open: {self.open[-3:]}"
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def named(self, tag):
+        """The attributes of every tag of that name."""
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def test_every_tag_is_closed(made):
+    """A browser mends a broken page by moving cells to where they mean something else."""
+    assert [] == Reader(render(made(14))).open
+
+
+def test_nothing_is_loaded(made):
+    """A page that loads anything is blank in a closed network, and tells others who reads it."""
+    text = render(made(14))
+    read = Reader(text)
+    assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tag for tag, _ in read.tags)
+    places = [value for _, attributes in read.tags for name, value in attributes.items() if name in ("href", "src")]
+    assert all(value.startswith("#") for value in places)
+    assert [] == re.findall(r"https?:|url\(|@import|//[a-z]", text)
+
+
+def test_links_lead_somewhere(made):
+    """A problem whose link does nothing leaves the reader searching 500 tables."""
+    read = Reader(render(made(14)))
+    ids = {attributes["id"] for _, attributes in read.tags if "id" in attributes}
+    wanted = {attributes["href"][1:] for _, attributes in read.tags if "href" in attributes}
+    assert set() == wanted - ids
+    assert len(ids) == len([1 for _, attributes in read.tags if "id" in attributes])
+
+
+def evil_facts(made):
+    """Every text that comes from data is hostile."""
+    facts = made(6)
+    facts.pipeline = facts.lake = facts.file = EVIL
+    for table in facts.tables:
+        table.name, table.keys, table.losses, table.explain = EVIL, (EVIL,), (EVIL,), EVIL
+        table.columns = [f.ColumnFact(EVIL, EVIL + "2", EVIL, EVIL, EVIL, key=True, misfits=1)]
+        table.ddl = [f.DdlFact(1, EVIL, EVIL, EVIL, facts.now, pending=True)]
+        table.batches[0].message, table.batches[0].state = EVIL, "failed"
+        for check in table.checks:
+            check.state, check.detail, check.failing, check.sql, check.column = "fail", EVIL, (EVIL,), EVIL, EVIL
+    facts.sources[0].name = facts.sources[0].format = EVIL
+    facts.runs[0].alarms = [EVIL]
+    facts.rejects = [f.RejectFact(EVIL, EVIL, EVIL, EVIL, 1, EVIL, EVIL)]
+    facts.books[0].source = EVIL
+    return facts
+
+
+def test_hostile_texts_stay_texts(made):
+    """A script in a table, a column or a value would run on the desk of whoever opens the report."""
+    text = render(evil_facts(made))
+    read = Reader(text)
+    assert "script" not in {tag for tag, _ in read.tags}
+    assert "<script" not in text.lower()
+    assert [] == [name for _, attributes in read.tags for name in attributes if name.startswith("on")]
+    assert any("<script>alert('x')</script>" in one for one in read.texts)
+
+
+def test_states_stand_in_words(made):
+    """Whoever sees no colours must still see which table fails."""
+    facts = made(14)
+    rows = re.findall(r"<tr><td class=\"state\">.*?</tr>", render(facts), re.S)
+    front = {row.fact.name: row.word for row in page(facts).rows}
+    assert {"Held", "Failing", "Warning", "Good"} == set(front.values())
+    for name, word in front.items():
+        assert any(f">{word}</span>" in row and f">{name}</a>" in row for row in rows)
+
+
+def test_problems_come_first(made):
+    """Nobody scrolls past 400 good tables to find the one that is wrong."""
+    lights = [row.light for row in page(made(14)).rows]
+    assert sorted(lights, key=["bad", "warn", "none", "good"].index) == lights
+
+
+def test_tables_have_captions_and_scopes(made):
+    """Without them a reader's voice says numbers and not what they count."""
+    read = Reader(render(made(14)))
+    tags = [tag for tag, _ in read.tags]
+    assert tags.count("table") == tags.count("caption") > 10
+    assert all(one.get("scope") or one.get("class") == "w" for one in read.named("th"))
+    assert all(one.get("aria-label") for one in read.named("div") if one.get("role") == "region")
+    assert {"lang": "en"} == read.named("html")[0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "headline"),
+    [
+        (lambda facts: None, "2 tables of 6 cannot be trusted right now."),
+        (lambda facts: facts.tables.clear(), "There is no table yet."),
+        (lambda facts: facts.tables.__delitem__(slice(1, 5)), "All 2 tables can be trusted."),
+        (lambda facts: facts.tables.__delitem__(slice(1, 3)), "2 tables of 4 need a look."),
+        (lambda facts: facts.tables.__delitem__(slice(1, 6)), "The table can be trusted."),
+        (lambda facts: [table.checks.clear() for table in facts.tables[3:]] and facts.tables.__delitem__(slice(3)), "Nothing has been checked yet."),
+    ],
+)  # fmt: skip
+def test_the_headline_says_what_is(made, spoil, headline):
+    """The headline is all that most people read."""
+    facts = made(6)
+    spoil(facts)
+    assert headline == page(facts).headline
+    Reader(render(facts))
+
+
+def test_an_empty_lake_makes_a_page(made):
+    """The first look at a new pipeline must not be a traceback."""
+    facts = f.Facts("new", "new.yaml", "/lake", made(1).now)
+    assert "There is no table yet." in render(facts)
+
+
+def test_an_expectation_that_cannot_be_judged_is_no_failure(made):
+    """A missing column is a mistake in the pipeline file, not in the data."""
+    facts = made(1)
+    facts.tables[0].checks.append(
+        f.CheckFact("expect_column_values_to_be_unique", "error", 0.0, "warn", None, "nope", "the column does not exist")
+    )
+    assert "warn" == page(facts).rows[0].light
+    assert ">No answer</td>" in render(facts).replace("</svg>", ">")
+
+
+def test_a_check_shows_its_query_and_keys(made):
+    """A red light without the rows behind it helps nobody."""
+    texts = " ".join(Reader(render(made(14))).texts)
+    assert '{"id":4077}' in texts
+    assert "max_by(op, order_key)" in texts
+
+
+def test_five_hundred_tables_stay_small(made):
+    """A page of tens of megabytes opens nowhere."""
+    facts = made(500)
+    began = time.monotonic()
+    text = render(facts)
+    assert 3_000_000 > len(text.encode())
+    assert 20 > time.monotonic() - began  # seconds, on a machine that does other things
+
+
+@pytest.mark.parametrize("values", [(), (1.0,), (3.0, 3.0, 3.0)])
+def test_no_line_without_change(values):
+    """A flat line beside every number hides the ones that move."""
+    assert "" == spark(values)
+
+
+def test_a_line_goes_up_where_numbers_do():
+    """An upside-down trend says the opposite."""
+    ys = [float(pair.split(",")[1]) for pair in re.search('points="([^"]*)"', spark((1.0, 2.0, 9.0)))[1].split()]
+    assert ys == sorted(ys, reverse=True)
+    assert ys[0] > ys[-1]
