@@ -18,8 +18,8 @@ from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
 from ingest.errors import SetupError
 from ingest.gold.apply import Folded, apply
-from ingest.gold.work import Books, open_books
-from ingest.lake import lock, mirrors
+from ingest.gold.work import open_books
+from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
@@ -27,6 +27,7 @@ from ingest.quality import stage as quality
 from ingest.silver.decode import decode
 
 STAGES = ("bronze", "silver", "gold", "quality")
+UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 Tell = Callable[[str, str], None]
 """Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
 
@@ -78,6 +79,7 @@ class Warm:
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
     held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch and version of `decisions` at which all was held
+    paused: tuple[int, frozenset[str]] = (-2, frozenset())  # version of `decisions`, and what it says
     told: tuple[str, ...] = ()  # failures that `runs` holds already
 
 
@@ -169,6 +171,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     for one in result.mirrors:
         if one.state in ("failed", "held"):
             result.failures.append(f"{one.mirror} {one.state}: {one.message}")
+        elif one.state == "paused":
+            result.warnings.append(f"{one.mirror} is paused: {one.message}")
     result.incomplete = bool(lake.select) or lake.stop()
     if all(one.state in ("done", "skipped") for one in result.mirrors) and not result.incomplete:
         warm.complete = last
@@ -182,6 +186,9 @@ def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
     decisions = lake.snapshot(DECISIONS.name).version
     if warm.held[:2] == (last, decisions) and not lake.select:
         return warm.held[2]
+    if warm.paused[0] != decisions:
+        warm.paused = (decisions, pauses.paused(lake))
+    lake.paused = warm.paused[1]
     books = open_books(lake, warm.complete, last)
     if warm.decided is None:
         warm.decided = mirrors.known(lake)
@@ -240,7 +247,7 @@ def _record(lake: Lake, warm: Warm, result: Result) -> None:
     rows: list[tuple[object, ...]] = []
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
     for stage, seconds in result.stages.items():
-        failed = stage == "gold" and (result.incomplete or any(one.state in ("failed", "held") for one in result.mirrors))
+        failed = stage == "gold" and (result.incomplete or any(one.state in UNFINISHED for one in result.mirrors))
         state = "failed" if failed else "done"
         rows.append(_row(lake, result, stage, None, state, now, seconds, None, counts, ""))
     for one in result.mirrors:

@@ -137,7 +137,7 @@ def _decimal(args: str | None, default_scale: int) -> str:
     if not args:
         return "decimal"
     parts = [part.strip() for part in args.split(",")]
-    if not all(re.fullmatch(r"-?\d+", part) for part in parts):
+    if not all(re.fullmatch(r"-?\d{1,9}", part) for part in parts):
         return "decimal"
     precision, scale = int(parts[0]), int(parts[1]) if len(parts) > 1 else default_scale
     if scale < 0:

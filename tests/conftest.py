@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.lakes import Example
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,3 +29,15 @@ def spark() -> Iterator[SparkSession]:
     started = session("tests", master="local[2]")
     yield started
     stop(started)
+
+
+@pytest.fixture(scope="session")
+def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
+    """Every example pipeline, run once; two of them in two batches, one of these with plain tables."""
+    from tests.lakes import PLAIN, Example
+
+    names = sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))
+    return {
+        name: Example(spark, tmp_path_factory.mktemp(name), name, plain=name == PLAIN, batches=2 if i < 2 else 1)
+        for i, name in enumerate(names)
+    }

@@ -17,9 +17,11 @@ from ingest.cli.look import query
 from ingest.config import Pipeline, load
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import ALL
+from ingest.run import run
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMAT = "dts-canal"
+PLAIN = "drs-json"  # the example that is run with plain tables
 TYPES = {"id": "bigint", "word": "varchar"}
 Rows = list[dict[str, Any]]
 
@@ -151,6 +153,27 @@ def example(name: str, folder: Path, more: str = "") -> Path:
     for sample in folder.glob("samples/**/*.jsonl"):
         touch(sample)
     return file
+
+
+class Example:
+    """One example pipeline in a folder of its own, run to its end in one or two batches."""
+
+    def __init__(self, spark: SparkSession, folder: Path, name: str, *, plain: bool, batches: int) -> None:
+        self.file = example(name, folder, "plain_tables: true\n" if plain else "")
+        self.plain = plain
+        later = sorted(folder.glob("samples/**/*-2.jsonl"))
+        if batches == 2:
+            for sample in later:
+                sample.rename(sample.with_suffix(".later"))
+            run(spark, load(self.file))
+            for sample in later:
+                sample.with_suffix(".later").rename(sample)
+        self.result = run(spark, load(self.file))
+        self.lake = Lake(spark, load(self.file))
+
+    def mirror(self, name: str) -> str:
+        """The path of one of the shop's mirrors."""
+        return self.lake.path(f"mirrors/shop/{name}")
 
 
 def shop(lake: Lake) -> dict[str, list[dict[str, str | None]]]:

@@ -39,7 +39,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     seen = [_evidence(message) for message in sampled]
     spoken = {name: _speaks(name, sampled, seen) for name in sorted({name for one in seen for name in one})}
     rank = {
-        name: (sum(said), sum(name in one for one in seen), _decodable(name, sampled))
+        name: (sum(said), *_marks(name, seen), _decodable(name, sampled))
         for name, said in spoken.items()
     }
     best = [name for name in rank if rank[name] == max(rank.values())]
@@ -69,6 +69,13 @@ def _evidence(message: bytes) -> dict[str, str]:
         if evidence:
             found[name] = evidence
     return found
+
+
+def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
+    """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
+    told = [one[name] for one in seen if name in one]
+    shared = sum(text.startswith(formats.PERHAPS) for text in told)
+    return len(told) - shared, shared
 
 
 def _speaks(name: str, sampled: list[bytes], seen: list[dict[str, str]]) -> list[bool]:

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.errors import IngestError
+from ingest.lake import asof
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -178,6 +179,31 @@ def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[A
         IngestError: the query is none, names no table, or Spark refuses it.
     """
     mirrors = {one.table: _delta(lake, one.path) for one in known_mirrors.known(lake).values()}
+    return _queried(lake, text, limit, mirrors)
+
+
+def query_as_of(
+    lake: Lake, text: str, limit: int, batch: int | None
+) -> tuple[list[str], list[list[Any]], list[str]]:
+    """Run one query over the mirrors as they were after a batch; the last list names those that are behind.
+
+    Raises:
+        IngestError: as for `query`, or a version that the log no longer holds.
+    """
+    if batch is None:
+        return *query(lake, text, limit), []
+    pinned = asof.mirrors(lake, batch)
+    mirrors = {
+        table: f"{_delta(lake, one.mirror.path)} VERSION AS OF {one.version}"
+        for table, one in pinned.items()
+        if one.version is not None
+    }
+    return *_queried(lake, text, limit, mirrors), asof.complaints(pinned, batch)
+
+
+def _queried(
+    lake: Lake, text: str, limit: int, mirrors: dict[known_mirrors.TableId, str]
+) -> tuple[list[str], list[list[Any]]]:
     products = {one.name: _delta(lake, one.name) for one in ALL if lake.exists(one.name)}
     try:
         frame = lake.spark.sql(rewrite(text, mirrors, products))

@@ -1,4 +1,4 @@
-"""The verbs that look at a lake: tables, status, sql, ddl, rejects."""
+"""The verbs that look at a lake: tables, status, sql, rejects."""
 
 from __future__ import annotations
 
@@ -57,6 +57,9 @@ def status(file: File, output_as: Output = "table", jars_dir: JarsDir = None) ->
 def sql(
     file: File,
     query: Annotated[str, typer.Argument(help="One SELECT; mirrors as `db`.`t`, product tables by name.")],
+    as_of_batch: Annotated[
+        int | None, typer.Option(min=1, help="Read each mirror as it was after this batch.")
+    ] = None,
     output_as: Output = "table",
     limit: Limit = 0,
     jars_dir: JarsDir = None,
@@ -65,75 +68,13 @@ def sql(
     from ingest.cli import look
 
     with opened(file, jars_dir) as lake:
-        columns, rows = look.query(lake, query, limit)
+        columns, rows, behind = look.query_as_of(lake, query, limit, as_of_batch)
+    for text in behind:
+        output.warning(text)
     if output_as == "json":
         output.json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         output.table(columns, [[_shown(cell) for cell in row] for row in rows])
-
-
-@app.command(rich_help_panel=_PANEL)
-def ddl(file: File, output_as: Output = "table", limit: Limit = 0, jars_dir: JarsDir = None) -> None:
-    """The DDL ledger: every statement that the sources sent, with its class and its effects."""
-    with opened(file, jars_dir) as lake:
-        rows = _listed(
-            lake,
-            "ddl",
-            "batch, source, topic, `partition`, `offset`, `database`, `schema`, `table`, class, statement, "
-            "reason, effects, event_time, note",
-            "order_key",
-            limit,
-        )
-    if output_as == "json":
-        output.json(rows)
-        return
-    output.table(
-        ("batch", "table", "class", "statement", "reason"),
-        [(row["batch"], _name(row), row["class"], row["statement"], row["reason"]) for row in rows],
-    )
-
-
-@app.command(rich_help_panel=_PANEL)
-def rejects(file: File, output_as: Output = "table", limit: Limit = 0, jars_dir: JarsDir = None) -> None:
-    """What could not be decoded or did not fit: grouped by reason, or (json) one by one."""
-    columns = (
-        "source, topic, `partition`, `offset`, batch, stage, kind, `database`, `schema`, `table`, key, "
-        "`column`, reason, detail, raw, decoder"
-    )
-    with opened(file, jars_dir) as lake:
-        rows = _listed(lake, "rejects", columns, "batch, source, topic, `partition`, `offset`", limit)
-    if output_as == "json":
-        output.json(rows)
-        return
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["kind"], row["reason"]), []).append(row)
-    output.table(
-        ("kind", "reason", "count", "for example", "where"),
-        [
-            (kind, reason, len(found), found[0]["detail"], _where(found[0]))
-            for (kind, reason), found in sorted(groups.items())
-        ],
-    )
-
-
-def _listed(lake: Lake, table: str, columns: str, order: str, limit: int) -> list[dict[str, Any]]:
-    from ingest.cli import look
-
-    if not lake.exists(table):
-        return []
-    names, rows = look.query(lake, f"SELECT {columns} FROM {table} ORDER BY {order}", limit)
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def _name(row: dict[str, Any]) -> str:
-    return ".".join(row[part] for part in ("database", "schema", "table") if row[part])
-
-
-def _where(row: dict[str, Any]) -> str:
-    if row["topic"] is None:
-        return f"{_name(row)} {row['key'] or ''} {row['column'] or ''}".strip()
-    return f"{row['topic']}/{row['partition']}/{row['offset']}"
 
 
 def _flat(value: object) -> object:

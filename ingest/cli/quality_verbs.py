@@ -59,7 +59,14 @@ def _print(verdicts: list[Verdict], every: bool) -> None:
     chosen = [one for state in STATES for one in verdicts if one.state == state and (every or state != PASS)]
     if chosen:
         rows = [
-            [one.state, one.subject, one.metric.check, one.metric.column, one.said(), ", ".join(one.metric.failing[:3])]
+            [
+                one.state,
+                one.subject,
+                one.metric.check,
+                one.metric.column,
+                one.said(),
+                ", ".join(one.metric.failing[:3]),
+            ]
             for one in chosen
         ]
         output.table(("state", "subject", "check", "column", "found", "keys"), rows)
@@ -111,7 +118,12 @@ def _report(lake: Lake, out: Path) -> dict[str, Any]:
     facts = gather(lake)
     _write(out, render(facts))
     made = page(facts)
-    return {"file": str(out.absolute()), "headline": made.headline, "tables": made.counts, "problems": len(made.problems)}
+    return {
+        "file": str(out.absolute()),
+        "headline": made.headline,
+        "tables": made.counts,
+        "problems": len(made.problems),
+    }
 
 
 def _write(out: Path, text: str) -> None:
@@ -122,4 +134,6 @@ def _write(out: Path, text: str) -> None:
         beside.write_text(text, "utf-8")
         beside.replace(out)
     except OSError as error:
-        raise IngestError(f"{out} cannot be written: {error.strerror}; name another place with --out") from None
+        raise IngestError(
+            f"{out} cannot be written: {error.strerror}; name another place with --out"
+        ) from None

@@ -169,7 +169,7 @@ def _usable(spark: SparkSession) -> bool:
     """False once the JVM is gone, or its context stopped: no further tick can succeed."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:  # whatever the dead connection raises
+    except Exception:  # noqa: BLE001 - whatever the dead connection raises
         return False
 
 

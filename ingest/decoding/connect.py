@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from ingest import types
 from ingest.change import Image
 from ingest.decoding import json_values
+from ingest.decoding.converters import zoned
 from ingest.decoding.declared import Column, Reading, Text, compact, plain_text, without_digits
 from ingest.decoding.declared import column as declared_column
 from ingest.errors import Undecodable
@@ -28,7 +29,6 @@ from ingest.values import (
     fraction,
     strict,
     unscaled_text,
-    zoned_text,
 )
 
 
@@ -246,7 +246,7 @@ def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> Column:
 
 
 def _instant(convert: Callable[[Any], str], timezone: str, value: Any) -> str:
-    return zoned_text(convert(value), timezone)
+    return zoned(convert(value), timezone)
 
 
 def _int(value: Any) -> int:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from ingest import types
 from ingest.change import Image
 from ingest.decoding import json_values
+from ingest.decoding.converters import zoned
 from ingest.values import (
     Number,
     base64_text,
@@ -27,7 +28,6 @@ from ingest.values import (
     time_text,
     timestamp_text,
     unscaled_text,
-    zoned_text,
     zoneless_text,
 )
 
@@ -74,7 +74,7 @@ def column(declared: str, reading: Reading) -> Column:
                 return None
             given = value if type(value) in _TEXTS else Number(text(value) or "")
             try:
-                return convert(given, declared, reading)
+                return str(convert(given, declared, reading))  # encoders take no `Number`
             except (ValueError, TypeError):
                 return str(text(value))
 
@@ -189,7 +189,7 @@ def _clock(value: str, declared: str, reading: Reading) -> str:
 
 def _clock_text(value: str, form: str, timezone: str) -> str:
     if form == "timestamp":
-        return zoned_text(value, timezone)
+        return zoned(value, timezone)
     if form == "datetime":
         return zoneless_text(value.removesuffix("Z"))
     return value.removesuffix("Z")

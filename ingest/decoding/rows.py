@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ingest import ddl, types, values
 from ingest.change import Change, Hints, Image, Op, Options, TableId
+from ingest.decoding.converters import base64_from, zoned
 from ingest.decoding.declared import without_digits
 from ingest.errors import Undecodable
 
@@ -107,22 +108,12 @@ def converters(
         "timestamp": partial(instant_text, zone=zone, unit=unit),
         "time": partial(clock_text, unit=unit),
     }
-    if binary not in (None, "base64"):
-        functions["binary"] = partial(_bytes_text, encoding=binary or "")
+    if binary is not None and binary != "base64":
+        functions["binary"] = partial(base64_from, binary)
     chosen = ((column, functions.get(types.base(logical))) for column, logical in known.items())
     return tuple((column, function) for column, function in chosen if function is not None)
 
 
-def _bytes_text(value: str, encoding: str) -> str:
-    try:
-        return values.base64_text(values.bytes_of(value, encoding))
-    except ValueError:
-        if len(value) % 4 == 0 and _BASE64.fullmatch(value):  # kept, it would be taken for other bytes
-            raise Undecodable("bad-binary", f"bytes are not {encoding}: see the option binary") from None
-        raise
-
-
-_BASE64 = re.compile(types.PATTERNS["binary"])
 _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
@@ -205,7 +196,7 @@ def datetime_text(value: str, zone: str, unit: int | None = 1) -> str:
 def instant_text(value: str, zone: str, unit: int | None = 1) -> str:
     """An instant from ``seconds.fraction``, a whole number of ``unit``, or a date and time."""
     if value[4:5] == "-":
-        return values.zoned_text(value, zone)
+        return zoned(value, zone)
     if unit is not None and _EPOCH.fullmatch(value):
         return values.epoch_text(value)
     return values.timestamp_text(*instant(value, unit))

@@ -10,8 +10,9 @@ from functools import partial
 
 from ingest.decoding import connect
 from ingest.decoding.connect import Field, Meaning
+from ingest.decoding.converters import zoned
 from ingest.decoding.declared import geometry, variable_decimal
-from ingest.values import date_text, datetime_text, integer, time_text, zoned_text, zoneless_text
+from ingest.values import date_text, datetime_text, integer, time_text, zoneless_text
 
 _CONNECT = "org.apache.kafka.connect.data."
 _TIME = "io.debezium.time."
@@ -27,7 +28,7 @@ SEMANTICS: dict[str, Meaning] = {
     _TIME + "Timestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**3)),
     _TIME + "MicroTimestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**6)),
     _TIME + "NanoTimestamp": Meaning("datetime", "int", partial(datetime_text, unit=10**9)),
-    _TIME + "ZonedTimestamp": Meaning("timestamp", "text", partial(zoned_text, zone="UTC")),
+    _TIME + "ZonedTimestamp": Meaning("timestamp", "text", partial(zoned, zone="UTC")),
     _TIME + "ZonedTime": Meaning("string", "text", str),
     _TIME + "IsoDate": Meaning("date", "text", lambda value: value.removesuffix("Z")),
     _TIME + "IsoTime": Meaning("time", "text", lambda value: value.removesuffix("Z")),

@@ -5,7 +5,8 @@ A format module (``dts_canal`` for the format ``dts-canal``) holds
 - ``ABOUT``: an `About`, from which help, the support matrix and ``detect`` are made;
 - ``parse(message, hints)``: the changes of one message, in the message's own order.  It raises
   `ingest.errors.Undecodable` for a message that it cannot read, and nothing else;
-- ``recognise(sample)``: the evidence that one message is of this format, or None.
+- ``recognise(sample)``: the evidence that one message is of this format, or None.  Evidence that sister
+  dialects may show as well begins with `PERHAPS`.
 
 Adding a format is adding its module here; nothing else under ``ingest`` names it.
 """
@@ -21,6 +22,10 @@ from typing import Protocol, cast
 
 from ingest.change import Change, Hints, Message
 from ingest.errors import ConfigError
+
+
+PERHAPS = "perhaps "
+"""How evidence begins that is not this format's alone: one mark of a sister outweighs any number of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ from ingest.decoding.columns import (
 )
 from ingest.decoding.flat import NOWHERE, Found, Position, Rows
 from ingest.errors import Undecodable
-from ingest.formats import About
+from ingest.formats import PERHAPS, About
 
 ABOUT = About(
     title="Canal flat message, open source (Alibaba)",
@@ -148,7 +148,7 @@ def recognise(sample: bytes) -> str | None:
         return None
     if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
         return None
-    return "Canal message with a batch id and no other dialect's marks"
+    return f"{PERHAPS}Canal message with a batch id: no other dialect's marks"
 
 
 # --- one message --------------------------------------------------------------------------------

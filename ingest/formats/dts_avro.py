@@ -1,7 +1,8 @@
 """Alibaba DTS, storage format DTS Avro (document "Data formats of a Kafka cluster", section DTS Avro).
 
-The document only names the schema; ``avro_schemas/dts.avsc`` is the public ``Record.avsc``. FORMATS.md
-section 4 has the sources of what follows.
+The document only names the schema; ``avro_schemas/dts.avsc`` is the public ``Record.avsc`` of Alibaba's
+subscription SDK (repository ``aliyun/aliyun-dts-subscribe-sdk-java``), whose record parser shows what
+the document leaves out.
 
 - A message is one bare datum. Newer producers append ``bornTimestamp``, a long; older ones do not.
 - An image is a list beside ``fields``: value i belongs to field i. The union branch says how a value is

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
-from ingest.formats import About
+from ingest.formats import PERHAPS, About
 from ingest.formats.canal import Dialect, changes
 
 ABOUT = About(
@@ -56,7 +56,7 @@ def recognise(sample: bytes) -> str | None:
     if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists:
         return None
     if seen.type in ("DDL", "INIT"):
-        return f"Canal message with an id and the type {seen.type}"
+        return f"{PERHAPS}Canal message with an id and the type {seen.type}"
     if seen.base_names and not seen.old_is_full and not seen.upper_case:
-        return "Canal message with an id and type names without length"
+        return f"{PERHAPS}Canal message with an id and type names without length"
     return None

@@ -10,7 +10,7 @@ and has no part in the bytes, and without the default of ``DateTimeObject.nanos`
   values alike.
 - A record too large for one message is split (``total`` above 1). How its pieces are encoded inside is
   not documented, and one piece is never applied alone.
-- An unchanged large value is sent as NULL on both sides of an update (FORMATS.md section 12.15).
+- An unchanged large value is sent as NULL on both sides of an update.
 """
 
 from __future__ import annotations

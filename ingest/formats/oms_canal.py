@@ -86,18 +86,23 @@ _ZONE = re.compile(r"(?: ?(?:Z|[+-][0-9]{2}:?[0-9]{2})| [A-Za-z][A-Za-z0-9_+/-]*
 def _bare_rows(kept: list[Any] | Raw, plan: Plan) -> Rows:
     """Rows as texts; among BITs only those in quotes are base64."""
     if not isinstance(kept, Raw):
-        return [
-            row and {column: _text(value, column in plan.bits) for column, value in row.items()}
-            for row in kept
-        ]
+        return [_bare_row(row, plan.bits) if row else row for row in kept]
     return [None if values.is_null(row) else _sealed_row(row, plan.bits) for row in sealed_rows(kept)]
 
 
-def _text(value: Any, is_bit: bool) -> str | None:
-    if value is None:
-        return None
-    if type(value) is str:
-        return _bit_text(value) if is_bit else value
+def _bare_row(row: dict[str, Any], bits: frozenset[str]) -> Image:
+    found = {
+        column: value if value is None or type(value) is str else _text(value)
+        for column, value in row.items()
+    }
+    for column in bits:
+        value = row.get(column)
+        if type(value) is str:
+            found[column] = _bit_text(value)
+    return found
+
+
+def _text(value: Any) -> str | None:
     if type(value) is int:
         return str(value)
     return values.text(value if type(value) is Raw else msgspec.json.encode(value))

@@ -35,6 +35,7 @@ from ingest.lake.session import new_session
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
+PAUSED = "it stands still until `ingest resume`."
 Tell = Callable[[str, str], None]
 
 
@@ -65,10 +66,11 @@ def apply(
         decided: each mirror's schema as last decided; new decisions are added.
         tell: is told the mirror and the step that it begins.
     """
-    todo = [job for job in jobs(lake, books) if not lake.select or matches(lake.select, job.table)]
+    chosen = [job for job in jobs(lake, books) if not lake.select or matches(lake.select, job.table)]
+    todo = [job for job in chosen if job.path not in lake.paused]
     ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
     wanted: list[Plan] = []
-    done: list[Folded] = []
+    done = [Folded(str(job.table), job.path, "paused", message=PAUSED) for job in chosen if job not in todo]
     rows = []
     for job in todo:
         known = decided.get(job.path)

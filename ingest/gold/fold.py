@@ -18,7 +18,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from ingest.gold.cast import cast, key_is_exact
 from ingest.lake.mirrors import Mirror
 
-ORDER, PART, GONE, RESET, HAS = "_order", "_part", "_gone", "_reset", "_has"
+ORDER, PART, RESET = "_order", "_part", "_reset"
+GONE, HAS = "%gone", "%has"  # beside a mirror's columns, none of which can hold a percent sign
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,7 +166,7 @@ def _called_back(fresh: DataFrame, old: DataFrame, mirror: Mirror, lane: Lane) -
     """Events of earlier batches that stand at or after their key's oldest late event."""
     keys = [key_name(i) for i in range(len(mirror.keys))]
     late = (
-        fresh.where(F.col(ORDER) <= lane.folded_high)
+        fresh.where(F.col(ORDER) <= F.lit(lane.folded_high))
         .groupBy(*keys)
         .agg(F.min(ORDER).alias("_since"))
         .alias("late")

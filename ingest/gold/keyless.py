@@ -38,7 +38,9 @@ from ingest.lake.schemas import CHANGES, REJECTS
 if TYPE_CHECKING:
     from ingest.gold.schema import Plan
 
-ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "_adds", "_part", "_batch", "_order", "_content", "_taken"
+# Beside a mirror's columns, none of which can hold a percent sign.
+ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order", "%content", "%taken"
+COPIES, STANDING, NUMBER = "%n", "%m", "%number"
 _WEAK = r"^(1[0-9]|2[0-9]{2}|3[0-9]{3})1[01]!"  # an order key of epoch and phase alone: arrival decides
 
 Work = Sequence[tuple[Lane, Steps]]
@@ -75,7 +77,7 @@ def _fold(
     if appends:
         rows = _appended(happened, work, anew)
     elif anew:
-        rows = _counted(happened, mirror).withColumn("_", F.explode(F.sequence(F.lit(1), F.col("n")))).drop("n", "_")
+        rows = _counted(happened, mirror).withColumn(NUMBER, F.explode(F.sequence(F.lit(1), F.col(COPIES))))
     else:
         _merge(session, path, mirror, happened, work, guard)
         return
@@ -138,11 +140,11 @@ def _happened(
 ) -> DataFrame:
     """Rows that came (+1) or went (-1), typed, of all batches, repetitions left out."""
     frames = []
-    for (one, applied), floor in zip(work, floors, strict=True):
+    for (one, lane_steps), floor in zip(work, floors, strict=True):
         mine = of_lane(_changes(lake, session), one).where(F.col("op") != "truncate")
         if floor is not None:
             mine = mine.where(F.col("order_key") > floor)
-        texts = _texts(_once(mine), mirror, applied.ever if steps else ())
+        texts = _texts(_once(mine), mirror, lane_steps.ever if steps else ())
         frames.append(texts.select(ADDS, PART, BATCH, ORDER, *_typed(mirror, tolerant)))
     return reduce(DataFrame.unionByName, frames)
 
@@ -152,7 +154,7 @@ def _once(mine: DataFrame) -> DataFrame:
     key = F.col("order_key")
     place = F.when(key.rlike(_WEAK), key).otherwise(F.regexp_extract(key, "^[^!]*!..", 0))
     same = Window.partitionBy(place, "row", "op", "before", "after").orderBy("batch", key)
-    return mine.withColumn("_nth", F.row_number().over(same)).where(F.col("_nth") == 1)
+    return mine.withColumn(NUMBER, F.row_number().over(same)).where(F.col(NUMBER) == 1)
 
 
 def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> DataFrame:
@@ -216,7 +218,8 @@ def _typed(mirror: Mirror, tolerant: bool) -> list[Column]:
 def _appended(happened: DataFrame, work: Work, anew: bool) -> DataFrame:
     """The rows that came, of the new batches or of all; those of an update are no rows of their own."""
     alone = Window.partitionBy(ORDER)
-    came = happened.withColumn("_halves", F.count(F.lit(1)).over(alone)).where((F.col(ADDS) == 1) & (F.col("_halves") == 1))
+    halves = happened.withColumn(NUMBER, F.count(F.lit(1)).over(alone))
+    came = halves.where((F.col(ADDS) == 1) & (F.col(NUMBER) == 1))
     return came if anew else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
 
 
@@ -228,11 +231,11 @@ def _content(mirror: Mirror) -> Column:
 def _counted(happened: DataFrame, mirror: Mirror) -> DataFrame:
     """How often each content stands at the end: the last sum of its walk less the lowest, if below zero."""
     walk = Window.partitionBy(CONTENT).orderBy(ORDER, PART)
-    sums = happened.withColumn(CONTENT, _content(mirror)).withColumn("_sum", F.sum(ADDS).over(walk))
+    sums = happened.withColumn(CONTENT, _content(mirror)).withColumn(NUMBER, F.sum(ADDS).over(walk))
     columns = [F.first(quoted(one.column)).alias(one.column) for one in mirror.columns]
-    ended = F.max_by("_sum", F.struct(ORDER, PART)) - F.least(F.lit(0), F.min("_sum"))
-    counted = sums.groupBy(CONTENT).agg(*columns, ended.cast("int").alias("n"))
-    return counted.where("n > 0")
+    ended = F.max_by(NUMBER, F.struct(ORDER, PART)) - F.least(F.lit(0), F.min(NUMBER))
+    counted = sums.groupBy(CONTENT).agg(*columns, ended.cast("int").alias(COPIES))
+    return counted.where(F.col(COPIES) > 0)
 
 
 def _merge(
@@ -245,14 +248,13 @@ def _merge(
     touched = happened.where(F.col(BATCH) >= first).withColumn(CONTENT, content).groupBy(CONTENT).agg(
         *[F.first(name).alias(one.column) for name, one in zip(names, mirror.columns, strict=True)]
     )
-    wanted = _counted(
-        happened.join(touched.select(F.col(CONTENT).alias("_t")), content == F.col("_t"), "left_semi"), mirror
-    ).select(F.col(CONTENT).alias("_w"), "n")
-    standing = session.read.format("delta").load(path).groupBy(content.alias("_s")).agg(F.count(F.lit(1)).alias("m"))
-    joined = touched.join(wanted, F.col(CONTENT) == F.col("_w"), "left").join(
-        standing, F.col(CONTENT) == F.col("_s"), "left"
+    again = happened.join(touched.select(F.col(CONTENT).alias("%t")), content == F.col("%t"), "left_semi")
+    wanted = _counted(again, mirror).select(F.col(CONTENT).alias("%w"), COPIES)
+    standing = session.read.format("delta").load(path).groupBy(content.alias("%s")).agg(F.count("*").alias(STANDING))
+    joined = touched.join(wanted, F.col(CONTENT) == F.col("%w"), "left").join(
+        standing, F.col(CONTENT) == F.col("%s"), "left"
     )
-    n, m = F.coalesce("n", F.lit(0)), F.coalesce("m", F.lit(0))
+    n, m = F.coalesce(COPIES, F.lit(0)), F.coalesce(STANDING, F.lit(0))
     copies = F.concat(F.array(F.lit(True)), F.array_repeat(F.lit(False), n.cast("int")))
     source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN))
     equal = " AND ".join(f"t.{name} <=> s.{name}" for name in names)
@@ -260,9 +262,9 @@ def _merge(
     (
         DeltaTable.forPath(session, path)
         .alias("t")
-        .merge(source.alias("s"), f"s.{TAKEN} AND {equal}")
+        .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {equal}")
         .whenMatchedDelete()
-        .whenNotMatchedInsert(f"NOT s.{TAKEN}", {name: f"s.{name}" for name in names})
+        .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", {name: f"s.{name}" for name in names})
         .execute()
     )
     for name in (TXN_APP, TXN_VERSION):

@@ -28,6 +28,7 @@ class Lake:
     pipeline: Pipeline
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     select: str = ""  # a pattern: only mirrors that fit it are folded
+    paused: frozenset[str] = frozenset()  # paths of mirrors that a person told to wait
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
     shadow: str = ""  # a folder that takes what a rebuild writes, before it is compared and published
     shadowed: tuple[str, ...] = ()  # the tables that lie there: their names, or how they begin

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from ingest.errors import LockedError, SetupError
 
@@ -244,7 +244,7 @@ class _File:
         if self.local:
             temporary = f"{self.path}.{holder['token']}"
             Path(temporary).write_text(json.dumps(holder), encoding="utf-8")
-            os.replace(temporary, self.path)
+            Path(temporary).replace(self.path)
             return
         with fsspec.open(self.path, "wb") as file:
             file.write(json.dumps(holder).encode())
@@ -253,7 +253,7 @@ class _File:
         """Let go."""
         with contextlib.suppress(OSError):
             if self.local:
-                os.unlink(self.path)
+                Path(self.path).unlink()
             else:
                 filesystem, path = fsspec.core.url_to_fs(self.path)
                 filesystem.rm(path)

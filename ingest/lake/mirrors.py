@@ -16,7 +16,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.lake.lake import Lake
-from ingest.lake.names import column_name, mirror_path
+from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import DECISIONS
 
 SCHEMA = "schema"
@@ -127,7 +127,7 @@ def grown(
     """
     columns = list(mirror.columns) if mirror else []
     have = {one.name for one in columns}
-    taken = {one.column.lower() for one in columns}
+    taken = {folded(one.column) for one in columns}
     wanted = dict.fromkeys((*keys, *seen))
     for name in wanted:
         if name not in have:

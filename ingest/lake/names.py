@@ -68,12 +68,17 @@ def column_name(name: str, taken: set[str]) -> str:
 
     Args:
         name: the source's column name.
-        taken: names already given in this table, in lower case; the new one is added.
+        taken: names already given in this table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
-    if len(encoded) > 200 or encoded.lower() in taken:
+    if len(encoded) > 200 or folded(encoded) in taken:
         encoded = f"{encoded[:150]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-    while encoded.lower() in taken:
+    while folded(encoded) in taken:
         encoded += "_"
-    taken.add(encoded.lower())
+    taken.add(folded(encoded))
     return encoded
+
+
+def folded(name: str) -> str:
+    """A name without regard to case, as widely as any reader may take it (for Java ``ı`` equals ``I``)."""
+    return name.upper().lower()

@@ -129,7 +129,11 @@ def ddl_pending(chosen: Iterable[Subject], waiting: Mapping[str, list[str]]) -> 
     """Statements that nobody could read and nobody has decided on."""
     for subject in chosen:
         told = waiting.get(subject.path, [])
-        detail = f"{len(told)} {'waits' if len(told) == 1 else 'wait'}, the last: {_short(told[-1], 120)}" if told else ""
+        detail = (
+            f"{len(told)} {'waits' if len(told) == 1 else 'wait'}, the last: {_short(told[-1], 120)}"
+            if told
+            else ""
+        )
         yield Metric("ddl_pending", len(told), subject.name, detail=detail)
 
 

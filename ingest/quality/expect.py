@@ -31,7 +31,12 @@ def expected(lake: Lake, chosen: Iterable[Subject], tell: Callable[[str, str], N
     found: list[Verdict] = []
     gx: Any = None
     for subject in chosen:
-        wishes = [wish for rule in lake.pipeline.quality if matches(rule.table, subject.table) for wish in rule.expect]
+        wishes = [
+            wish
+            for rule in lake.pipeline.quality
+            if matches(rule.table, subject.table)
+            for wish in rule.expect
+        ]
         if not wishes or subject.mirror is None or not subject.exists:
             continue
         gx = gx or context()
@@ -125,11 +130,19 @@ def _verdict(metric: Metric, result: Any) -> Verdict:
 
 def _with(metric: Metric, observed: float, detail: str) -> Metric:
     return Metric(
-        metric.check, observed, metric.mirror, column=metric.column, severity=metric.severity, detail=detail[:MAX_DETAIL]
+        metric.check,
+        observed,
+        metric.mirror,
+        column=metric.column,
+        severity=metric.severity,
+        detail=detail[:MAX_DETAIL],
     )
 
 
 def _words(wish: Expectation) -> str:
     """``expect column values to be between (column "price", min_value 0)``."""
-    arguments = ", ".join(f"{name} {json.dumps(value, ensure_ascii=False, default=str)}" for name, value in wish.arguments.items())
+    arguments = ", ".join(
+        f"{name} {json.dumps(value, ensure_ascii=False, default=str)}"
+        for name, value in wish.arguments.items()
+    )
     return wish.type.replace("_", " ") + (f" ({arguments})" if arguments else "")

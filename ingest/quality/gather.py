@@ -81,8 +81,11 @@ def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
             one.column,
             one.type,
             one.delta,
-            "declared in the pipeline file" if one.name in rule.columns else "told by the source"
-            if one.type != "unknown" else "seen in messages, type not told",
+            "declared in the pipeline file"
+            if one.name in rule.columns
+            else "told by the source"
+            if one.type != "unknown"
+            else "seen in messages, type not told",
             one.name in mirror.keys,
         )
         for one in mirror.columns
@@ -110,7 +113,10 @@ def _add_books(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
     names = ("messages", "change_messages", "ddl", "control", "routed_out", "rejected")
     sums = books.groupBy("batch", "source").agg(*[F.sum(name).alias(name) for name in names])
     newest_first = sums.orderBy(F.desc("batch"), "source").limit(TREND * max(1, len(facts.sources)))
-    facts.books = [BookFact(row["batch"], row["source"], *(row[name] for name in names)) for row in newest_first.collect()]
+    facts.books = [
+        BookFact(row["batch"], row["source"], *(row[name] for name in names))
+        for row in newest_first.collect()
+    ]
 
 
 # --- runs ---
@@ -148,7 +154,13 @@ def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: di
     elif row["subject"] in by_name:
         by_name[row["subject"]].batches.append(
             BatchFact(
-                row["batch"], row["state"], at, counts, row["seconds"] or 0.0, row["version"], row["message"] or ""
+                row["batch"],
+                row["state"],
+                at,
+                counts,
+                row["seconds"] or 0.0,
+                row["version"],
+                row["message"] or "",
             )
         )
 
@@ -162,7 +174,13 @@ def _add_checks(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
     if rows is None:
         return
     one = F.struct(
-        F.unix_micros("checked_at").alias("at"), "observed", "state", "severity", "threshold", "detail", "failing"
+        F.unix_micros("checked_at").alias("at"),
+        "observed",
+        "state",
+        "severity",
+        "threshold",
+        "detail",
+        "failing",
     )
     short = F.struct(F.unix_micros("checked_at").alias("at"), "observed", "state")
     told = rows.groupBy("mirror", "source", "check", "column").agg(
@@ -223,7 +241,14 @@ def _add_ddl(lake: Lake, tables: dict[str, TableFact]) -> None:
         return
     waiting = statements.pending(statements.read(lake), lake.pipeline)
     newest = rows.orderBy(F.desc("batch"), F.desc("order_key")).limit(2000)
-    shown = newest.select("batch", *_LANE, "class", "reason", F.substring("statement", 1, 2000).alias("statement"), F.unix_micros("event_time").alias("at"))
+    shown = newest.select(
+        "batch",
+        *_LANE,
+        "class",
+        "reason",
+        F.substring("statement", 1, 2000).alias("statement"),
+        F.unix_micros("event_time").alias("at"),
+    )
     for row in _listed(shown):
         source = TableId(*(row[name] for name in _LANE))
         table = tables.get(mirror_path(target(lake.pipeline.rule(source), source)))
@@ -231,7 +256,14 @@ def _add_ddl(lake: Lake, tables: dict[str, TableFact]) -> None:
             statement = row["statement"] or ""
             pending = statement in waiting.get(table.path, ())
             table.ddl.append(
-                DdlFact(row["batch"], statement, row["class"] or "", row["reason"] or "", _moment(row["at"]), pending)
+                DdlFact(
+                    row["batch"],
+                    statement,
+                    row["class"] or "",
+                    row["reason"] or "",
+                    _moment(row["at"]),
+                    pending,
+                )
             )
 
 
@@ -249,7 +281,13 @@ def _rejects(lake: Lake) -> list[RejectFact]:
     )
     return [
         RejectFact(
-            row["kind"], row["reason"] or "", row["source"] or "", row["table"], row["n"], row["detail"] or "", row["place"] or ""
+            row["kind"],
+            row["reason"] or "",
+            row["source"] or "",
+            row["table"],
+            row["n"],
+            row["detail"] or "",
+            row["place"] or "",
         )
         for row in groups.collect()
     ]

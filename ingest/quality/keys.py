@@ -128,7 +128,9 @@ def _spoken(events: DataFrame) -> DataFrame:
     )
     nothing = F.lit(0).cast("bigint")
     alive = (~F.col("last.gone")).cast("int").alias("alive")
-    return keys.select("m", "h", nothing.alias("n"), nothing.alias("empty"), alive, "whole", "ties", "repeats")
+    return keys.select(
+        "m", "h", nothing.alias("n"), nothing.alias("empty"), alive, "whole", "ties", "repeats"
+    )
 
 
 def faults() -> dict[str, Column]:
@@ -292,7 +294,11 @@ def _explain(passes: Sequence[_Pass], found: dict[str, Counted]) -> None:
     left = EXPLAINED
     for one in passes:
         counted = found[one.subject.path]
-        wrong = [name for name, n in counted.numbers.items() if n and name in CHECKS and CHECKS[name].limit is not None]
+        wrong = [
+            name
+            for name, n in counted.numbers.items()
+            if n and name in CHECKS and CHECKS[name].limit is not None
+        ]
         for check in wrong[:left]:
             counted.failing[check] = _failing(one, check)
         left -= min(left, len(wrong))
@@ -301,7 +307,10 @@ def _explain(passes: Sequence[_Pass], found: dict[str, Counted]) -> None:
 def _failing(one: _Pass, check: str) -> tuple[str, ...]:
     if check in ("key_unique", "key_not_null"):
         return _failing_rows(one, check)
-    hashes = [row["h"] for row in _groups([one]).where(faults()[check] > 0).select("h").limit(FAILING_KEYS).collect()]
+    hashes = [
+        row["h"]
+        for row in _groups([one]).where(faults()[check] > 0).select("h").limit(FAILING_KEYS).collect()
+    ]
     if check == "ghost_rows":
         return one.texts(one.rows(), hashes)
     return one.texts(reduce(DataFrame.unionByName, [one.changes(lane) for lane in one.subject.lanes]), hashes)

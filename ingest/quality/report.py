@@ -82,7 +82,9 @@ def page(facts: Facts) -> Page:
     light = next((one for one in _WORST if any(row.light == one for row in [*rows, *sources])), "none")
     if any(one.light == "bad" for one in problems):
         light = "bad"
-    made = Page(facts, rows, sources, problems, counts, _headline(counts, len(rows)), _verdict(facts, problems), light)
+    made = Page(
+        facts, rows, sources, problems, counts, _headline(counts, len(rows)), _verdict(facts, problems), light
+    )
     made.tiles = _tiles(facts)
     made.full = len(rows) <= FULL_DETAIL
     return made
@@ -144,7 +146,13 @@ def _stuck(row: Row) -> Problem:
 def _problem(row: Row, subject: str, check: CheckFact) -> Problem:
     known = CHECKS.get(check.check)
     return Problem(
-        _check_light(check), subject, row.anchor, title(check), words(check), known.advice if known else "", check.bad_since
+        _check_light(check),
+        subject,
+        row.anchor,
+        title(check),
+        words(check),
+        known.advice if known else "",
+        check.bad_since,
     )
 
 
@@ -188,11 +196,19 @@ def _headline(counts: dict[str, int], tables: int) -> str:
         return "There is no table yet."
     bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
     if bad:
-        return f"{_tables(bad)} of {tables:,} cannot be trusted right now." if tables > 1 else "The table cannot be trusted right now."
+        return (
+            f"{_tables(bad)} of {tables:,} cannot be trusted right now."
+            if tables > 1
+            else "The table cannot be trusted right now."
+        )
     if unchecked == tables:
         return "Nothing has been checked yet."
     if warn:
-        return f"{_tables(warn)} of {tables:,} {'needs' if warn == 1 else 'need'} a look." if tables > 1 else "The table needs a look."
+        return (
+            f"{_tables(warn)} of {tables:,} {'needs' if warn == 1 else 'need'} a look."
+            if tables > 1
+            else "The table needs a look."
+        )
     if unchecked:
         return f"{_tables(tables - unchecked)} of {tables:,} can be trusted; the others are not checked."
     return f"All {tables:,} tables can be trusted." if tables > 1 else "The table can be trusted."
@@ -207,7 +223,11 @@ def _verdict(facts: Facts, problems: Sequence[Problem]) -> str:
         return "No run has been recorded."
     last = facts.runs[0]
     batch = f"Batch {last.batch:,}" if last.batch is not None else "The last run"
-    told = "no check complains" if not problems else f"{len(problems):,} complaint{'' if len(problems) == 1 else 's'}"
+    told = (
+        "no check complains"
+        if not problems
+        else f"{len(problems):,} complaint{'' if len(problems) == 1 else 's'}"
+    )
     return f"{batch} ended {duration((facts.now - last.at).total_seconds())} ago: {told}."
 
 
@@ -219,13 +239,40 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
     last = facts.runs[0] if facts.runs else None
     pending = sum(one.pending for table in facts.tables for one in table.ddl)
     rejected = sum(one.count for one in facts.rejects)
-    trends = {name: [run.counts.get(name, 0) for run in runs] for name in ("read", "changes", "rejected", "ddl")}
+    trends = {
+        name: [run.counts.get(name, 0) for run in runs] for name in ("read", "changes", "rejected", "ddl")
+    }
     return [
-        ("Tables", number(len(facts.tables)), f"{len(facts.sources)} source{'' if len(facts.sources) == 1 else 's'}", ()),
-        ("Rows", number(sum(one.observed for one in rows)), "in all mirrors", _sum_of([one.trend for one in rows])),
-        ("Newest change", duration(min(lags)) if lags else "–", "ago, at the source" if lags else "no commit times", ()),
-        ("Read", number(last.counts.get("read", 0)) if last else "–", "messages in the last run", trends["read"]),
-        ("Changes", number(last.counts.get("changes", 0)) if last else "–", "in the last run", trends["changes"]),
+        (
+            "Tables",
+            number(len(facts.tables)),
+            f"{len(facts.sources)} source{'' if len(facts.sources) == 1 else 's'}",
+            (),
+        ),
+        (
+            "Rows",
+            number(sum(one.observed for one in rows)),
+            "in all mirrors",
+            _sum_of([one.trend for one in rows]),
+        ),
+        (
+            "Newest change",
+            duration(min(lags)) if lags else "–",
+            "ago, at the source" if lags else "no commit times",
+            (),
+        ),
+        (
+            "Read",
+            number(last.counts.get("read", 0)) if last else "–",
+            "messages in the last run",
+            trends["read"],
+        ),
+        (
+            "Changes",
+            number(last.counts.get("changes", 0)) if last else "–",
+            "in the last run",
+            trends["changes"],
+        ),
         ("Rejects", number(rejected), "kept, in all", trends["rejected"]),
         ("Schema changes", number(pending), "wait for a decision", trends["ddl"]),
     ]
@@ -264,7 +311,10 @@ def sign(light: str) -> Markup:
 
 def ticks(text: str) -> Markup:
     """A text whose parts between backticks are commands or names."""
-    parts = [Markup("<code>{}</code>").format(part) if i % 2 else escape(part) for i, part in enumerate(text.split("`"))]
+    parts = [
+        Markup("<code>{}</code>").format(part) if i % 2 else escape(part)
+        for i, part in enumerate(text.split("`"))
+    ]
     return Markup("").join(parts)
 
 

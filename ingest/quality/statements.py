@@ -43,7 +43,9 @@ def read(lake: Lake) -> list[Statement]:
         lake.read(DDL.name)
         .where(F.col("class") != "none")
         .orderBy("order_key")
-        .select("batch", *_POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects")
+        .select(
+            "batch", *_POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects"
+        )
         .collect()
     )
     decided = _decided(lake) if rows else {}
@@ -51,7 +53,9 @@ def read(lake: Lake) -> list[Statement]:
 
 
 def _statement(row: Row, decided: dict[str, str]) -> Statement:
-    effects = tuple((str(one["action"]), TableId(*one["table"])) for one in json.loads(row["effects"] or "[]"))
+    effects = tuple(
+        (str(one["action"]), TableId(*one["table"])) for one in json.loads(row["effects"] or "[]")
+    )
     return Statement(
         row["source"],
         TableId(row["database"], row["schema"], row["table"]),

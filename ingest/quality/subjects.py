@@ -97,7 +97,9 @@ class Survey:
     booked: dict[str, Booked] = field(default_factory=dict)
 
 
-def survey(lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[str, Mirror] | None = None) -> Survey:
+def survey(
+    lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[str, Mirror] | None = None
+) -> Survey:
     """The mirrors that batches after ``since`` touched, those of the paths ``also``, and the books' sums."""
     if not lake.exists(BOOKS.name):
         return Survey()
@@ -115,7 +117,9 @@ def survey(lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[st
         found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(_lane(row, source))
         if row["new"]:
             touched.add(path)
-    made.subjects = [found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])]
+    made.subjects = [
+        found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])
+    ]
     for subject in made.subjects:
         _look_up(lake, subject)
     return made
@@ -148,7 +152,7 @@ def _lines(lake: Lake, since: int) -> DataFrame:
     """The books by lane, in one read: what is to be checked beside what was before."""
     new, active = F.col("batch") > since, (F.col("changes") > 0) | (F.col("ddl") > 0)
     changed = F.col("changes") > 0
-    parts = sum((F.col(part) for part in _PARTS), F.lit(0))
+    parts = sum((F.coalesce(part, F.lit(0)) for part in _PARTS), F.lit(0))
     return (
         lake.read(BOOKS.name)
         .withColumn("off", F.abs(F.col("messages") - parts))

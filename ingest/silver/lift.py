@@ -155,11 +155,12 @@ class Deck:
         taken: list[Taken] = []
         refused: list[Refused] = []
         parse, hints = self.parse, self.hints
-        columns = [bronze.column(name).to_pylist() for name in ("value", "key", "topic", "headers")]
+        columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
         for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
                 pairs = _pairs(headers) if headers else ()
-                taken.append(Taken(at, list(parse(Message(value, key, topic, pairs), hints))))
+                found = parse(Message(value, key, topic, pairs), hints)
+                taken.append(Taken(at, found if type(found) is list else list(found)))
             except Undecodable as error:
                 refused.append(Refused(at, error.code, error.detail))
             except Exception as error:  # noqa: BLE001 - a parser's fault costs one message, never the run
@@ -182,14 +183,15 @@ class Deck:
     # --- writing ---
 
     def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken]) -> Written:
-        spans, rows, at = [], [], []
+        spans: list[Span] = []
+        rows: list[Change] = []
+        at: list[int] = []
         for place, messages in self._grouped(bronze, batches, taken).items():
             start = len(rows)
             if not self._is_excluded(place.table):
-                for each in messages:
-                    kept = [change for change in each.changes if not tally.is_control(change)]
-                    rows += kept
-                    at += [each.at] * len(kept)
+                kept = [each for each in messages if not tally.is_control(each.changes)]
+                rows += [change for each in kept for change in each.changes]
+                at += [each.at for each in kept for _ in each.changes]
             spans.append(Span(place, messages, start, len(rows)))
         orders = sheet.order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
@@ -200,8 +202,8 @@ class Deck:
     ) -> dict[Place, list[Taken]]:
         """Messages by their book line; a message is booked under its first change's table."""
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
-        places = list(zip(*(column.to_pylist() for column in columns), strict=True))
-        groups: dict[tuple[Any, TableId], list[Taken]] = {}
+        places = list(zip(*map(sheet.listed, columns), strict=True))
+        groups: dict[tuple[tuple[int, str, int], TableId], list[Taken]] = {}
         for each in taken:
             table = each.changes[0].table if each.changes else NO_TABLE
             groups.setdefault((places[each.at], table), []).append(each)
@@ -209,7 +211,7 @@ class Deck:
 
     def _arrivals(self, bronze: pa.RecordBatch) -> list[str]:
         """The arrival of each message, as it stands in its order keys."""
-        columns = [bronze.column(name).to_pylist() for name in ("batch", "partition", "offset")]
+        columns = [sheet.listed(bronze.column(name)) for name in ("batch", "partition", "offset")]
         small, rank = sheet.small_key, self.rank
         return [
             f"{small(number)}{rank}{small(partition)}{number_key(offset)}"
@@ -231,8 +233,10 @@ class Deck:
 
     def _book_refused(self, bronze: pa.RecordBatch, batches: pa.Array, refused: list[Refused]) -> None:
         for each in refused:
-            place = (column[each.at].as_py() for column in (batches, bronze["topic"], bronze["partition"]))
-            line = self._line(Place(*place, NO_TABLE))
+            number, topic, partition = (
+                column[each.at].as_py() for column in (batches, bronze["topic"], bronze["partition"])
+            )
+            line = self._line(Place(number, topic, partition, NO_TABLE))
             line.messages += 1
             line.rejected += 1
 

@@ -17,23 +17,21 @@ _COUNTED = {
 }
 
 
-def is_control(change: Change) -> bool:
-    """True for a mark that is counted and not kept."""
-    return change.after is None and change.before is None and change.op in CONTROL_OPS
+def is_control(changes: Sequence[Change]) -> bool:
+    """True for the changes of a message that holds nothing but marks, which are counted and not kept."""
+    return all(
+        change.after is None and change.before is None and change.op in CONTROL_OPS for change in changes
+    )
 
 
 def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     """Count each message by the strongest thing that it holds: a statement, a row, a mark."""
     line.messages += len(messages)
-    for changes in messages:
-        if not changes or (len(changes) == 1 and is_control(changes[0])):
-            line.control += 1
-        elif any(change.op is Op.DDL for change in changes):
-            line.ddl += 1
-        elif all(map(is_control, changes)):
-            line.control += 1
-        else:
-            line.change_messages += 1
+    control = sum(map(is_control, messages))
+    ddl = sum(any(change.op is Op.DDL for change in changes) for changes in messages)
+    line.control += control
+    line.ddl += ddl
+    line.change_messages += len(messages) - control - ddl
 
 
 def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:

@@ -31,17 +31,22 @@ def expected_of(case: Path) -> Path:
 
 def decode(case: Path) -> list[dict[str, Any]]:
     """What ``ingest decode`` prints of a case, read back as JSON."""
-    hints = case.with_suffix(".hints.json")
-    given = json.loads(hints.read_bytes()) if hints.exists() else {}
-    message, schema = _message(case, given)
+    sent, hints = message(case)
     try:
         printed: list[dict[str, Any]] = [
-            describe(change)
-            for change in formats.load(case.parent.name).parse(message, _hints(given, schema))
+            describe(change) for change in formats.load(case.parent.name).parse(sent, hints)
         ]
     except Undecodable as error:
         printed = [{"reject": error.code, "detail": error.detail}]
     return json.loads(json.dumps(printed))
+
+
+def message(case: Path) -> tuple[Message, Hints]:
+    """A case as received, and what its source says."""
+    hints = case.with_suffix(".hints.json")
+    given = json.loads(hints.read_bytes()) if hints.exists() else {}
+    sent, schema = _message(case, given)
+    return sent, _hints(given, schema)
 
 
 def text(printed: list[dict[str, Any]]) -> str:

@@ -33,7 +33,11 @@ def facts(tables: int) -> f.Facts:
     made.sources = [f.SourceFact("hub", "some-format", checks, NOW - dt.timedelta(minutes=4))]
     made.runs = [_run(i) for i in range(30)]
     made.books = [f.BookFact(57 - i, "hub", 5714 - i * 31, 5600 - i * 31, 2, 100, 0, 12) for i in range(30)]
-    made.rejects = [f.RejectFact("message", "bad-json", "hub", "", 12, "the text ends inside an object", "scans/part-7.jsonl:80212")]
+    made.rejects = [
+        f.RejectFact(
+            "message", "bad-json", "hub", "", 12, "the text ends inside an object", "scans/part-7.jsonl:80212"
+        )
+    ]
     return made
 
 
@@ -43,7 +47,9 @@ def _name(i: int) -> str:
 
 def _table(i: int) -> f.TableFact:
     identity = TableId("hub", None, _name(i))
-    columns = [f.ColumnFact(f"column_{n}", f"column_{n}", "text", "STRING", "told by the source") for n in range(10)]
+    columns = [
+        f.ColumnFact(f"column_{n}", f"column_{n}", "text", "STRING", "told by the source") for n in range(10)
+    ]
     columns = [
         f.ColumnFact("id", "id", "int64", "BIGINT", "told by the source", key=True),
         f.ColumnFact("weight", "weight", "decimal(12,3)", "DECIMAL(12,3)", "declared in the pipeline file"),
@@ -75,7 +81,9 @@ def _table(i: int) -> f.TableFact:
 def _check(name: str, observed: float, state: str = "pass", detail: str = "") -> f.CheckFact:
     known = CHECKS[name]
     since = None if state == "pass" else NOW - dt.timedelta(hours=7)
-    return f.CheckFact(name, state, observed, known.severity, known.limit, None, detail, (), (0.0,) * 29 + (observed,), since)
+    return f.CheckFact(
+        name, state, observed, known.severity, known.limit, None, detail, (), (0.0,) * 29 + (observed,), since
+    )
 
 
 def _spoil(tables: list[f.TableFact]) -> None:
@@ -88,12 +96,28 @@ def _spoil(tables: list[f.TableFact]) -> None:
     cells = tables[3].check("cell_rejects")
     assert cells is not None
     cells.state, cells.observed, cells.column = "warn", 3.0, "weight"
-    cells.detail, cells.bad_since = "3 cells are no decimal(12,3), for example '12,50 kg'", NOW - dt.timedelta(hours=3)
+    cells.detail, cells.bad_since = (
+        "3 cells are no decimal(12,3), for example '12,50 kg'",
+        NOW - dt.timedelta(hours=3),
+    )
     cells.failing = ('{"id":12}',)
     tables[3].columns[1].misfits = 3
     tables[4].ddl = [
-        f.DdlFact(56, "ALTER TABLE scan ADD COLUMN lane VARCHAR(20) DEFAULT 'A'", "safe", "", NOW - dt.timedelta(hours=9)),
-        f.DdlFact(57, "ALTER TABLE scan DROP COLUMN old_code", "lossy", "the mirror keeps the column", NOW, pending=True),
+        f.DdlFact(
+            56,
+            "ALTER TABLE scan ADD COLUMN lane VARCHAR(20) DEFAULT 'A'",
+            "safe",
+            "",
+            NOW - dt.timedelta(hours=9),
+        ),
+        f.DdlFact(
+            57,
+            "ALTER TABLE scan DROP COLUMN old_code",
+            "lossy",
+            "the mirror keeps the column",
+            NOW,
+            pending=True,
+        ),
     ]
     waits = tables[4].check("ddl_pending")
     assert waits is not None
@@ -101,12 +125,19 @@ def _spoil(tables: list[f.TableFact]) -> None:
     waits.detail = "1 wait, the last: 'ALTER TABLE scan DROP COLUMN old_code'"
     held = tables[2]
     held.batches[0].state, held.batches[0].version = "held", None
-    held.batches[0].message = "hub.courier has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
+    held.batches[
+        0
+    ].message = "hub.courier has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
     held.checks = []
 
 
 def _run(i: int) -> f.RunFact:
-    counts = {"read": 5714 - i * 31, "changes": 5600 - (i * 17) % 400, "rejected": 12 if i % 9 == 0 else 0, "ddl": i % 2}
+    counts = {
+        "read": 5714 - i * 31,
+        "changes": 5600 - (i * 17) % 400,
+        "rejected": 12 if i % 9 == 0 else 0,
+        "ddl": i % 2,
+    }
     seconds = {"bronze": 1.1, "silver": 2.4, "gold": 6.0 + i % 3, "quality": 1.9}
     alarms = ["hub.courier held: hub.courier has no key"] if i == 0 else []
     return f.RunFact(f"run-{i}", NOW - dt.timedelta(minutes=4 + 30 * i), 57 - i, counts, seconds, alarms)

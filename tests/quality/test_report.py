@@ -56,7 +56,9 @@ def test_nothing_is_loaded(made):
     text = render(made(14))
     read = Reader(text)
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tag for tag, _ in read.tags)
-    places = [value for _, attributes in read.tags for name, value in attributes.items() if name in ("href", "src")]
+    places = [
+        value for _, attributes in read.tags for name, value in attributes.items() if name in ("href", "src")
+    ]
     assert all(value.startswith("#") for value in places)
     assert [] == re.findall(r"https?:|url\(|@import|//[a-z]", text)
 
@@ -80,7 +82,13 @@ def evil_facts(made):
         table.ddl = [f.DdlFact(1, EVIL, EVIL, EVIL, facts.now, pending=True)]
         table.batches[0].message, table.batches[0].state = EVIL, "failed"
         for check in table.checks:
-            check.state, check.detail, check.failing, check.sql, check.column = "fail", EVIL, (EVIL,), EVIL, EVIL
+            check.state, check.detail, check.failing, check.sql, check.column = (
+                "fail",
+                EVIL,
+                (EVIL,),
+                EVIL,
+                EVIL,
+            )
     facts.sources[0].name = facts.sources[0].format = EVIL
     facts.runs[0].alarms = [EVIL]
     facts.rejects = [f.RejectFact(EVIL, EVIL, EVIL, EVIL, 1, EVIL, EVIL)]
@@ -153,7 +161,15 @@ def test_an_expectation_that_cannot_be_judged_is_no_failure(made):
     """A missing column is a mistake in the pipeline file, not in the data."""
     facts = made(1)
     facts.tables[0].checks.append(
-        f.CheckFact("expect_column_values_to_be_unique", "error", 0.0, "warn", None, "nope", "the column does not exist")
+        f.CheckFact(
+            "expect_column_values_to_be_unique",
+            "error",
+            0.0,
+            "warn",
+            None,
+            "nope",
+            "the column does not exist",
+        )
     )
     assert "warn" == page(facts).rows[0].light
     assert ">No answer</td>" in render(facts).replace("</svg>", ">")
@@ -183,6 +199,8 @@ def test_no_line_without_change(values):
 
 def test_a_line_goes_up_where_numbers_do():
     """An upside-down trend says the opposite."""
-    ys = [float(pair.split(",")[1]) for pair in re.search('points="([^"]*)"', spark((1.0, 2.0, 9.0)))[1].split()]
+    ys = [
+        float(pair.split(",")[1]) for pair in re.search('points="([^"]*)"', spark((1.0, 2.0, 9.0)))[1].split()
+    ]
     assert ys == sorted(ys, reverse=True)
     assert ys[0] > ys[-1]

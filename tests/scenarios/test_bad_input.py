@@ -33,7 +33,7 @@ def ingest(*arguments: object, limit: int = 0, **variables: str) -> subprocess.C
 
     return subprocess.run(
         [sys.executable, "-m", "ingest", *map(str, arguments)],
-        capture_output=True, text=True, env=environment, timeout=300, check=False, preexec_fn=bounded,  # noqa: PLW1509
+        capture_output=True, text=True, env=environment, timeout=300, check=False, preexec_fn=bounded,
     )  # fmt: skip
 
 

@@ -1,0 +1,121 @@
+"""The verb ``ddl``: the ledger of what the sources' schemas did, and the decisions on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, opened
+
+if TYPE_CHECKING:
+    from ingest.gold.approval import Listed
+
+_LIST = "list"
+
+
+class _Ledger(TyperGroup):
+    """A group whose bare call, ``ingest ddl FILE``, lists."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the listing's own name before what is no other command's."""
+        if args and args[0] not in self.commands and not {"-h", "--help"} & set(args[:1]):
+            args = [_LIST, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer()
+ledger = typer.Typer(cls=_Ledger, no_args_is_help=True)
+app.add_typer(
+    ledger,
+    name="ddl",
+    rich_help_panel="Mend",
+    help="The DDL ledger, and what waits in it for a decision: `ingest ddl FILE` lists.",
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The statement, as the list names it.")]
+
+
+@ledger.command(_LIST, hidden=True)
+def listing(
+    file: File,
+    pending: Annotated[bool, typer.Option("--pending", help="Only what waits for a decision.")] = False,
+    limit: Annotated[int, typer.Option(help="At most so many statements, the newest.")] = 0,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Every statement that the sources sent, with what it comes to in each mirror."""
+    from ingest.gold.approval import listed
+
+    with opened(file, jars_dir) as lake:
+        found = [one for one in listed(lake) if one.pending or not pending][-limit:]
+    if output_as == "json":
+        output.json([_described(one) for one in found])
+        return
+    columns = ("id", "batch", "mirror", "state", "statement", "what it does")
+    output.table(
+        columns,
+        [
+            (one.statement.id, one.statement.batch, one.mirror, one.state, one.statement.text, _lines(one))
+            for one in found
+        ],
+    )
+    if waiting := [one.statement.id for one in found if one.pending]:
+        output.note(f"next: ingest ddl approve {file} {waiting[0]}, or ingest ddl dismiss {file} {waiting[0]} --reason ...")
+
+
+@ledger.command()
+def approve(
+    file: File, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    output_as: Output = "table", jars_dir: JarsDir = None,
+) -> None:  # fmt: skip
+    """Let a statement do what the list says; the next run catches up."""
+    _settle(file, statement, "approve", reason, output_as, jars_dir)
+
+
+@ledger.command()
+def dismiss(
+    file: File, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")],
+    output_as: Output = "table", jars_dir: JarsDir = None,
+) -> None:  # fmt: skip
+    """Pass over a statement: it does nothing to any mirror, and the next run catches up."""
+    _settle(file, statement, "dismiss", reason, output_as, jars_dir)
+
+
+def _settle(file: Path, statement: str, verb: str, reason: str, output_as: str, jars_dir: Path | None) -> None:
+    from ingest.gold.approval import settle
+
+    with opened(file, jars_dir) as lake:
+        found = settle(lake, statement, verb, reason)
+    if output_as == "json":
+        output.json([{**_described(one), "decided": verb} for one in found])
+        return
+    does = "does" if verb == "approve" else "would have done"
+    columns = ("mirror", f"{verb}d", f"what it {does}")
+    output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
+    output.note(f"next: ingest run {file}")
+
+
+def _described(one: Listed) -> dict[str, Any]:
+    statement = one.statement
+    return {
+        "id": statement.id,
+        "batch": statement.batch,
+        "source": statement.source,
+        "table": str(statement.table),
+        "mirror": one.mirror,
+        "class": statement.kind,
+        "state": one.state,
+        "pending": one.pending,
+        "statement": statement.text,
+        "does": list(one.verdict.does),
+    }
+
+
+def _lines(one: Listed) -> str:
+    return "\n".join(one.verdict.does)

@@ -1,0 +1,124 @@
+"""The verb infer: what a file's or a pipeline's untyped columns look like, as a block to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.errors import ConfigError, IngestError, Undecodable
+
+if TYPE_CHECKING:
+    from ingest.change import Change, Hints
+    from ingest.infer import Proposal
+
+app = typer.Typer()
+_PIPELINES = (".yaml", ".yml")
+
+
+@app.command(rich_help_panel="Look at messages, without Spark")
+def infer(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file of messages, or a pipeline file, whose files are read.")
+    ],
+    format_: Annotated[str | None, typer.Option("--format", help="The messages' format; detected unless given.")] = None,
+    table: Annotated[str | None, typer.Option(help="database.table, for messages that name none.")] = None,
+    lines: Annotated[int, typer.Option(min=1, help="How many messages of each file to look at.")] = 100_000,
+    output_: Output = "table",
+) -> None:
+    """Propose columns: for messages without types, from their values, with the evidence."""
+    from ingest import infer
+
+    refused: list[str] = []
+    seen = infer.observe(_changes(_read(file, format_, table), lines, refused))
+    found = {str(each): infer.propose(columns) for each, columns in seen.items()}
+    if output_ == "json":
+        output.json([_described(name, proposals) for name, proposals in found.items()])
+    else:
+        output.line(block(found))
+    if refused:
+        output.warning(f"{len(refused):,} messages could not be decoded and were left out; the first: {refused[0]}")
+    if not seen:
+        raise IngestError(f"{file} holds no row that could be decoded")
+
+
+def block(found: dict[str, list[Proposal]]) -> str:
+    """Proposals as a ``tables:`` block, each with its evidence as a comment."""
+    from ingest.cli.detection import quoted
+
+    lines = ["tables:"]
+    for name, proposals in found.items():
+        known = [each for each in proposals if each.type]
+        lines += [f"  - match: {quoted(name)}"]
+        lines += ["    columns:"] if known else ["    # the messages tell the types of all columns that have values"]
+        for each in known:
+            kind = f'"{each.type}"' if "," in str(each.type) else each.type
+            lines.append(f"      {quoted(each.column)}: {kind}   # {each.evidence}")
+        lines += [f"      # {quoted(each.column)}: ?   # {each.evidence}" for each in proposals if not each.type]
+    return "\n".join(lines)
+
+
+def _described(name: str, proposals: list[Proposal]) -> dict[str, Any]:
+    return {"table": name, "columns": [each._asdict() for each in proposals]}
+
+
+Read = tuple[str, str, "Hints", str | None]
+"""A file, its messages' format, what the parser may know, and the framing if it is told."""
+
+
+def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
+    if Path(file).suffix in _PIPELINES:
+        yield from _of_pipeline(file)
+        return
+    from ingest.change import Hints
+    from ingest.config import read
+
+    name = format_ or _detected(file)
+    yield file, name, Hints(read.options({"table": table} if table else {}, name)), None
+
+
+def _of_pipeline(file: str) -> Iterator[Read]:
+    """The local files of every source; what is declared already is not proposed again."""
+    from glob import glob
+
+    from ingest import config
+
+    pipeline = config.load(file)
+    for source in pipeline.sources:
+        if source.kind != "files":
+            output.warning(f"source {source.name} is no source of files and is left out")
+            continue
+        for path in sorted(glob(source.path, recursive=True)):
+            yield path, source.format, pipeline.hints(source), source.framing or None
+
+
+def _detected(file: str) -> str:
+    from ingest.cli import detection
+
+    verdict = detection.judge(file, *detection.sample(file, None, 200))
+    if verdict["format"] is None:
+        raise ConfigError([f"the format of {file} cannot be told; give it as --format"])
+    return str(verdict["format"])
+
+
+def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[Change]:
+    """The changes of all messages; the reasons of the others go into ``refused``."""
+    from itertools import islice
+
+    from ingest import formats
+    from ingest.change import Message
+    from ingest.cli.reading import messages
+
+    for path, name, hints, framing in files:
+        module = formats.load(name)
+        for record in islice(messages(path, framing, module.ABOUT.binary)[1], lines):
+            try:
+                if isinstance(record, Undecodable):
+                    raise record
+                yield from list(module.parse(Message(record.value, None, path), hints))
+            except Undecodable as error:
+                refused.append(str(error))

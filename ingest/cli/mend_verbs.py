@@ -1,0 +1,165 @@
+"""The verbs that mend: ``rebuild``, ``retry``, ``pause`` and ``resume``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, opened
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from ingest.lake.compare import Difference
+    from ingest.lake.lake import Lake
+    from ingest.lake.mirrors import Mirror
+
+app = typer.Typer()
+_PANEL = "Mend"
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+Table = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
+
+
+@app.command(rich_help_panel=_PANEL)
+def rebuild(
+    file: File,
+    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Mirrors; none means all.")] = None,
+    layer: Annotated[
+        Literal["mirrors", "silver"], typer.Option(help="Mirrors from silver, or silver from bronze.")
+    ] = "mirrors",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")] = False,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Make a layer anew from the one before it, show what differs, and put it in place in one commit."""
+    if layer == "silver" and tables:
+        raise IngestError("Silver is rebuilt whole: leave the tables out.")
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock
+
+        with lock.held(lake.pipeline.lake, f"rebuild of {layer}"):
+            rows = _silver(lake, dry_run) if layer == "silver" else _mirrors(lake, tables or [], dry_run)
+    if output_as == "json":
+        output.json(rows)
+    else:
+        _print(rows)
+    if layer == "silver" and not dry_run and any(row["missing"] or row["surplus"] for row in rows):
+        output.note(f"next: ingest rebuild {file}")
+    if any(row["state"] in ("failed", "held") for row in rows):
+        raise typer.Exit(1)
+
+
+def _mirrors(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
+    from ingest.gold.rebuild import rebuild as fold_anew
+
+    return [
+        _row(one.mirror, one.state, one.batch, one.message, one.difference)
+        for one in fold_anew(lake, names, dry_run=dry_run)
+    ]
+
+
+def _silver(lake: Lake, dry_run: bool) -> list[dict[str, Any]]:
+    from ingest.silver.rebuild import rebuild as decode_anew
+
+    cores = max(1, lake.spark.sparkContext.defaultParallelism)
+    found = decode_anew(lake, cores, dry_run=dry_run)
+    state = "rebuilt" if found.published else "compared"
+    return [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
+
+
+def _row(name: str, state: str, batch: int, message: str, found: Difference | None) -> dict[str, Any]:
+    return {
+        "table": name,
+        "state": state,
+        "batch": batch,
+        "rows": found.rows if found else None,
+        "missing": found.missing if found else None,
+        "surplus": found.surplus if found else None,
+        "differing": found.differing if found else None,
+        "cells": dict(found.cells) if found else {},
+        "sample": list(found.sample) if found else [],
+        "message": message,
+    }
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    columns = ("table", "state", "batch", "rows", "missing", "surplus", "differing", "message")
+    output.table(columns, [[row[name] for name in columns] for row in rows])
+    for row in rows:
+        for column, count in sorted(row["cells"].items()):
+            output.line(f"{row['table']}: {count} cells of {column} differed")
+        for one in row["sample"]:
+            output.line(f"{row['table']} {_shown(one)}")
+
+
+def _shown(one: dict[str, Any]) -> str:
+    key = ", ".join(f"{name} = {value}" for name, value in one.get("key", {}).items())
+    if one.get("before") is None:
+        return f"{key} was missing: {one['after']}".strip()
+    if one.get("after") is None:
+        return f"{key} was too much: {one['before']}".strip()
+    return f"{key} was {one['before']}, is {one['after']}"
+
+
+@app.command(rich_help_panel=_PANEL)
+def retry(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+    """Fold the mirrors that failed or are held, now and without reading anything new."""
+    from ingest.cli.run_verbs import describe
+
+    with opened(file, jars_dir) as lake:
+        from ingest import run as running
+        from ingest.cli import look
+
+        stuck = [row["table"] for row in look.tables(lake) if row["state"] in ("failed", "held")]
+        result = running.run(lake.spark, lake.pipeline, ("gold", "quality")) if stuck else None
+    tried = [one for one in result.mirrors if one.state != "skipped"] if result else []
+    if output_as == "json":
+        output.json({"tried": stuck, "run": None if result is None else describe(result)})
+    elif result is None:
+        output.line("no mirror has failed or is held")
+    else:
+        output.table(("table", "state", "message"), [(one.mirror, one.state, one.message) for one in tried])
+    for text in result.failures if result else ():
+        output.error(text)
+    if result is not None and result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+@app.command(rich_help_panel=_PANEL)
+def pause(
+    file: File,
+    table: Table,
+    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Let a mirror stand as it is until `resume`; its changes wait in silver."""
+    _decide(file, table, "pause", reason, jars_dir)
+    output.note(f"paused: {table}; next: ingest resume {file} {table}")
+
+
+@app.command(rich_help_panel=_PANEL)
+def resume(
+    file: File,
+    table: Table,
+    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Let a paused mirror go on; the next run folds all that has waited."""
+    _decide(file, table, "resume", reason, jars_dir)
+    output.note(f"resumed: {table}; next: ingest run {file}")
+
+
+def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | None) -> None:
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock, mirrors, pauses
+
+        known: dict[str, Mirror] = {one.name: one for one in mirrors.known(lake).values()}
+        if table not in known:
+            listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
+            raise IngestError(f"There is no mirror {table}; there are {listed}.")
+        with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
+            pauses.decide(lake, known[table], kind, reason)

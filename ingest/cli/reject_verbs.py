@@ -1,0 +1,191 @@
+"""The verbs ``rejects`` and ``replay``: what could not be decoded, why, and what became of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, opened
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
+_LIST = "list"
+
+
+class _Rejects(TyperGroup):
+    """A group whose bare call, ``ingest rejects FILE``, lists."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the listing's own name before what is no other command's."""
+        if args and args[0] not in self.commands and not {"-h", "--help"} & set(args[:1]):
+            args = [_LIST, *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer()
+group = typer.Typer(cls=_Rejects, no_args_is_help=True)
+app.add_typer(
+    group,
+    name="rejects",
+    rich_help_panel="Mend",
+    help="What could not be decoded or did not fit: `ingest rejects FILE` lists what is open.",
+)
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+Which = Annotated[
+    str, typer.Argument(metavar="N|TOPIC/PARTITION/OFFSET", help="The reject's number in the list, or its place.")
+]
+_COLUMNS = (
+    "number", "source", "topic", "partition", "offset", "batch", "stage", "kind", "database", "schema", "table",
+    "key", "column", "reason", "detail", "raw", "decoder",
+)  # fmt: skip
+
+
+@group.command(_LIST, hidden=True)
+def listing(
+    file: File,
+    limit: Annotated[int, typer.Option(help="At most so many rows.")] = 0,
+    every: Annotated[bool, typer.Option("--all", help="Those replayed or dismissed, too.")] = False,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """What is open: grouped by reason, or (json) one by one."""
+    with opened(file, jars_dir) as lake:
+        rows = _rows(lake, every=every)
+    rows = rows[:limit] if limit else rows
+    if output_as == "json":
+        output.json([{name: row[name] for name in _COLUMNS} for row in rows])
+        return
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["kind"], row["reason"]), []).append(row)
+    output.table(
+        ("kind", "reason", "count", "for example", "where", "number"),
+        [
+            (kind, reason, len(found), found[0]["detail"], _where(found[0]), found[0]["number"])
+            for (kind, reason), found in sorted(groups.items())
+        ],
+    )
+    if rows:
+        output.note(f"next: ingest rejects show {file} {rows[0]['number']}")
+
+
+@group.command()
+def show(file: File, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+    """One reject: the bytes as they came, and the decoder's complaint."""
+    from ingest.gold.evidence import raw
+
+    with opened(file, jars_dir) as lake:
+        row = chosen(_rows(lake, every=True), which)
+        bytes_of = list(raw(lake, [row]).values()) if row["topic"] is not None else []
+    found = {name: row[name] for name in _COLUMNS} | {"message": bytes_of[0] if bytes_of else None}
+    if output_as == "json":
+        output.json(found)
+        return
+    for name in _COLUMNS:
+        if found[name] is not None:
+            output.line(f"{name:<10} {found[name]}")
+    for one in bytes_of:
+        output.line(f"{'base64' if one.binary else 'message':<10} {one.text}")
+        if len(one.text) < one.length and not one.binary:
+            output.line(f"{'':<10} ... {one.length} bytes in all")
+
+
+@group.command()
+def dismiss(
+    file: File,
+    which: Which,
+    reason: Annotated[str, typer.Option(help="Why it may be left out, for whoever asks later.")],
+    jars_dir: JarsDir = None,
+) -> None:
+    """Close a reject without decoding it; the decision is kept with its reason."""
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock, rejects
+        from ingest.lake.schemas import DECISIONS
+
+        if not reason.strip():
+            raise IngestError("Say with --reason why the reject may be left out.")
+        with lock.held(lake.pipeline.lake, "rejects dismiss"):
+            row = chosen(_rows(lake, every=False), which)
+            lake.append_unguarded(rejects.dismissal(lake, [row], reason), DECISIONS)
+    output.note(f"dismissed: {_where(row)} ({row['reason']})")
+
+
+@app.command(rich_help_panel="Mend")
+def replay(
+    file: File,
+    reason: Annotated[str, typer.Option(help="Only rejects of this reason code.")] = "",
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Decode rejected messages again, with today's parsers and options, and fold them at their places."""
+    from ingest.cli.run_verbs import describe
+
+    with opened(file, jars_dir) as lake:
+        from ingest import run as running
+        from ingest.lake import lock
+        from ingest.silver import replay as replaying
+        from ingest.silver.decode import lifted, lifting
+
+        with lock.held(lake.pipeline.lake, "replay"):
+            batch, count, still = replaying.appoint(lake, lifting, lifted, reason)
+        result = None
+        if batch is not None:
+            result = running.run(lake.spark, lake.pipeline, ("silver", "gold", "quality"))
+    if output_as == "json":
+        run = None if result is None else describe(result)
+        output.json({"batch": batch, "replayed": count, "still_rejected": still, "run": run})
+    else:
+        output.line(_replayed(batch, count, still))
+    for text in result.failures if result else ():
+        output.error(text)
+    if result is not None and result.exit_code:
+        raise typer.Exit(result.exit_code)
+
+
+def _replayed(batch: int | None, count: int, still: int) -> str:
+    left = f"; {still} still cannot be decoded" if still else ""
+    if batch is None:
+        return f"nothing to replay{left}"
+    return f"batch {batch} replayed {count} message{'' if count == 1 else 's'}{left}"
+
+
+def chosen(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
+    """The reject of a number in the list, or at a place.
+
+    Raises:
+        IngestError: there is none.
+    """
+    found = [row for row in rows if which in (str(row["number"]), _where(row))]
+    if not found:
+        raise IngestError(f"There is no reject {which}: `ingest rejects FILE --all -o json` numbers them.")
+    return found[0]
+
+
+def _rows(lake: Lake, *, every: bool) -> list[dict[str, Any]]:
+    """Rejects, numbered by their place among all of them, so that a number stays what it is."""
+    from ingest.lake import rejects
+    from ingest.lake.schemas import REJECTS
+
+    open_ones = rejects.still_open(lake)
+    if open_ones is None:
+        return []
+    order = ("batch", "source", "topic", "partition", "offset", "database", "schema", "table", "key", "column")
+    named = lake.read(REJECTS.name).withColumn("name", rejects.name_of()).orderBy(*order).collect()
+    waiting = {row["name"] for row in open_ones.select(rejects.name_of().alias("name")).collect()}
+    rows = [row.asDict() | {"number": number} for number, row in enumerate(named, 1)]
+    return [row for row in rows if every or row["name"] in waiting]
+
+
+def _where(row: dict[str, Any]) -> str:
+    if row["topic"] is None:
+        table = ".".join(row[part] for part in ("database", "schema", "table") if row[part])
+        return f"{table} {row['key'] or ''} {row['column'] or ''}".strip()
+    return f"{row['topic']}/{row['partition']}/{row['offset']}"

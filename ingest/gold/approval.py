@@ -1,0 +1,125 @@
+"""The DDL ledger for people: what each statement comes to, and the decisions that settle it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ingest.change import TableId
+from ingest.errors import IngestError
+from ingest.gold import ledger as ledgers
+from ingest.gold import policy
+from ingest.gold.policy import APPROVE, DISMISS, Statement, Subject, Verdict
+from ingest.lake import mirrors
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import DECISIONS
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A statement with what it comes to for one mirror; ``folded`` if the mirror is past its batch."""
+
+    statement: Statement
+    mirror: str
+    path: str
+    verdict: Verdict
+    folded: bool
+
+    @property
+    def state(self) -> str:
+        """The verdict's word; of what is not folded yet, `waits` says that nobody is asked."""
+        if self.verdict.state == policy.APPLIED and not self.folded:
+            return "approved" if self.statement.decided else "waits"
+        return self.verdict.state
+
+    @property
+    def pending(self) -> bool:
+        """True if it waits for a person."""
+        return self.verdict.state in (policy.HELD, policy.NOTICED) and not self.statement.decided
+
+
+def listed(lake: Lake) -> list[Listed]:
+    """Every statement of the ledger, in order, once for each mirror that it concerns."""
+    known = mirrors.known(lake)
+    return [one for statement in ledgers.read(lake).statements for one in _of_statement(lake, statement, known)]
+
+
+def _of_statement(lake: Lake, statement: Statement, known: dict[str, Mirror]) -> Iterator[Listed]:
+    for table in _tables(statement):
+        rule = lake.pipeline.rule(table)
+        if rule.exclude:
+            continue
+        target = mirrors.target(rule, table)
+        path = mirror_path(target)
+        mirror = known.get(path)
+        folded = _folded(lake, mirror)
+        types = {one.name: one.type for one in mirror.columns} if mirror else {}
+        subject = Subject(
+            table,
+            rule.on_schema_change,
+            {**types, **rule.columns},
+            lambda other: lake.pipeline.rule(other).exclude,
+            sys.maxsize if mirror is None else folded,
+        )
+        yield Listed(statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded)
+
+
+def _tables(statement: Statement) -> list[TableId]:
+    found = [table for effect in statement.effects for table in (effect.table, effect.to)]
+    tables = [table for table in found if isinstance(table, TableId)]
+    return list(dict.fromkeys(tables or [statement.table]))
+
+
+def _folded(lake: Lake, mirror: Mirror | None) -> int:
+    if mirror is None:
+        return -1
+    return lake.snapshot(mirror.path).transactions.get(lake.writer("gold", mirror.path, mirror.generation), -1)
+
+
+def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
+    """Approve or dismiss one statement; returns what was decided, by mirror.
+
+    Raises:
+        IngestError: there is no such statement, or it can no longer be decided so.
+    """
+    found = [one for one in listed(lake) if one.statement.id == wanted]
+    if not found:
+        raise IngestError(f"There is no statement {wanted!r}: `ingest ddl {lake.pipeline.file}` lists them.")
+    for one in found:
+        _refuse(one, verb)
+    by = _user()
+    lake.append_unguarded([_row(lake, one, verb, reason, by) for one in found], DECISIONS)
+    return found
+
+
+def _refuse(one: Listed, verb: str) -> None:
+    what = f"Statement {one.statement.id}"
+    if verb == APPROVE and any(effect.action == "truncate_partition" for effect in one.statement.effects):
+        raise IngestError(
+            f"{what} cannot be approved: no message tells which rows of {one.mirror} were in the partition; "
+            "load the table again, then dismiss the statement."
+        )
+    if verb == APPROVE and one.verdict.state == policy.LOGGED:
+        raise IngestError(f"{what} does nothing: {one.mirror} has on_schema_change: ignore.")
+    settled = {APPROVE: policy.DISMISSED, DISMISS: policy.APPLIED}[verb]
+    if one.folded and one.verdict.state == settled:
+        raise IngestError(
+            f"{what} is {one.verdict.state} and {one.mirror} is past batch {one.statement.batch}: what is done stays."
+        )
+
+
+def _row(lake: Lake, one: Listed, verb: str, reason: str, by: str) -> tuple[object, ...]:
+    value = {"statement": one.statement.id, "text": one.statement.text, "does": list(one.verdict.does)}
+    return lake.now(), verb, one.path, one.statement.batch, json.dumps(value, ensure_ascii=False), reason, by
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # no name in the user database, as in some containers
+        return "somebody"

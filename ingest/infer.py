@@ -1,0 +1,187 @@
+"""Which types the values of columns show, for messages that tell none: a proposal with its evidence.
+
+A pure function over decoded changes. It is careful, for a wrong type rejects or damages later values: a
+leading zero makes a text, an integer becomes the widest one, a decimal gets head-room, and only an
+exponent or a value that is not finite makes a float. A column that shows two kinds of values is a text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ingest.change import ROW_OPS, Change, TableId
+from ingest.values import NUMBER
+
+HEADROOM = (6, 2)  # digits before and behind the point, above what was seen
+WIDEST = 38
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(r"-?[0-9]{2,3}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?")
+_MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+_MOMENTS = (10**9, 4 * 10**9)  # seconds of the years 2001 to 2096
+
+
+@dataclass(slots=True)
+class Column:
+    """What was seen of one column."""
+
+    kinds: dict[str, int] = field(default_factory=dict)
+    nulls: int = 0
+    length: int = 0
+    whole: int = 0  # digits before the point
+    scale: int = 0
+    low: int = 0
+    high: int = 0
+    told: str | None = None  # by the messages themselves
+
+    @property
+    def count(self) -> int:
+        """Values that are not NULL."""
+        return sum(self.kinds.values())
+
+
+class Proposal(NamedTuple):
+    """A column's type and what speaks for it; no type where nothing can be said."""
+
+    column: str
+    type: str | None
+    evidence: str
+    values: int
+    nulls: int
+
+
+def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, Column]]:
+    """What the row images of changes show, by table and column."""
+    seen: dict[TableId, dict[str, Column]] = {}
+    for change in changes:
+        if change.op not in ROW_OPS:
+            continue
+        columns = seen.setdefault(change.table, {})
+        for image in (change.before, change.after):
+            for name, value in (image or {}).items():
+                column = columns.setdefault(name, Column())
+                _see(column, value)
+                told = change.types.get(name, "unknown")
+                column.told = column.told if told == "unknown" else told
+    return seen
+
+
+def propose(columns: dict[str, Column]) -> list[Proposal]:
+    """A type for each column whose messages tell none, in the order in which they were seen."""
+    return [_proposal(name, column) for name, column in columns.items() if column.told is None]
+
+
+def _see(column: Column, value: str | None) -> None:
+    if value is None:
+        column.nulls += 1
+        return
+    kind = _kind(value)
+    column.kinds[kind] = column.kinds.get(kind, 0) + 1
+    column.length = max(column.length, len(value))
+    if kind in ("integer", "decimal"):
+        whole, _, behind = value.lstrip("-").partition(".")
+        column.whole = max(column.whole, len(whole))
+        column.scale = max(column.scale, len(behind))
+        if len(whole) <= WIDEST:
+            number = int(value.partition(".")[0])
+            column.low, column.high = min(column.low, number), max(column.high, number)
+
+
+def _kind(value: str) -> str:
+    if _INTEGER.fullmatch(value) and value != "-0":
+        return "integer"
+    if _DECIMAL.fullmatch(value):
+        return "decimal"
+    if value in ("true", "false"):
+        return "boolean"
+    if value in _NOT_FINITE or (NUMBER.fullmatch(value) and "e" in value.lower()):
+        return "float"
+    return _clock_kind(value)
+
+
+def _clock_kind(value: str) -> str:
+    if _DATE.fullmatch(value):
+        return "date" if _exists(value) else "text"
+    if _TIME.fullmatch(value):
+        return "time"
+    moment = _MOMENT.fullmatch(value)
+    if moment is None or not _exists(moment[1]):
+        return "text"
+    return "timestamp" if moment[2] else "datetime"
+
+
+def _exists(value: str) -> bool:
+    try:
+        dt.datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+# --- proposals ----------------------------------------------------------------------------------
+
+
+def _proposal(name: str, column: Column) -> Proposal:
+    logical, why = _type(column)
+    nulls = f"; {_counted(column.nulls, 'NULL')}" if column.nulls else ""
+    return Proposal(name, logical, why + nulls, column.count, column.nulls)
+
+
+def _type(column: Column) -> tuple[str | None, str]:
+    kinds = set(column.kinds)
+    if not kinds:
+        return None, "no value was seen"
+    all_ = f"{column.count:,} of {column.count:,}"
+    if kinds == {"integer"}:
+        return _integer(column, all_)
+    if kinds <= {"integer", "decimal"}:
+        return _decimal(column, all_)
+    if kinds <= {"integer", "decimal", "float"}:
+        return "float64", f"{all_} are numbers, {column.kinds['float']:,} with an exponent or not finite"
+    if len(kinds) == 1 and kinds != {"text"}:
+        kind = next(iter(kinds))
+        return kind, f"{all_} are of the form of a {kind}"
+    return "string", _why_text(column)
+
+
+def _integer(column: Column, all_: str) -> tuple[str, str]:
+    why = f"{all_} are integers, at most {_counted(column.whole, 'digit')}{_maybe_moment(column)}"
+    if -(2**63) <= column.low and column.high < 2**63 and column.whole < 20:
+        return "int64", why
+    if column.low >= 0 and column.high < 2**64 and column.whole <= 20:
+        return "uint64", why
+    return ("decimal(38,0)", why) if column.whole <= WIDEST else ("string", f"{why}, too many for a number")
+
+
+def _decimal(column: Column, all_: str) -> tuple[str, str]:
+    seen = f"decimal({column.whole + column.scale},{column.scale})"
+    if column.whole + column.scale > WIDEST:
+        return "string", f"{all_} are numbers, but {seen} is too wide for a number"
+    whole = min(column.whole + HEADROOM[0], WIDEST - column.scale)
+    scale = min(column.scale + HEADROOM[1], WIDEST - whole)
+    room = f"{whole - column.whole} digits of head-room before the point, {scale - column.scale} behind"
+    return f"decimal({whole + scale},{scale})", f"{all_} fit {seen}; {room}{_maybe_moment(column)}"
+
+
+def _maybe_moment(column: Column) -> str:
+    """A hint: numbers of this size are often moments, which only a person can tell."""
+    seconds = column.low >= 0 and any(
+        low <= column.high < high for low, high in (_MOMENTS, tuple(1000 * each for each in _MOMENTS))
+    )
+    return "; maybe a moment since 1970: then declare timestamp" if seconds and column.whole in (10, 13) else ""
+
+
+def _why_text(column: Column) -> str:
+    mixed = {kind: count for kind, count in column.kinds.items() if kind != "text"}
+    text = f"{column.kinds.get('text', 0):,} of {column.count:,} are texts, at most {_counted(column.length, 'character')}"
+    return text + "".join(f"; {count:,} look like {kind}" for kind, count in mixed.items())
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

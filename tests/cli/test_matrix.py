@@ -1,0 +1,37 @@
+"""The support matrix of README.md is the one that the formats' modules tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingest import formats
+from ingest.cli import matrix
+
+README = Path(__file__).parents[2] / "README.md"
+ABOUTS = {name: formats.load(name).ABOUT for name in formats.names()}
+
+
+def test_the_readme_holds_the_matrix_of_the_code():
+    """People would trust a table that the code has left behind: run `python docs/matrix.py`."""
+    text = README.read_text()
+    assert matrix.inserted(text, matrix.table(ABOUTS)) == text
+
+
+def test_every_format_has_its_row():
+    """A format without a row would look unsupported."""
+    lines = matrix.table(ABOUTS).splitlines()
+    assert set(formats.names()) == {line.split("`")[1] for line in lines if line.startswith("| `")}
+
+
+@pytest.mark.parametrize("text", ["", matrix.BEGIN, f"{matrix.END}{matrix.BEGIN}", f"{matrix.BEGIN}{matrix.END}" * 2])
+def test_a_document_without_its_marks_is_refused(text):
+    """The matrix would be lost, or written twice, without a word."""
+    with pytest.raises(ValueError, match="must hold"):
+        matrix.inserted(text, "x")
+
+
+def test_bars_of_a_text_do_not_end_its_cell():
+    """A loss that mentions a|b would shift the columns of its row."""
+    assert r"| a\|b |" == matrix._line(["a|b"])

@@ -1,0 +1,185 @@
+"""Messages damaged on purpose, over all formats: each must be decoded or refused with a reason, in time.
+
+The corpus is every golden and the messages of random histories. A chunk of damaged messages is drawn from
+its own name, so that whatever one finds is found again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from random import Random
+from typing import NamedTuple
+
+from ingest import formats
+from ingest.change import Change, Hints, Message, Options, TableHints, TableId
+from ingest.errors import Undecodable
+from tests.formats import golden
+from tests.formats.one_history.history import TYPES, history
+from tests.formats.one_history.test_one_history import DIALECTS
+
+HISTORIES = 12
+ANY_TABLE = Options(table=(("*", TableId("shop", None, "any")),), timezone="Asia/Shanghai")
+
+
+class Known(NamedTuple):
+    """One message that decodes, and what its source says."""
+
+    message: Message
+    hints: Hints
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of damaged messages; ``escapes`` are those that neither decoded nor were refused."""
+
+    decoded: int = 0
+    refused: int = 0
+    slowest: float = 0.0  # seconds of processor time
+    escapes: list[str] = field(default_factory=list)
+
+    def add(self, other: Outcome) -> None:
+        """Take over another outcome's counts."""
+        self.decoded += other.decoded
+        self.refused += other.refused
+        self.slowest = max(self.slowest, other.slowest)
+        self.escapes += other.escapes
+
+
+def tried(name: str, chunk: int, count: int) -> Outcome:
+    """One chunk of damaged messages of a format, decoded or refused."""
+    random = Random(f"{name}/{chunk}")
+    module = formats.load(name)
+    found = Outcome()
+    known = corpus(name)
+    for number in range(count):
+        each = random.choice(known)
+        value = damaged(each.message.value or b"", random.choice(known).message.value or b"", random)
+        hints = each.hints if number % 3 else _declared(each.hints, random)
+        started = time.process_time()
+        try:
+            changes = list(module.parse(each.message._replace(value=value), hints))
+            found.escapes += _strange(changes, name, value)
+            found.decoded += 1
+        except Undecodable as error:
+            found.refused += 1
+            if not error.code or not error.detail:
+                found.escapes.append(f"{name}: no reason for {value!r}")
+        except Exception as error:  # noqa: BLE001 - what the search is for
+            found.escapes.append(f"{name}: {type(error).__name__}: {error}: {value!r}")
+        found.slowest = max(found.slowest, time.process_time() - started)
+        if number % 16 == 0:
+            found.escapes += _recognised(name, value)
+    return found
+
+
+def _recognised(name: str, value: bytes) -> Iterator[str]:
+    try:
+        formats.load(name).recognise(value)
+    except Exception as error:  # noqa: BLE001 - what the search is for
+        yield f"{name}, recognise: {type(error).__name__}: {error}: {value!r}"
+
+
+def _strange(changes: list[Change], name: str, value: bytes) -> Iterator[str]:
+    """Changes whose images hold anything but texts and nulls."""
+    for change in changes:
+        for image in (change.before, change.after):
+            if image and not all(type(k) is str and (v is None or type(v) is str) for k, v in image.items()):
+                yield f"{name}: an image holds more than texts, which no encoder takes: {value!r}"
+
+
+@cache
+def corpus(name: str) -> tuple[Known, ...]:
+    """The goldens of a format, and the messages of histories as its dialects write them."""
+    found = [golden_case(case) for case in golden.cases() if case.parent.name == name]
+    for dialect in DIALECTS.values():
+        if dialect.format == name:
+            for seed in range(HISTORIES):
+                found += [Known(message, dialect.hints) for message in dialect.write(history(seed))]
+    return tuple(each for each in found if each.message.value)
+
+
+def golden_case(case) -> Known:
+    """A golden's message and hints."""
+    return Known(*golden.message(case))
+
+
+def _declared(hints: Hints, random: Random) -> Hints:
+    """Hints that give columns types which they do not have, to reach every conversion."""
+    logical = list(TYPES.values())
+    columns = {name: random.choice(logical) for name in TYPES}
+    return Hints(ANY_TABLE, lambda _table: TableHints(("id",), columns), hints.schema)
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+NESTED = b"[" * 5000 + b"]" * 5000
+DEEP = b'{"a":' * 300 + b"1" + b"}" * 300
+NUMBERS = (
+    *(b"1e999999999", b"-1e-999999999", b"9" * 5000, b"0." + b"0" * 3000 + b"1", b"-0", b"1E400", b"NaN", b"Infinity"),
+    *(b"18446744073709551616", b"-9223372036854775809", b"253402300800000000", b"00", b"1.", b"+1", b"0x1F"),
+)
+TOKENS = (
+    *(b"null", b"true", b"{}", b"[]", b'""', b"[[[[", b'{"a":{"a":1}}', b'"a":1,"a":2,', b"// x\n", b",}", b"\\u0000"),
+    *(b"\\ud800", b"\\udc00\\ud800", b"\xff\xfe", b"\xed\xa0\x80", b"\xc0\x80", b"\x00", b"\xef\xbb\xbf", b"\r\n{}"),
+    *(b'"2020-13-45 25:61:61"', b'"0000-00-00"', b'"99999-01-01"', b'"-838:59:60"', b'"[106,]"', b'"====="'),
+)
+Damage = Callable[[bytearray, bytes, Random], None]
+
+
+def damaged(value: bytes, other: bytes, random: Random) -> bytes:
+    """A message with one to three wounds; ``other`` is one to splice with."""
+    torn = bytearray(value)
+    for _ in range(random.choice((1, 1, 2, 3))):
+        random.choice(_DAMAGES)(torn, other, random)
+    return bytes(torn[:200_000])
+
+
+def _flip(torn: bytearray, _other: bytes, random: Random) -> None:
+    if torn:
+        torn[random.randrange(len(torn))] ^= 1 << random.randrange(8)
+
+
+def _cut(torn: bytearray, _other: bytes, random: Random) -> None:
+    start = random.randrange(len(torn) + 1)
+    del torn[start : random.choice((start + 1, start + 8, len(torn)))]
+
+
+def _splice(torn: bytearray, other: bytes, random: Random) -> None:
+    start, end = sorted((random.randrange(len(other) + 1), random.randrange(len(other) + 1)))
+    place = random.randrange(len(torn) + 1)
+    torn[place : place + random.choice((0, end - start))] = other[start:end]
+
+
+def _token(torn: bytearray, _other: bytes, random: Random) -> None:
+    place = random.randrange(len(torn) + 1)
+    torn[place : place + random.choice((0, 1, 4))] = random.choice(TOKENS)
+
+
+def _number(torn: bytearray, _other: bytes, random: Random) -> None:
+    """Another number where digits stood."""
+    places = [found.span() for found in re.finditer(rb"\d+(?:\.\d+)?", bytes(torn[:20_000]))]
+    start, end = random.choice(places) if places else (0, 0)
+    torn[start:end] = random.choice(NUMBERS)
+
+
+def _member(torn: bytearray, _other: bytes, random: Random) -> None:
+    """A member given twice, or with a deep value, in one of the objects."""
+    places = [found.end() for found in re.finditer(rb"\{", bytes(torn[:20_000]))]
+    names = re.findall(rb'"(\w{1,30})"\s*:', bytes(torn[:20_000])) or [b"a"]
+    value = random.choice((b"1", b'"x"', b"null", DEEP, NESTED if random.random() < 0.1 else b"{}"))
+    if places:
+        place = random.choice(places)
+        torn[place:place] = b'"' + random.choice(names) + b'":' + value + b","
+
+
+def _varint(torn: bytearray, _other: bytes, random: Random) -> None:
+    place = random.randrange(len(torn) + 1)
+    lengths = (b"\xff" * 9 + b"\x01", b"\xff" * 12, b"\x01", b"\xfe\xff\xff\xff\x0f", b"\x80\x80\x80\x80\x01")
+    torn[place : place + random.choice((0, 1))] = random.choice(lengths)
+
+
+_DAMAGES: tuple[Damage, ...] = (_flip, _cut, _splice, _token, _number, _member, _varint)

@@ -1,0 +1,150 @@
+"""What a logged statement comes to under each policy, without Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest import ddl
+from ingest.change import TableId
+from ingest.fold import SchemaStep
+from ingest.gold.policy import (
+    APPLIED,
+    APPROVE,
+    DISMISS,
+    DISMISSED,
+    HELD,
+    LOGGED,
+    NOTICED,
+    Statement,
+    Subject,
+    concerns,
+    judge,
+    shown,
+    steps,
+)
+
+DEPOT = TableId("yard", None, "depot")
+KNOWN = {"no": "int32", "site": "string", "load": "decimal(10,2)"}
+
+
+def said(text: str, batch: int = 5, decided: str = "") -> Statement:
+    """A statement of a MySQL source at the place of its batch."""
+    found = ddl.effects(text, "mysql", "yard", None, "depot")
+    return Statement(f"s{batch}", "src", DEPOT, batch, f"{batch:03}", text, found.kind, found.effects, decided)
+
+
+def subject(policy: str = "lenient", frozen: int = 0) -> Subject:
+    """The depot's mirror, beside the helper tables of an online schema tool."""
+    return Subject(DEPOT, policy, KNOWN, lambda table: str(table.table).startswith("_"), frozen)
+
+
+CASES = [
+    # statement, then the state under lenient, evolve, freeze, ignore
+    ("ALTER TABLE depot ADD COLUMN gate INT DEFAULT 1", APPLIED, APPLIED, HELD, LOGGED),
+    ("ALTER TABLE depot ADD COLUMN no INT", APPLIED, APPLIED, APPLIED, LOGGED),
+    ("ALTER TABLE depot DROP COLUMN site", APPLIED, APPLIED, HELD, LOGGED),
+    ("ALTER TABLE depot RENAME COLUMN site TO place", APPLIED, APPLIED, HELD, LOGGED),
+    ("ALTER TABLE depot MODIFY no BIGINT", APPLIED, APPLIED, HELD, LOGGED),
+    ("ALTER TABLE depot MODIFY no INT", APPLIED, APPLIED, APPLIED, LOGGED),
+    ("DROP TABLE depot", APPLIED, APPLIED, HELD, LOGGED),
+    ("CREATE TABLE depot (no INT PRIMARY KEY, other INT)", APPLIED, APPLIED, HELD, LOGGED),
+    ("CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY, other INT)", APPLIED, APPLIED, APPLIED, LOGGED),
+    ("TRUNCATE TABLE depot", APPLIED, APPLIED, APPLIED, LOGGED),
+    ("ALTER TABLE depot TRUNCATE PARTITION p1", HELD, HELD, HELD, HELD),
+    ("RENAME TABLE hall TO depot", HELD, HELD, HELD, HELD),
+    ("RENAME TABLE depot TO _depot_del, _depot_gho TO depot", APPLIED, APPLIED, APPLIED, LOGGED),
+    ("RENAME TABLE depot TO hall", APPLIED, APPLIED, APPLIED, LOGGED),
+    ("ALTER TABLE depot FROBNICATE", NOTICED, NOTICED, HELD, LOGGED),
+]
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve", "freeze", "ignore"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_state(case: tuple[str, ...], policy: str) -> None:
+    """A statement in the wrong column changes a frozen mirror, or stops one that should go on."""
+    text, *states = case
+    expected = dict(zip(("lenient", "evolve", "freeze", "ignore"), states, strict=True))[policy]
+    assert expected == judge(said(text), subject(policy)).state
+
+
+def test_decisions_win() -> None:
+    """An approved statement that stays held, or a dismissed one that is applied, makes the verbs a lie."""
+    text = "ALTER TABLE depot ADD COLUMN gate INT DEFAULT 1"
+    assert APPLIED == judge(said(text, decided=APPROVE), subject("freeze")).state
+    assert DISMISSED == judge(said(text, decided=DISMISS), subject("lenient")).state
+    assert DISMISSED == judge(said("ALTER TABLE depot TRUNCATE PARTITION p1", decided=DISMISS), subject()).state
+    assert [] == steps([said(text, decided=DISMISS)], subject())
+
+
+def test_nothing_is_frozen_before_the_first_rows() -> None:
+    """A frozen mirror that is held before it exists can never begin."""
+    text = "ALTER TABLE depot ADD COLUMN gate INT"
+    assert APPLIED == judge(said(text, batch=5), subject("freeze", frozen=5)).state
+    assert HELD == judge(said(text, batch=6), subject("freeze", frozen=5)).state
+
+
+def test_several_effects_in_one_statement() -> None:
+    """People approve what they read: each effect is told, widening and narrowing apart."""
+    text = (
+        "ALTER TABLE depot ADD COLUMN gate INT DEFAULT 1, DROP COLUMN site, MODIFY no BIGINT, "
+        "MODIFY load DECIMAL(5,1), RENAME COLUMN no TO nr"
+    )
+    assert (
+        "adds column gate (INT); standing rows get '1'",
+        "keeps column site; rows sent from there on have NULL",
+        "widens column no to BIGINT",
+        "keeps column load as DECIMAL(10,2); values that do not fit become rejects",
+        "adds column nr with the values of no, and keeps no",
+    ) == judge(said(text), subject()).does
+    assert "drops column site" in judge(said(text), subject("evolve")).does
+
+
+def test_shown() -> None:
+    """A CREATE without rows must give keys and types; under evolve dropped names must be known as gone."""
+    history = [
+        said("CREATE TABLE depot (no INT, site VARCHAR(9), load DECIMAL(8,3), PRIMARY KEY (no, site))", 1),
+        said("ALTER TABLE depot RENAME COLUMN site TO place, DROP COLUMN load", 2),
+        said("ALTER TABLE depot MODIFY no BIGINT, ADD COLUMN load INT", 3),
+    ]
+    lenient, evolve = shown(history, subject()), shown(history, subject("evolve"))
+    assert ("no", "place") == lenient.keys
+    assert {"no": "int64", "site": "string", "load": "int32", "place": "string"} == lenient.columns
+    assert {"no": "int64", "load": "int32", "place": "string"} == evolve.columns
+    assert {"site": "002"} == evolve.gone
+
+
+def test_renamed_columns_keep_the_mirror_type() -> None:
+    """A column whose type no statement told would become text under its new name."""
+    assert {"nr": "int32"} == shown([said("ALTER TABLE depot RENAME COLUMN no TO nr")], subject()).columns
+
+
+def test_a_name_that_comes_again_starts_empty() -> None:
+    """The mirror keeps dropped columns: without this the new column shows the old one's values."""
+    history = [
+        said("ALTER TABLE depot DROP COLUMN site, RENAME COLUMN load TO weight", 1),
+        said("ALTER TABLE depot ADD COLUMN site INT DEFAULT 4, ADD COLUMN load INT", 2),
+    ]
+    expected = [
+        (SchemaStep("001", "rename_column", "load", "weight"), 1),
+        (SchemaStep("002", "drop_column", "site"), 2),
+        (SchemaStep("002", "add_column", "site", default="4"), 2),
+        (SchemaStep("002", "drop_column", "load"), 2),
+    ]
+    assert expected == steps(history, subject())
+
+
+def test_a_table_created_anew_needs_a_drop_before() -> None:
+    """A connector may print CREATE for a table that stands: that must not clear the mirror."""
+    create, drop = "CREATE TABLE depot (no INT PRIMARY KEY)", "DROP TABLE depot"
+    assert [] == steps([said(create, 1)], subject())
+    assert [(SchemaStep("002", "new_incarnation"), 2)] == steps([said(drop, 1), said(create, 2)], subject())
+    assert [] == steps([said(drop, 1), said(create, 2)], subject("ignore"))
+
+
+def test_concerns_both_names_of_a_rename() -> None:
+    """A rename is news to the new name's mirror, whichever table the message names."""
+    statement = said("RENAME TABLE hall TO annex")
+    assert [True, True, False] == [
+        concerns(statement, TableId("yard", None, name)) for name in ("hall", "annex", "depot")
+    ]
+    assert concerns(said("?"), DEPOT)

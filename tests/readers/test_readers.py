@@ -1,0 +1,100 @@
+"""Mirrors read by other engines: equal to what Spark reads, cell by cell.
+
+DuckDB reads Delta through an extension that it downloads.  Where that is not installed, it queries the
+table through delta-rs instead, which the test's name then says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pytest
+
+if TYPE_CHECKING:
+    from tests.lakes import Example
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+KEYS = {"customers": ("id",), "orders": ("id",), "order_lines": ("order_id", "line_no")}
+
+
+def has_extension() -> bool:
+    """True if DuckDB's own Delta extension is installed."""
+    try:
+        duckdb.connect().load_extension("delta")
+    except duckdb.Error:
+        return False
+    return True
+
+
+def with_duckdb(path: str) -> pa.Table:
+    """DuckDB's reading."""
+    connection = duckdb.connect()
+    connection.execute("SET timezone = 'UTC'")
+    if has_extension():
+        connection.load_extension("delta")
+        return connection.execute("SELECT * FROM delta_scan(?)", [path]).fetch_arrow_table()
+    mirror = with_delta_rs(path)
+    connection.register("mirror", mirror)
+    return connection.execute("SELECT * FROM mirror").fetch_arrow_table()
+
+
+def with_delta_rs(path: str) -> pa.Table:
+    """delta-rs' reading."""
+    return deltalake.DeltaTable(path).to_pyarrow_table()
+
+
+def with_polars(path: str) -> pa.Table:
+    """Polars' reading."""
+    return pl.scan_delta(path).collect().to_arrow()
+
+
+def cells(table: pa.Table, mirror: str) -> list[dict[str, Any]]:
+    """Rows in key order, as plain values."""
+    return sorted(table.to_pylist(), key=lambda row: [row[name] for name in KEYS[mirror]])
+
+
+READERS: list[Callable[[str], pa.Table]] = [with_duckdb, with_polars, with_delta_rs]
+
+
+@pytest.mark.parametrize("mirror", KEYS)
+@pytest.mark.parametrize("reader", READERS, ids=["duckdb", "polars", "delta-rs"])
+def test_plain_mirrors_are_read_by_every_engine(
+    shops: dict[str, Example], reader: Callable[[str], pa.Table], mirror: str
+) -> None:
+    """A mirror that only Spark can read is no open table."""
+    one = next(one for one in shops.values() if one.plain)
+    path = one.mirror(mirror)
+    expected = cells(one.lake.spark.read.format("delta").load(path).toArrow(), mirror)
+    assert expected == cells(reader(path), mirror)
+
+
+@pytest.mark.parametrize("mirror", KEYS)
+def test_mirrors_with_deletion_vectors_are_read_by_engines_that_know_them(
+    shops: dict[str, Example], mirror: str
+) -> None:
+    """A reader that passes over deletion vectors shows deleted rows."""
+    one = next(one for one in shops.values() if not one.plain)
+    path = one.mirror(mirror)
+    expected = cells(one.lake.spark.read.format("delta").load(path).toArrow(), mirror)
+    assert expected == cells(with_polars(path), mirror)
+
+
+def test_deletion_vectors_are_there_to_be_read(shops: dict[str, Example]) -> None:
+    """The test before this one would prove nothing."""
+    one = next(one for one in shops.values() if not one.plain)
+    logs = [Path(one.mirror(mirror), "_delta_log") for mirror in KEYS]
+    actions = [json.loads(line) for log in logs for file in log.glob("*.json") for line in file.read_text().splitlines()]
+    assert [] != [action for action in actions if action.get("add", {}).get("deletionVector")]
+    plain = next(one for one in shops.values() if one.plain)
+    features = deltalake.DeltaTable(plain.mirror("orders")).protocol()
+    assert not features.reader_features

@@ -1,0 +1,110 @@
+"""Real runs as processes of their own, to be stopped or killed while they work."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.lakes import ROOT
+
+PATIENCE = 300
+
+
+class Process:
+    """One ``ingest`` command; what it writes to stderr is kept line by line."""
+
+    def __init__(self, *arguments: object) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-m", "ingest", *map(str, arguments)]
+        self.popen = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        self.told: list[str] = []
+        self.printed: list[str] = []
+        self._readers = [
+            threading.Thread(target=self._listen, args=(self.popen.stderr, self.told), daemon=True),
+            threading.Thread(target=self._listen, args=(self.popen.stdout, self.printed), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _listen(self, stream: Any, into: list[str]) -> None:
+        with stream:
+            into.extend(iter(stream.readline, ""))
+
+    def wait_for(self, ready: Callable[[], bool]) -> None:
+        """Wait until something is so, or the process has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while not ready() and self.popen.poll() is None:
+            assert time.monotonic() < deadline, "".join(self.told)
+            time.sleep(0.02)
+
+    def jvm(self) -> psutil.Process | None:
+        """The process' JVM."""
+        try:
+            children = psutil.Process(self.popen.pid).children(recursive=True)
+        except psutil.Error:
+            return None
+        return next((child for child in children if child.name() == "java"), None)
+
+    def end(self, number: int) -> int:
+        """Send a signal and wait for the end; gives the exit code."""
+        self.popen.send_signal(number)
+        code = self.popen.wait(PATIENCE)
+        for reader in self._readers:
+            reader.join(10)
+        return code
+
+
+@contextmanager
+def started(*arguments: object) -> Iterator[Process]:
+    """A command that is killed if the test fails."""
+    process = Process(*arguments)
+    try:
+        yield process
+    finally:
+        if process.popen.poll() is None:
+            process.end(signal.SIGKILL)
+
+
+def killed(file: Path, word: str, rng: random.Random) -> tuple[str, bool]:
+    """Start a run and kill -9 it a moment after it has told a step; gives that step, and if Spark ended too."""
+    with started("run", file) as process:
+        process.wait_for(lambda: any(word in line for line in process.told))
+        time.sleep(rng.random() * 2)
+        jvm = process.jvm()
+        process.end(signal.SIGKILL)
+        last = process.told[-1].strip() if process.told else ""
+    return last, jvm is None or gone(jvm)
+
+
+def gone(jvm: psutil.Process, seconds: float = 30) -> bool:
+    """True once the JVM has ended."""
+    try:
+        jvm.wait(seconds)
+    except psutil.TimeoutExpired:
+        return False
+    return True
+
+
+def finished(file: Path, *arguments: object) -> dict[str, Any]:
+    """One whole run; gives its result with the seconds from process to process."""
+    before = time.monotonic()
+    with started("run", file, "--output", "json", *arguments) as process:
+        process.wait_for(lambda: False)
+        code = process.end(0)
+    text = "".join(process.printed)
+    assert text, "".join(process.told)
+    return {**json.loads(text), "code": code, "wall": time.monotonic() - before, "told": process.told}

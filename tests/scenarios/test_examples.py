@@ -1,0 +1,63 @@
+"""The example pipelines: each ends with the shop's own rows, and a second run finds nothing to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.run import Warm, run
+from tests.lakes import ROOT, counted, doubled, expected_shop, shop, versions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lakes import Example
+
+pytestmark = pytest.mark.spark
+NAMES = sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_ends_with_the_shops_rows(shops: dict[str, Example], name: str) -> None:
+    """The first thing that people try would end wrong."""
+    one = shops[name]
+    assert ([], 0) == (one.result.failures, one.result.exit_code)
+    expected = expected_shop()
+    found = shop(one.lake)
+    for mirror, rows in expected.items():
+        assert rows == found[mirror], mirror
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_examples_books_balance(shops: dict[str, Example], name: str) -> None:
+    """A message that is nowhere, or twice, would show in no mirror."""
+    lake = shops[name].lake
+    assert {} == {table: count for table, count in doubled(lake).items() if count}
+    found = counted(lake)
+    parts = ("change_messages", "ddl", "control", "routed_out", "rejected")
+    assert found["bronze"] == found["messages"] == sum(found[part] for part in parts)
+    assert found["rejects"] == found["rejected"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_second_run_applies_nothing(spark: SparkSession, shops: dict[str, Example], name: str) -> None:
+    """Every tick would rewrite mirrors that nothing has touched."""
+    lake = shops[name].lake
+    before = versions(lake)
+    warm = Warm()
+    result = run(spark, lake.pipeline, warm=warm)
+    assert (None, 0, 0, []) == (result.batch, result.read, result.touched, result.failures)
+    assert before == versions(lake)
+    idle = run(spark, lake.pipeline, warm=warm)
+    assert None is idle.batch
+    assert before == versions(lake)
+    assert idle.seconds < 15
+
+
+def test_no_lock_and_no_stray_file_is_left(shops: dict[str, Example]) -> None:
+    """What a run leaves beside its tables would be lost, or restored out of step."""
+    for one in shops.values():
+        for entry in Path(one.lake.pipeline.lake).iterdir():
+            assert entry.name == "mirrors" or (entry / "_delta_log").is_dir(), entry

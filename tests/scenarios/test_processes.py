@@ -1,0 +1,93 @@
+"""Runs as real processes: killed at any moment, stopped by signals, repeated, and stage by stage."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.lake import jars
+from ingest.lake.lake import Lake
+from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
+from tests.scenarios.processes import Process, finished, gone, killed, started
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+MOMENTS = ("bronze", "silver", "gold")
+
+
+def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    """A kill leaves a lock, a JVM and half-made commits; the next run must cope with all three."""
+    depot = Depot(tmp_path)
+    rng = random.Random(7)
+    for moment in MOMENTS:
+        depot.grow()
+        last, ended = killed(depot.file, f" {moment}", rng)
+        assert ended, last
+        assert (tmp_path / "lake/_ingest.lock").exists()
+    result = finished(depot.file)
+    assert (0, []) == (result["code"], result["failures"])
+    lake = Lake(spark, depot.pipeline)
+    assert {} == {name: count for name, count in doubled(lake).items() if count}
+    found = counted(lake)
+    assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
+    assert depot.expected() == depot.found(spark)
+    assert not (tmp_path / "lake/_ingest.lock").exists()
+
+
+def _ticks(process: Process) -> list[dict[str, object]]:
+    return [json.loads(line) for line in list(process.printed) if line.endswith("\n")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
+    """A service that cannot be stopped cleanly leaves a lock, or a batch half folded."""
+    depot = Depot(tmp_path)
+    depot.grow()
+    lock = tmp_path / "lake/_ingest.lock"
+    with started("run", depot.file, "--every", "1s", "--output", "json") as process:
+        process.wait_for(lambda: len(_ticks(process)) >= 2)
+        process.wait_for(lambda: not lock.exists())  # other verbs get in between ticks
+        depot.grow()
+        process.wait_for(lambda: any(tick["batch"] == 2 for tick in _ticks(process)))
+        process.wait_for(lambda: _ticks(process)[-1]["batch"] is None)
+        jvm = process.jvm()
+        assert jvm is not None
+        assert 0 == process.end(number), "".join(process.told)
+    assert gone(jvm)
+    assert not lock.exists()
+    ticks = _ticks(process)
+    assert [1, 2] == [tick["batch"] for tick in ticks if tick["batch"] is not None]
+    assert [] == [tick for tick in ticks if tick["failures"]]
+    assert "Traceback" not in "".join(process.told)
+
+
+def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> None:
+    """On a cluster the stages are submitted one by one: the lake must be the same."""
+    file = example("dts-canal", tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    submit = [
+        str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "1g",
+        "--conf", "spark.ui.enabled=false", "--jars", ",".join(map(str, jars.require("delta"))),
+    ]  # fmt: skip
+    for stage, command in (("bronze", [sys.executable]), ("silver", submit), ("gold", submit), ("quality", [sys.executable])):
+        done = subprocess.run(
+            [*command, str(ROOT / f"jobs/{stage}.py"), str(file), "--output", "json"],
+            capture_output=True, text=True, env=environment, timeout=300, check=False,
+        )  # fmt: skip
+        assert 0 == done.returncode, done.stderr
+        assert [stage] == list(json.loads(done.stdout)["stages"])
+    from ingest.config import load
+
+    lake = Lake(spark, load(file))
+    assert expected_shop() == shop(lake)
+    assert lake.read("checks").count() > 0

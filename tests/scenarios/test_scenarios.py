@@ -1,0 +1,142 @@
+"""Small histories from message files to mirrors, each ruling out one known failure.
+
+A folder holds a pipeline, its messages in batches (``part-1.jsonl``, ``part-2.jsonl``, ...) and
+``expected.json``: the mirrors' rows with every cell as text, the mirrors that must be held and why, the
+rejects by kind.  All folders run together, as sources of one pipeline: once batch by batch, once with all
+batches in one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.config import Pipeline, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+FOLDERS = sorted(found.parent for found in HERE.glob("*/expected.json"))
+Rows = list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a lake holds after all batches."""
+
+    rows: dict[str, Rows] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    rejects: dict[str, Counter[str]] = field(default_factory=dict)
+
+
+def pipeline_of(folder: Path) -> Pipeline:
+    """One pipeline with every scenario's source and rules, its files and its lake under ``folder``."""
+    sources, tables = [], []
+    for scenario in FOLDERS:
+        own = load(scenario / "pipeline.yaml")
+        assert [scenario.name] == [one.name for one in own.sources], "the source is named as its folder"
+        assert all(rule.match.startswith(f"{scenario.name}.") for rule in own.tables), scenario.name
+        sources += [replace(own.sources[0], path=str(folder / scenario.name / "part-*.jsonl"))]
+        tables += own.tables
+    return Pipeline("scenarios", folder / "x.yaml", str(folder / "lake"), tuple(sources), tuple(tables))
+
+
+def play(spark: SparkSession, folder: Path, *, apart: bool) -> Outcome:
+    """Run all scenarios and gather what became of them."""
+    from ingest import run as running
+
+    pipeline, warm, outcome = pipeline_of(folder), running.Warm(), Outcome()
+    numbers = sorted({int(part.stem.partition("-")[2]) for part in HERE.glob("*/part-*.jsonl")})
+    for batch in [[number] for number in numbers] if apart else [numbers]:
+        for part in (part for number in batch for part in HERE.glob(f"*/part-{number}.jsonl")):
+            (folder / part.parent.name).mkdir(exist_ok=True)
+            shutil.copy(part, folder / part.parent.name / part.name)
+        result = running.run(spark, pipeline, ("bronze", "silver", "gold"), warm)
+        outcome.held = {one.mirror: one.message for one in result.mirrors if one.state == "held"}
+        outcome.failed += [f"{one.mirror}: {one.message}" for one in result.mirrors if one.state == "failed"]
+    return gather(spark, pipeline, outcome)
+
+
+def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> Outcome:
+    """Read every mirror with its cells as text, and count the rejects."""
+    from pyspark.sql import functions as F
+
+    from ingest.lake import mirrors
+    from ingest.lake.lake import Lake
+    from ingest.lake.names import quoted
+
+    lake = Lake(spark, pipeline)
+    for mirror in mirrors.known(lake).values():
+        if lake.exists(mirror.path):
+            frame = lake.read(mirror.path)
+            cells = [F.col(quoted(name)).cast("string").alias(name) for name in frame.columns]
+            outcome.rows[mirror.name] = [row.asDict() for row in frame.select(*cells).collect()]
+    if lake.exists("rejects"):
+        for row in lake.read("rejects").groupBy("database", "kind").count().collect():
+            outcome.rejects.setdefault(str(row["database"]), Counter())[row["kind"]] = row["count"]
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def batch_by_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """All scenarios as they came."""
+    return play(spark, tmp_path_factory.mktemp("apart"), apart=True)
+
+
+@pytest.fixture(scope="module")
+def at_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """All scenarios as a first run meets them that comes after everything."""
+    return play(spark, tmp_path_factory.mktemp("once"), apart=False)
+
+
+def ordered(rows: Rows) -> list[str]:
+    """Rows as a multiset that compares."""
+    return sorted(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows)
+
+
+def expected_of(folder: Path) -> dict[str, Any]:
+    """What a scenario expects."""
+    found: dict[str, Any] = json.loads((folder / "expected.json").read_text("utf-8"))
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
+    """Each folder's first line says what breaks for readers if its rows differ."""
+    expected = expected_of(folder)
+    mine = f"{folder.name}."
+    assert [] == [text for text in batch_by_batch.failed if text.startswith(mine)]
+    held = {name: why for name, why in batch_by_batch.held.items() if name.startswith(mine)}
+    assert expected.get("held", {}).keys() == held.keys()
+    for name, why in expected.get("held", {}).items():
+        assert why in held[name]
+    actual = {name: ordered(rows) for name, rows in batch_by_batch.rows.items() if name.startswith(mine)}
+    assert {name: ordered(rows) for name, rows in expected["mirrors"].items()} == actual
+    assert Counter(expected.get("rejects", {})) == batch_by_batch.rejects.get(folder.name, Counter())
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_batches_do_not_matter(folder: Path, at_once: Outcome) -> None:
+    """The same messages in one batch must give the same rows, or a rebuild changes the mirror."""
+    expected = expected_of(folder)
+    if "held" in expected:
+        pytest.skip("what is held depends on the batch")
+    actual = {name: ordered(rows) for name, rows in at_once.rows.items() if name.startswith(f"{folder.name}.")}
+    assert {name: ordered(rows) for name, rows in expected.get("at_once", expected["mirrors"]).items()} == actual
+
+
+def test_every_scenario_names_its_failure() -> None:
+    """A scenario that nobody can explain is deleted by the next person."""
+    for folder in FOLDERS:
+        first = (folder / "pipeline.yaml").read_text("utf-8").split("\n")[0]
+        assert f"# Rules out: {expected_of(folder)['rules_out']}" == first
