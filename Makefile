@@ -20,7 +20,8 @@ help:
 demo: $(VENV)/.ready
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
 	$(INGEST) run conf/*.yaml
-	@for file in conf/*.yaml; do $(INGEST) tables "$$file" && $(INGEST) report "$$file" || exit; done
+	@$(BIN)/python samples/compare.py
+	@$(INGEST) report conf/*.yaml --out conf/lake/reports
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null

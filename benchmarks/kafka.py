@@ -7,11 +7,12 @@ landing warms the session. The broker shares the machine's cores with the readin
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -36,7 +37,7 @@ def fill(topics: Topics, name: str, count: int, partitions: int, size: int) -> N
 
 
 def measure(count: int, partitions: int, size: int) -> None:
-    """Print messages per second of each landing, with the CPU seconds of this process and its JVM."""
+    """Print messages per second of each landing, with its CPU seconds."""
     with tempfile.TemporaryDirectory() as folder, Broker(Path(folder) / "broker") as broker:
         started = time.monotonic()
         fill(Topics(broker.address), "load", count, partitions, size)
@@ -45,19 +46,20 @@ def measure(count: int, partitions: int, size: int) -> None:
         for number in range(ROUNDS):
             source = Source("load", "kafka", "canal", bootstrap_servers=broker.address, topics=("load",))
             pipeline = Pipeline("load", Path("load.yaml"), f"{folder}/lake{number}", (source,))
-            before, started = _cpu(spark), time.monotonic()
+            before, started = _cpu(broker), time.monotonic()
             landed = land(Lake(spark, pipeline), Positions(), spark.sparkContext.defaultParallelism)
-            seconds, spent = time.monotonic() - started, _cpu(spark) - before
+            seconds, spent = time.monotonic() - started, _cpu(broker) - before
             assert landed.messages == count, landed
             print(f"{landed.messages / seconds:,.0f} messages/s ({seconds:.1f} s, {spent:.1f} CPU-s)")
         stop(spark)
 
 
-def _cpu(spark: object) -> float:
-    """CPU seconds of Python, its ended workers and the JVM."""
-    java = spark._jvm.java.lang.management.ManagementFactory.getOperatingSystemMXBean()  # type: ignore[attr-defined]
-    own = sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return own + java.getProcessCpuTime() / 1e9
+def _cpu(broker: Broker) -> float:
+    """CPU seconds of this process, Spark's JVM and its Python workers; not the broker's."""
+    assert broker.process is not None
+    mine = psutil.Process()
+    tree = [mine, *(one for one in mine.children(recursive=True) if one.pid != broker.process.pid)]
+    return sum(sum(one.cpu_times()[:2]) for one in tree)
 
 
 if __name__ == "__main__":

@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "batch replay applied twice",
         "ingest/gold/apply.py",
-        "lanes = _lanes(books, job, before.transactions.get(writer, -1))",
-        "lanes = _lanes(books, job, -1)",
+        "_work(lake, books, ledger, plan, before.transactions.get(writer, -1))",
+        "_work(lake, books, ledger, plan, -1)",
         SPARK,
     ),
     Mutant(
@@ -145,18 +145,18 @@ MUTANTS = (
     ),
     Mutant(
         "rows of one message in reverse, in silver",
-        "ingest/silver/lift.py",
-        "!{number_key(change.row)}",
+        "ingest/silver/sheet.py",
+        "!{small_key(change.row)}",
         "!{number_key(-change.row)}",
         SPARK,
     ),
     Mutant(
         "arrival before sequence, in silver",
-        "ingest/silver/lift.py",
-        "f\"{self.epoch}{number_key(change.phase)}{''.join(map(number_key, sequence))}!\"\n"
-        '            f"{number_key(change.half)}{arrival}{number_key(offset)}!',
-        'f"{self.epoch}{number_key(change.phase)}!"\n'
-        '            f"{number_key(change.half)}{arrival}{number_key(offset)}!',
+        "ingest/silver/sheet.py",
+        """{_sequence(change, order_by)}!"
+        f"{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}\"""",
+        """!"
+        f"{small_key(change.half)}{arrivals[place]}{_sequence(change, order_by)}!{small_key(change.row)}\"""",
         SPARK,
     ),
 )

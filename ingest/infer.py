@@ -22,7 +22,9 @@ _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"-?[0-9]{2,3}:[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?")
-_MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?")
+_MOMENT = re.compile(
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9]{1,9})?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 _MOMENTS = (10**9, 4 * 10**9)  # seconds of the years 2001 to 2096
 
@@ -67,8 +69,8 @@ def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, Column]]:
             for name, value in (image or {}).items():
                 column = columns.setdefault(name, Column())
                 _see(column, value)
-                told = change.types.get(name, "unknown")
-                column.told = column.told if told == "unknown" else told
+                told = change.types.get(name, "unknown")  # a bare decimal lacks what makes it a number
+                column.told = column.told if told in ("unknown", "decimal") else told
     return seen
 
 
@@ -152,7 +154,7 @@ def _type(column: Column) -> tuple[str | None, str]:
 
 def _integer(column: Column, all_: str) -> tuple[str, str]:
     why = f"{all_} are integers, at most {_counted(column.whole, 'digit')}{_maybe_moment(column)}"
-    if -(2**63) <= column.low and column.high < 2**63 and column.whole < 20:
+    if column.low >= -(2**63) and column.high < 2**63 and column.whole < 20:
         return "int64", why
     if column.low >= 0 and column.high < 2**64 and column.whole <= 20:
         return "uint64", why
@@ -174,7 +176,9 @@ def _maybe_moment(column: Column) -> str:
     seconds = column.low >= 0 and any(
         low <= column.high < high for low, high in (_MOMENTS, tuple(1000 * each for each in _MOMENTS))
     )
-    return "; maybe a moment since 1970: then declare timestamp" if seconds and column.whole in (10, 13) else ""
+    return (
+        "; maybe a moment since 1970: then declare timestamp" if seconds and column.whole in (10, 13) else ""
+    )
 
 
 def _why_text(column: Column) -> str:

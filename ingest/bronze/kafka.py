@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,6 +24,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.schemas import DECISIONS
 
 ACCEPT = "accept-gap"  # the kind of the decision that accepts a gap
+READ_ERRORS = (PySparkException, Py4JJavaError)  # what a job that broke in its tasks raises
 _TASK_MESSAGES = 1_000_000
 # Larger fetches than a client's defaults, which are made for waiting on a trickle.
 _FETCH = {
@@ -220,7 +222,7 @@ def _receipts(seen: dict[Place, list[int]], cluster: str, topics: Mapping[str, s
     )
 
 
-def failed(looks: Iterable[Look], error: PySparkException) -> list[tuple[str, str]]:
+def failed(looks: Iterable[Look], error: Exception) -> list[tuple[str, str]]:
     """The alarms of a read that broke in its tasks, by source; none if it was not Kafka's doing.
 
     Brokers may go away, or take messages away, between the look and the read.  Nothing was landed then, and
@@ -233,7 +235,7 @@ def failed(looks: Iterable[Look], error: PySparkException) -> list[tuple[str, st
     return [(source.name, text) for source in sources]
 
 
-def _reason(error: PySparkException, sources: Iterable[Source]) -> str:
+def _reason(error: Exception, sources: Iterable[Source]) -> str:
     lines = str(error).splitlines()
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
     text = (causes or lines)[-1]

@@ -9,7 +9,6 @@ from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -118,7 +117,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
     batch = last + 1
     try:
         ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
-    except PySparkException as error:
+    except kafka.READ_ERRORS as error:
         if not (alarms := kafka.failed(looks, error)):
             raise
         landed.alarms.extend(alarms)

@@ -39,8 +39,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     seen = [_evidence(message) for message in sampled]
     spoken = {name: _speaks(name, sampled, seen) for name in sorted({name for one in seen for name in one})}
     rank = {
-        name: (sum(said), *_marks(name, seen), _decodable(name, sampled))
-        for name, said in spoken.items()
+        name: (sum(said), *_marks(name, seen), _decodable(name, sampled)) for name, said in spoken.items()
     }
     best = [name for name in rank if rank[name] == max(rank.values())]
     winner = best[0] if len(best) == 1 else None

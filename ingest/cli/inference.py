@@ -23,9 +23,12 @@ _PIPELINES = (".yaml", ".yml")
 @app.command(rich_help_panel="Look at messages, without Spark")
 def infer(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file of messages, or a pipeline file, whose files are read.")
+        str,
+        typer.Argument(metavar="FILE", help="A file of messages, or a pipeline file, whose files are read."),
     ],
-    format_: Annotated[str | None, typer.Option("--format", help="The messages' format; detected unless given.")] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", help="The messages' format; detected unless given.")
+    ] = None,
     table: Annotated[str | None, typer.Option(help="database.table, for messages that name none.")] = None,
     lines: Annotated[int, typer.Option(min=1, help="How many messages of each file to look at.")] = 100_000,
     output_: Output = "table",
@@ -41,7 +44,9 @@ def infer(
     else:
         output.line(block(found))
     if refused:
-        output.warning(f"{len(refused):,} messages could not be decoded and were left out; the first: {refused[0]}")
+        output.warning(
+            f"{len(refused):,} messages could not be decoded and were left out; the first: {refused[0]}"
+        )
     if not seen:
         raise IngestError(f"{file} holds no row that could be decoded")
 
@@ -54,11 +59,17 @@ def block(found: dict[str, list[Proposal]]) -> str:
     for name, proposals in found.items():
         known = [each for each in proposals if each.type]
         lines += [f"  - match: {quoted(name)}"]
-        lines += ["    columns:"] if known else ["    # the messages tell the types of all columns that have values"]
+        lines += (
+            ["    columns:"]
+            if known
+            else ["    # the messages tell the types of all columns that have values"]
+        )
         for each in known:
             kind = f'"{each.type}"' if "," in str(each.type) else each.type
             lines.append(f"      {quoted(each.column)}: {kind}   # {each.evidence}")
-        lines += [f"      # {quoted(each.column)}: ?   # {each.evidence}" for each in proposals if not each.type]
+        lines += [
+            f"      # {quoted(each.column)}: ?   # {each.evidence}" for each in proposals if not each.type
+        ]
     return "\n".join(lines)
 
 
@@ -92,7 +103,7 @@ def _of_pipeline(file: str) -> Iterator[Read]:
         if source.kind != "files":
             output.warning(f"source {source.name} is no source of files and is left out")
             continue
-        for path in sorted(glob(source.path, recursive=True)):
+        for path in sorted(glob(source.path, recursive=True)):  # noqa: PTH207 - absolute patterns
             yield path, source.format, pipeline.hints(source), source.framing or None
 
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake import asof
 from ingest.lake import mirrors as known_mirrors
@@ -143,7 +144,7 @@ def _lanes(lake: Lake) -> dict[str, dict[str, Any]]:
     )
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
-        source = known_mirrors.TableId(row["database"], row["schema"], row["table"])
+        source = TableId(row["database"], row["schema"], row["table"])
         name = str(known_mirrors.target(lake.pipeline.rule(source), source))
         kept = found.setdefault(name, {"event_high": None, "rejected": 0})
         times = [one for one in (kept["event_high"], row["event_high"]) if one is not None]
@@ -202,7 +203,7 @@ def query_as_of(
 
 
 def _queried(
-    lake: Lake, text: str, limit: int, mirrors: dict[known_mirrors.TableId, str]
+    lake: Lake, text: str, limit: int, mirrors: dict[TableId, str]
 ) -> tuple[list[str], list[list[Any]]]:
     products = {one.name: _delta(lake, one.name) for one in ALL if lake.exists(one.name)}
     try:

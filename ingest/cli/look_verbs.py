@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    pass
 
 app = typer.Typer()
 _PANEL = "Look"

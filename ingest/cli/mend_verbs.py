@@ -134,11 +134,12 @@ def pause(
     file: File,
     table: Table,
     reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Let a mirror stand as it is until `resume`; its changes wait in silver."""
     _decide(file, table, "pause", reason, jars_dir)
-    output.note(f"paused: {table}; next: ingest resume {file} {table}")
+    _told(table, "paused", f"ingest resume {file} {table}", output_as)
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -146,11 +147,12 @@ def resume(
     file: File,
     table: Table,
     reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Let a paused mirror go on; the next run folds all that has waited."""
     _decide(file, table, "resume", reason, jars_dir)
-    output.note(f"resumed: {table}; next: ingest run {file}")
+    _told(table, "resumed", f"ingest run {file}", output_as)
 
 
 def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | None) -> None:
@@ -163,3 +165,11 @@ def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | Non
             raise IngestError(f"There is no mirror {table}; there are {listed}.")
         with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
             pauses.decide(lake, known[table], kind, reason)
+
+
+def _told(table: str, state: str, following: str, output_as: str) -> None:
+    if output_as == "json":
+        output.json({"table": table, "state": state})
+    else:
+        output.line(f"{table} is {state}")
+    output.note(f"next: {following}")

@@ -10,8 +10,8 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
-from ingest.errors import IngestError
+from ingest.cli.spark import JarsDir, all_opened, opened
+from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
@@ -97,18 +97,25 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
 
 @app.command(rich_help_panel=_PANEL)
 def report(
-    file: File,
-    out: Annotated[Path, typer.Option("--out", help="Where the page is written.")] = Path("report.html"),
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    out: Annotated[
+        Path, typer.Option("--out", help="The page; for several pipelines a folder, one page each.")
+    ] = Path("report.html"),
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Write the quality report: one HTML page that needs no network."""
-    with opened(file, jars_dir) as lake:
-        found = _report(lake, out)
+    if len(files) > 1 and out.suffix:
+        raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
+    with all_opened(files, jars_dir) as lakes:
+        found = [
+            _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
+        ]
     if output_as == "json":
-        output.json(found)
-    else:
-        output.line(f"{found['headline']} Wrote {found['file']}.")
+        output.json(found if len(files) > 1 else found[0])
+        return
+    for one in found:
+        output.line(f"{one['headline']} Wrote {one['file']}.")
 
 
 def _report(lake: Lake, out: Path) -> dict[str, Any]:

@@ -103,6 +103,7 @@ def dismiss(
     file: File,
     which: Which,
     reason: Annotated[str, typer.Option(help="Why it may be left out, for whoever asks later.")],
+    output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Close a reject without decoding it; the decision is kept with its reason."""
@@ -115,7 +116,10 @@ def dismiss(
         with lock.held(lake.pipeline.lake, "rejects dismiss"):
             row = chosen(_rows(lake, every=False), which)
             lake.append_unguarded(rejects.dismissal(lake, [row], reason), DECISIONS)
-    output.note(f"dismissed: {_where(row)} ({row['reason']})")
+    if output_as == "json":
+        output.json({name: row[name] for name in _COLUMNS} | {"dismissed": reason})
+    else:
+        output.line(f"dismissed: {_where(row)} ({row['reason']})")
 
 
 @app.command(rich_help_panel="Mend")

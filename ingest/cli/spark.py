@@ -50,12 +50,26 @@ def opened(file: Path, jars_dir: Path | None) -> Iterator[Lake]:
     Raises:
         IngestError: the lake does not exist yet.
     """
+    with all_opened([file], jars_dir) as lakes:
+        yield lakes[0]
+
+
+@contextlib.contextmanager
+def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]:
+    """The lakes of several pipeline files, in one session.
+
+    Raises:
+        IngestError: one of the lakes does not exist yet.
+    """
     from ingest.config import load
 
-    pipeline = load(file)
-    if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
-        raise IngestError(f"There is no lake at {pipeline.lake} yet: run `ingest run {file}` first.")
-    with session_for([pipeline], jars_dir) as spark:
+    pipelines = [load(file) for file in files]
+    for pipeline in pipelines:
+        if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
+            raise IngestError(
+                f"There is no lake at {pipeline.lake} yet: run `ingest run {pipeline.file}` first."
+            )
+    with session_for(pipelines, jars_dir) as spark:
         from ingest.lake.lake import Lake
 
-        yield Lake(spark, pipeline)
+        yield [Lake(spark, pipeline) for pipeline in pipelines]

@@ -242,8 +242,8 @@ def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int
         raise _bad_schema("a union is empty or holds a union")
     if len(branches) > MAX_BRANCHES:
         raise _bad_schema(f"a union has more than {MAX_BRANCHES} types")
-    if _several(branches):
-        read = binary.tagged(_tags(branches))
+    if sum(branch.type != "null" for branch in branches) > 1:
+        read = binary.tagged([(branch.name or branch.type, branch.read) for branch in branches])
     else:
         read = binary.optional([branch.read for branch in branches])
     least = 1 + min(branch.least for branch in branches)
@@ -252,23 +252,12 @@ def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int
     )
 
 
-def _several(branches: tuple[Node, ...]) -> bool:
-    """True for a union in which a value alone does not tell its type."""
-    return sum(branch.type != "null" for branch in branches) > 1
-
-
-def _tags(branches: tuple[Node, ...]) -> list[tuple[str, Read]]:
-    return [(branch.name or branch.type, branch.read) for branch in branches]
-
-
 def _collection(
     kind: str, schema: dict[str, Any], namespace: str, named: dict[str, Node], depth: int
 ) -> Node:
     items = _node(schema.get("items" if kind == "array" else "values"), namespace, named, depth + 1)
     if kind == "map":
         read = binary.map_(items.read)
-    elif _several(items.branches):
-        read = binary.cells(_tags(items.branches))
     elif items.least:
         read = binary.array(items.read)
     else:

@@ -226,32 +226,6 @@ def array(inner: Read) -> Read:
     return read
 
 
-def cells(branches: Sequence[tuple[str, Read]]) -> Read:
-    """The reader of an array whose items are a union of several types, as `tagged` reads them."""
-    reads = tuple((name, None if inner is null else inner) for name, inner in branches)
-    end = 2 * len(reads)
-
-    def read(data: bytes, pos: int) -> tuple[list[Any], int]:
-        found: list[Any] = []
-        while True:
-            count, pos = _block(data, pos)
-            if not count:
-                return found, pos
-            for _ in range(count):
-                byte = data[pos]
-                if byte & 0x81 or byte >= end:
-                    raise _bad_index(len(reads))
-                name, inner = reads[byte >> 1]
-                if inner is None:
-                    found.append(None)
-                    pos += 1
-                else:
-                    value, pos = inner(data, pos + 1)
-                    found.append((name, value))
-
-    return read
-
-
 def map_(inner: Read) -> Read:
     """The reader of a map; a name that occurs twice is refused."""
 

@@ -130,13 +130,14 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
 def _list(item: Column) -> Column:
     """An array whose items have a meaning: a JSON list of their canonical texts."""
 
+    def texts(values: list[Any], text: Text) -> str:
+        return compact([None if each is None else text(each) for each in values])
+
     def read(value: Any) -> str | None:
-        return (
-            compact([item.json(each) for each in value]) if type(value) is list else json_values.text(value)
-        )
+        return texts(value, item.json) if type(value) is list else json_values.text(value)
 
     def plain(value: Any) -> str | None:
-        return None if value is None else compact([item.plain(each) for each in value])
+        return texts(value, item.plain) if type(value) is list else plain_text(value)
 
     return Column("json", read, plain)
 

@@ -50,7 +50,7 @@ class Reading(NamedTuple):
 
 
 Text = Callable[[Any], str | None]
-"""One value as canonical text; None stays None."""
+"""One value that is not NULL as canonical text."""
 
 
 class Column(NamedTuple):

@@ -181,6 +181,12 @@ def declared_types(raw: Bytes) -> dict[str, str]:
     return {column: name or "" for column, name in values.image(told).items()}
 
 
+def joined(notes: list[str | None]) -> str | None:
+    """Several remarks as one note, each once; None without any."""
+    told = [note for note in notes if note]
+    return "; ".join(dict.fromkeys(told)) if told else None
+
+
 class Position(msgspec.Struct, frozen=True, gc=False):
     """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
 

@@ -23,7 +23,6 @@ from typing import Protocol, cast
 from ingest.change import Change, Hints, Message
 from ingest.errors import ConfigError
 
-
 PERHAPS = "perhaps "
 """How evidence begins that is not this format's alone: one mark of a sister outweighs any number of it."""
 

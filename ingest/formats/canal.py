@@ -65,9 +65,7 @@ ABOUT = About(
 )
 
 ROW_TYPES = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE, "INIT": Op.READ, "ROW": Op.READ}
-DDL_TYPES = frozenset(
-    ["DDL", "INIT_DDL", "CREATE", "ALTER", "ERASE", "DROP", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX"]
-)
+DDL_TYPES = frozenset("DDL INIT_DDL CREATE ALTER ERASE DROP QUERY TRUNCATE RENAME CINDEX DINDEX".split())
 MARKS = {
     "MHEARTBEAT": Op.HEARTBEAT,
     "HEARTBEAT": Op.HEARTBEAT,
@@ -197,7 +195,7 @@ def _head(found: Found, topic: str, hints: Hints, dialect: Dialect, note: str | 
     name = table.table or ""
     blank = "the table name begins or ends with a blank" if name != name.strip() else None
     if note or blank or place.note:
-        note = _joined([note, place.note, blank])
+        note = flat.joined([note, place.note, blank])
     transaction = found.gtid or None if dialect.gtid_is_transaction else None
     return Head(table, place, _event_time(found.es), transaction, note)
 
@@ -344,18 +342,15 @@ def _row_change(
     op: Op, head: Head, keys: tuple[str, ...], plan: Plan, pair: Pair, row: int, dialect: Dialect
 ) -> Change:
     before, after = pair
-    notes = [head.note, plan.note]
-    if plan.converters:
-        notes += [convert(image, plan.converters) for image in pair if image]
+    damaged = [convert(image, plan.converters) for image in pair if image] if plan.converters else []
     dropped = None
     if dialect.large and op is Op.UPDATE:
         dropped = _drop_unchanged(before or {}, after or {}, plan, keys)
-        notes.append(dropped)
     image = (before if after is None else after) or {}
-    notes += [f"the key column {key} is not in the row" for key in keys if key not in image]
-    if before and not before.keys() <= image.keys():
-        names = ", ".join(column for column in before if column not in image)
-        notes.append(f"old names columns that data lacks: {names}")
+    odd = _odd(before, image, keys)
+    note = head.note or plan.note
+    if odd or dropped or any(damaged) or (head.note and plan.note):
+        note = flat.joined([head.note, plan.note, *damaged, dropped, *odd])
     return Change(
         op=op,
         table=head.table,
@@ -370,8 +365,17 @@ def _row_change(
         event_time=head.event_time,
         transaction=head.transaction,
         row=row,
-        note=_joined(notes),
+        note=note,
     )
+
+
+def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]:
+    """What the message names and the row lacks."""
+    if all(map(image.__contains__, keys)) and (not before or before.keys() <= image.keys()):
+        return []
+    told = [f"the key column {key} is not in the row" for key in keys if key not in image]
+    lacking = [column for column in before or () if column not in image]
+    return [*told, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else told
 
 
 def _drop_unchanged(before: Image, after: Image, plan: Plan, keys: tuple[str, ...]) -> str | None:
@@ -393,8 +397,3 @@ def _drop_unchanged(before: Image, after: Image, plan: Plan, keys: tuple[str, ..
         del after[column]
         before.pop(column, None)
     return f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None
-
-
-def _joined(notes: list[str | None]) -> str | None:
-    told = [note for note in notes if note]
-    return "; ".join(dict.fromkeys(told)) if told else None

@@ -110,11 +110,15 @@ def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror 
 def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Folded:
     started = time.monotonic()
     result = Folded(plan.mirror.name, plan.mirror.path, "done")
-    if lake.stop() or not (plan.mirror.keys or keyless.is_keyless(plan)):
+    if lake.stop():
         result.state = "skipped"
         return result
     try:
-        _fold(lake, books if plan.hold is None else books.before(plan.hold.batch), ledger, plan, result, tell)
+        if plan.mirror.keys or keyless.is_keyless(plan):
+            until = books if plan.hold is None else books.before(plan.hold.batch)
+            _fold(lake, until, ledger, plan, result, tell)
+        else:
+            result.state = "skipped"
         if plan.hold is not None:
             result.state, result.message = "held", plan.hold.why
     except HeldError as error:

@@ -20,9 +20,11 @@ from ingest.change import Image, TableId
 from ingest.errors import IngestError
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.gold import ledger as ledgers
-from ingest.gold.policy import Subject
 from ingest.gold.cast import cast
+from ingest.gold.policy import Subject
+from ingest.gold.gather import with_shard
 from ingest.gold.refold import json_key, keyed_rows
+from ingest.gold.work import LaneId, shard_of
 from ingest.lake import mirrors
 from ingest.lake import rejects as rejected
 from ingest.lake.lake import Lake
@@ -40,7 +42,6 @@ RAW_BYTES = 4 * RAW_CHARACTERS
 SUSPECTS = 20
 _ROUNDS = 50  # key changes from key to key; more are no row's life
 
-LaneId = tuple[str, TableId]
 Row = dict[str, Any]
 
 
@@ -111,7 +112,8 @@ def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
 def rows_of(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
     """All changes of a key, and of every key that key changes link with it."""
     changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
-    keyed = keyed_rows(changes, mirror, ROW)
+    shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
+    keyed = keyed_rows(with_shard(changes, shard), mirror, ROW)
     wanted = {_as_json(lake, mirror, texts)}
     for _ in range(_ROUNDS):
         rows = keyed.where(F.col("key").isin(*sorted(wanted))).collect()

@@ -74,10 +74,15 @@ def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
     for name, part in parts:
         wanted &= F.col(name).eqNullSafe(F.lit(part))
     mine = changes.where(wanted & (F.col("batch") <= lane.last))
-    if lane.shard is None:
-        return mine
-    cell = ":".join(json.dumps(text, ensure_ascii=False) for text in lane.shard)
-    return mine.withColumns({image: _with_cell(F.col(image), cell) for image in ("before", "after")})
+    return with_shard(mine, lane.shard)
+
+
+def with_shard(changes: DataFrame, shard: tuple[str, str] | None) -> DataFrame:
+    """Changes with the shard column's cell in their images, as if the source had sent it."""
+    if shard is None:
+        return changes
+    cell = ":".join(json.dumps(text, ensure_ascii=False) for text in shard)
+    return changes.withColumns({image: _with_cell(F.col(image), cell) for image in ("before", "after")})
 
 
 def _with_cell(image: Column, cell: str) -> Column:

@@ -124,7 +124,7 @@ def _fills(mirror: Mirror, steps: Sequence[SchemaStep]) -> dict[str, Column | st
             old = columns.get(step.column)
             if old is None:
                 continue
-            filling = values.get(old.name, F.col(f"t.{quoted(old.column)}")).try_cast(one.delta)
+            filling = _as(values.get(old.name, F.col(f"t.{quoted(old.column)}")), old.delta, one.delta)
         values[one.name] = F.coalesce(standing, filling)
     return {quoted(columns[name].column): value for name, value in values.items()}
 
@@ -203,10 +203,13 @@ def _carried(mirror: Mirror, going: list[str], steps: Sequence[SchemaStep]) -> d
 
 
 def _as(value: Column, old: str, new: str) -> Column:
-    """A standing value in its column's new type; an instant becomes its canonical text."""
+    """A standing value in its column's new type; NULL if it does not fit.
+
+    By way of its text, as a rebuild would take it: so FLOAT 0.1 is DOUBLE 0.1, and no pair of types is refused.
+    """
     if old == new:
         return value
     if (old, new) == ("TIMESTAMP", "STRING"):
         text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
         return F.concat(F.regexp_replace(text, r"\.?0*$", ""), F.lit("Z"))
-    return value.try_cast(new)
+    return value.cast("string").try_cast(new)

@@ -82,7 +82,9 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     result = Rebuilt(mirror.name, "failed", applied)
     with shadow_of(lake, "mirrors/", REJECTS.name) as shadow:
         decided = {mirror.path: mirror}
-        folded = apply(shadow, _only(lake, books, mirror, applied), decided, tell)
+        shadow.paused = _paths(lake, books) - {mirror.path}
+        upto = replace(books, last=applied, lines=[line for line in books.lines if line.batch <= applied])
+        folded = [one for one in apply(shadow, upto, decided, tell) if one.path == mirror.path]
         if [one.state for one in folded] != ["done"]:
             result.state, result.message = _why(folded)
             return result
@@ -102,14 +104,10 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     return result
 
 
-def _only(lake: Lake, books: Books, mirror: Mirror, last: int) -> Books:
-    """The books of one mirror from the first batch on, as if nothing had been folded yet."""
-    lines = [
-        line
-        for line in books.lines
-        if line.batch <= last and mirror_path(mirrors.target(lake.pipeline.rule(line.table_id), line.table_id)) == mirror.path
-    ]
-    return Books(0, last, {}, lines)
+def _paths(lake: Lake, books: Books) -> frozenset[str]:
+    """The mirrors that the books know. All lines are kept: a statement may concern other tables than its own."""
+    tables = {line.table_id for line in books.lines}
+    return frozenset(mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables)
 
 
 def _why(folded: Sequence[Folded]) -> tuple[str, str]:

@@ -144,7 +144,7 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
 
 
 def _outgrows(old: str, new: str) -> bool:
-    return new != "unknown" and old != new and widens(old, new) and not widens(new, old)
+    return new not in ("unknown", old) and widens(old, new) and not widens(new, old)
 
 
 # --- keys and columns -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ingest.gold.fold import Shape
 from ingest.gold.gather import Lane
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, target
+from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS
 

@@ -298,7 +298,7 @@ def spark(values: Sequence[float]) -> Markup:
     step = _WIDTH / (len(points) - 1)
     ys = [_HEIGHT - 2 - (value - low) / (high - low) * (_HEIGHT - 4) for value in points]
     line = " ".join(f"{i * step:.0f},{y:.0f}" for i, y in enumerate(ys))
-    return Markup(
+    return Markup(  # noqa: S704 - numbers only
         f'<svg class="k" viewBox="-2 0 {_WIDTH + 4} {_HEIGHT}" aria-hidden="true"><polyline points="{line}"/>'
         f'<circle cx="{_WIDTH}" cy="{ys[-1]:.0f}" r="1.8"/></svg>'
     )
@@ -306,7 +306,7 @@ def spark(values: Sequence[float]) -> Markup:
 
 def sign(light: str) -> Markup:
     """The sign of a light, drawn from the symbols at the top of the page."""
-    return Markup(f'<svg class="i {light}" aria-hidden="true"><use href="#{light}"/></svg>')
+    return Markup('<svg class="i {0}" aria-hidden="true"><use href="#{0}"/></svg>').format(light)
 
 
 def ticks(text: str) -> Markup:

@@ -25,7 +25,9 @@ def test_every_format_has_its_row():
     assert set(formats.names()) == {line.split("`")[1] for line in lines if line.startswith("| `")}
 
 
-@pytest.mark.parametrize("text", ["", matrix.BEGIN, f"{matrix.END}{matrix.BEGIN}", f"{matrix.BEGIN}{matrix.END}" * 2])
+@pytest.mark.parametrize(
+    "text", ["", matrix.BEGIN, f"{matrix.END}{matrix.BEGIN}", f"{matrix.BEGIN}{matrix.END}" * 2]
+)
 def test_a_document_without_its_marks_is_refused(text):
     """The matrix would be lost, or written twice, without a word."""
     with pytest.raises(ValueError, match="must hold"):

@@ -74,6 +74,20 @@ def test_nested_values_become_compact_json():
         assert {"a": '{"k":1.10,"n":[9007199254740993]}'} == connect.json_image(row, plan)
 
 
+def test_null_in_a_list_stays_null():
+    """A NULL among texts printed as the word None is a value that nobody stored."""
+    item = Field("", "string", "Uuid")
+    plan = connect.plan(
+        "l",
+        lambda _schema: (Field("a", "array", fields=(item,)),),
+        {},
+        lambda field: connect.Meaning("string", "text", str) if field.semantic else None,
+        declared.Reading(),
+    )
+    row = {"a": ["x", None]}
+    assert {"a": '["x",null]'} == connect.json_image(row, plan) == connect.plain_image(row, plan)
+
+
 def test_charsets():
     """A set's name is written with and without its separators."""
     assert "é" == charsets.decoded(b"\xc3\xa9", "UTF-8") == charsets.decoded(b"\xe9", "latin1")

@@ -115,55 +115,47 @@ def lake_of(spark: SparkSession, folder: Path) -> Lake:
 # --- silver ---
 
 
-class Scribe:
-    """One batch as silver writes it."""
-
-    def __init__(self, lake: Lake, number: int) -> None:
-        self.lake, self.number = lake, number
-        self.pages: list[pa.RecordBatch] = []
-        self.decks: dict[int, Deck] = {}
-        self.offset = 0
-
-    def take(self, sent: Sent) -> None:
-        """Write one message's changes."""
-        deck = self.decks.get(sent.epoch)
-        if deck is None:
-            lifting = Lifting(self.lake.pipeline, {SOURCE: sent.epoch})
-            deck = self.decks[sent.epoch] = Deck(lifting, 0, SOURCE)
-        deck.parse = _handing_over(sent.changes)
-        self.pages += deck.lift(_landed(self.number, self.offset))
-        self.offset += 1
-
-    def append(self) -> None:
-        """Commit the rows, then the books, each under its guard."""
-        spark = self.lake.spark
-        frame = spark.createDataFrame(pa.Table.from_batches(self.pages))
-        self.lake.append(frame.coalesce(2), CHANGES, "silver", self.number)
-        lines: list[Line] = merged(line for deck in self.decks.values() for line in deck.lines.values())
-        assert not any(line.rejected for line in lines)
-        self.lake.append(_book_rows(self.lake, lines).coalesce(1), BOOKS, "silver", self.number)
+def _page(batch: int, places: Sequence[int]) -> pa.RecordBatch:
+    """Messages in bronze whose values are their offsets: what they say is handed over beside them."""
+    count = len(places)
+    columns = {
+        "batch": [batch] * count,
+        "source": [SOURCE] * count,
+        "topic": ["messages"] * count,
+        "partition": [0] * count,
+        "offset": list(places),
+        "key": [None] * count,
+        "value": [str(place).encode() for place in places],
+        "headers": [None] * count,
+    }
+    return pa.record_batch(columns)
 
 
-def _landed(batch: int, offset: int) -> pa.RecordBatch:
-    """One message in bronze; what it says is handed over beside it."""
-    place = {"batch": [batch], "source": [SOURCE], "topic": ["messages"], "partition": [0], "offset": [offset]}
-    return pa.record_batch({**place, "key": [None], "value": [b""], "headers": [None]})
+def _deck(lake: Lake, epoch: int, messages: Sequence[Sent]) -> Deck:
+    """Silver's deck for one epoch, with a parser that looks a message up by its value."""
 
+    def parse(message: Message, _hints: object) -> Iterable[Change]:
+        assert message.value is not None
+        return messages[int(message.value)].changes
 
-def _handing_over(changes: tuple[Change, ...]):
-    def parse(_message: Message, _hints: object) -> Iterable[Change]:
-        return changes
-
-    return parse
+    deck = Deck(Lifting(lake.pipeline, {SOURCE: epoch}), 0, SOURCE)
+    deck.parse = parse
+    return deck
 
 
 def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
     """Batch number ``batch``, from one, of every feed."""
-    scribe = Scribe(lake, batch)
-    for feed in feeds:
-        for sent in feed.batches[batch - 1] if batch <= len(feed.batches) else ():
-            scribe.take(sent)
-    scribe.append()
+    messages = [sent for feed in feeds if batch <= len(feed.batches) for sent in feed.batches[batch - 1]]
+    pages: list[pa.RecordBatch] = []
+    lines: list[Line] = []
+    for epoch in sorted({sent.epoch for sent in messages}):
+        deck = _deck(lake, epoch, messages)
+        pages += deck.lift(_page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch]))
+        lines += deck.lines.values()
+    assert not any(line.rejected for line in lines)
+    frame = lake.spark.createDataFrame(pa.Table.from_batches(pages))
+    lake.append(frame.coalesce(2), CHANGES, "silver", batch)
+    lake.append(_book_rows(lake, merged(lines)).coalesce(1), BOOKS, "silver", batch)
 
 
 # --- gold ---

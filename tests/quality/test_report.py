@@ -109,7 +109,7 @@ def test_hostile_texts_stay_texts(made):
 def test_states_stand_in_words(made):
     """Whoever sees no colours must still see which table fails."""
     facts = made(14)
-    rows = re.findall(r"<tr><td class=\"state\">.*?</tr>", render(facts), re.S)
+    rows = re.findall(r"<tr><td class=\"state\">.*?</tr>", render(facts), re.DOTALL)
     front = {row.fact.name: row.word for row in page(facts).rows}
     assert {"Held", "Failing", "Warning", "Good"} == set(front.values())
     for name, word in front.items():

@@ -19,8 +19,8 @@ View = Callable[[str], str]
 """What is left of a value in a dialect that cannot say all of it."""
 
 
-def delivered(messages: list[Message], seed: int, *, any_order: bool) -> list[Message]:
-    """As they arrive: shuffled and some twice; or in order, from some points sent again."""
+def delivered(messages: list[Message], seed: int, *, any_order: bool, once: bool) -> list[Message]:
+    """As they arrive: shuffled and some twice; or in order, from some points sent again; or as they are."""
     random = Random(seed)
     if any_order:
         found = messages + random.choices(messages, k=len(messages) // 3)
@@ -28,7 +28,7 @@ def delivered(messages: list[Message], seed: int, *, any_order: bool) -> list[Me
         return found
     found = []
     for place in range(len(messages)):
-        if random.random() < 0.15:
+        if random.random() < 0.15 and not once:
             found += messages[max(0, place - random.randint(1, 4)) : place]
         found.append(messages[place])
     return found

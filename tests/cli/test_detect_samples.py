@@ -1,0 +1,40 @@
+"""Every sample file is told right, or as a tie that says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingest import formats
+from ingest.cli import detection
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = sorted((ROOT / "samples").glob("*/**/shop-*.jsonl"))
+VENDOR = ROOT.parent / "shared" / "vendor-samples"
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: "/".join(path.parts[-3:]))
+def test_a_sample_of_a_dialect_is_told_right(path):
+    """A sister's name would decode times and bytes wrongly."""
+    verdict = detection.judge(str(path), *detection.sample(str(path), None, 200))
+    assert path.relative_to(ROOT / "samples").parts[0] == verdict["format"]
+
+
+@pytest.mark.parametrize("name", formats.names())
+def test_the_vendors_own_messages_are_told_right_or_as_a_tie(name):
+    """The documents' own messages are what people try first."""
+    files = sorted((VENDOR / name).glob("*.json"))
+    if not files:
+        pytest.skip("the vendor's samples are not at hand")
+    sampled = [path.read_bytes() for path in files]
+    verdict = detection.judge(name, "document", sampled, None)
+    assert name in verdict["candidates"], verdict["evidence"]
+
+
+def test_one_mark_of_a_sister_outweighs_what_both_share():
+    """Many messages without a mark would win against the few that have one."""
+    shared = {"dialect": formats.PERHAPS + "of the family"}
+    seen = [shared, shared, shared, {"sister": "its own mark"}]
+    assert (0, 3) == detection._marks("dialect", seen)
+    assert (1, 0) == detection._marks("sister", seen)

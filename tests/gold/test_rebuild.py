@@ -1,0 +1,105 @@
+"""Layers made anew from the one before: equal, or the difference is printed and gone afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lakes import Example
+
+pytestmark = pytest.mark.spark
+STAGES = ("bronze", "silver", "gold")
+
+
+def test_the_shops_mirrors_are_what_silver_gives(shops: dict[str, Example]) -> None:
+    """A mirror folded batch by batch that differs from one folded at once is wrong in one of the two."""
+    from ingest.gold.rebuild import rebuild
+
+    found = {name: rebuild(shop.lake, [], dry_run=True) for name, shop in shops.items()}
+    wrong = [(name, one) for name, all_of in found.items() for one in all_of if not (one.difference and one.difference.none)]
+    assert [] == wrong
+    assert 3 * len(shops) == sum(map(len, found.values()))
+
+
+def test_the_shops_changes_are_what_bronze_gives(shops: dict[str, Example]) -> None:
+    """Decoding must not depend on how messages fell into batches and tasks."""
+    from ingest.silver.rebuild import rebuild
+
+    assert [] == [name for name, shop in shops.items() if not rebuild(shop.lake, 2, dry_run=True).none]
+
+
+@pytest.fixture(scope="module")
+def mended(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
+    """A lake whose mirror was damaged by hand, then every layer rebuilt, then one more batch."""
+    from ingest.gold.rebuild import rebuild
+    from ingest.lake.lake import Lake
+    from ingest.run import run
+    from ingest.silver import rebuild as silver
+    from tests.lakes import Depot
+
+    depot = Depot(tmp_path_factory.mktemp("mended"))
+    for _ in range(3):
+        depot.grow()
+    run(spark, depot.pipeline, STAGES)
+    lake = Lake(spark, depot.pipeline)
+    table = f"delta.`{lake.path('mirrors/depot/bins')}`"
+    spark.sql(f"DELETE FROM {table} WHERE id = 0")
+    spark.sql(f"UPDATE {table} SET word = 'by hand' WHERE id = 1")
+    spark.sql(f"INSERT INTO {table} VALUES (99, 'a ghost')")
+    found = rebuild(lake, ["depot.bins"], dry_run=False)
+    decoded = silver.rebuild(lake, 2, dry_run=False)
+    depot.grow()
+    run(spark, depot.pipeline, STAGES)
+    return depot, lake, found, decoded
+
+
+def test_the_difference_is_told(mended) -> None:
+    """Who rebuilds wants to know what was wrong, and since it is gone nobody can look again."""
+    [one] = mended[2]
+    assert "rebuilt" == one.state
+    assert (1, 1, 1, {"word": 1}) == (
+        one.difference.missing, one.difference.surplus, one.difference.differing, dict(one.difference.cells),
+    )  # fmt: skip
+
+
+def test_unharmed_silver_is_equal(mended) -> None:
+    """A rebuild that differs where nothing changed could never be trusted where something did."""
+    assert mended[3].none
+
+
+def test_the_next_batch_goes_on_behind_a_rebuild(mended, spark: SparkSession) -> None:
+    """A generation that the next run does not know would fold everything twice, or nothing."""
+    depot, lake, _, _ = mended
+    assert depot.expected() == depot.found(spark)
+    state = lake.snapshot("changes")
+    assert 1 == lake.generation(state, "silver", "changes")
+    assert 2 == lake.progress("silver", "books")
+
+
+def test_nothing_is_left_of_the_shadow(mended) -> None:
+    """A shadow that stays doubles the lake with every rebuild."""
+    assert not (Path(mended[1].pipeline.lake) / "_rebuild").exists()
+
+
+def test_trimmed_bronze_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Silver made from half of bronze would lose the other half without a word."""
+    from ingest.lake.lake import Lake
+    from ingest.run import run
+    from ingest.silver.rebuild import rebuild
+    from tests.lakes import Depot
+
+    depot = Depot(tmp_path)
+    for _ in range(2):
+        depot.grow()
+        run(spark, depot.pipeline, ("bronze", "silver"))
+    lake = Lake(spark, depot.pipeline)
+    spark.sql(f"DELETE FROM delta.`{lake.path('bronze')}` WHERE batch = 1")
+    with pytest.raises(IngestError, match="Bronze holds nothing of batch 1 any more"):
+        rebuild(lake, 2, dry_run=True)

@@ -1,0 +1,67 @@
+"""Every mirror at one batch, and mirrors that stand still because somebody said so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lakes import Depot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+STAGES = ("bronze", "silver", "gold")
+COUNT = "SELECT count(*) AS n FROM depot.bins b"
+
+
+@pytest.fixture(scope="module")
+def paused(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
+    """Two batches, the first mirror paused before the second; then the lake, and the run that found it so."""
+    from ingest.lake import mirrors, pauses
+    from ingest.lake.lake import Lake
+    from ingest.run import run
+
+    depot = Depot(tmp_path_factory.mktemp("paused"))
+    depot.grow()
+    run(spark, depot.pipeline, STAGES)
+    lake = Lake(spark, depot.pipeline)
+    [bins] = [one for one in mirrors.known(lake).values() if one.name == "depot.bins"]
+    pauses.decide(lake, bins, pauses.PAUSE, "the source is being mended")
+    depot.grow()
+    result = run(spark, depot.pipeline, STAGES)
+    return depot, bins, result
+
+
+def test_a_paused_mirror_waits_alone(paused) -> None:
+    """A pause that stops the others, or fails the run, is not used."""
+    _, _, result = paused
+    assert {"depot.bins": "paused", "depot.shelf1": "done"} == {one.mirror: one.state for one in result.mirrors}
+    assert 0 == result.exit_code
+
+
+def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
+    """A report over mirrors of different batches is wrong in a way that nobody sees."""
+    from ingest.cli.look import query_as_of
+    from ingest.lake.lake import Lake
+
+    lake = Lake(spark, paused[0].pipeline)
+    assert [["depot.shelf1 was not there yet at batch 1."]] == [query_as_of(lake, COUNT, 0, 1)[2]]
+    assert ["depot.bins is behind: it holds batch 1, and batch 2 is missing."] == query_as_of(lake, COUNT, 0, 2)[2]
+
+
+def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
+    """What came while it stood still is the very thing that must not be lost; the past stays what it was."""
+    from ingest.cli.look import query_as_of
+    from ingest.lake import pauses
+    from ingest.lake.lake import Lake
+    from ingest.run import run
+
+    depot, bins, _ = paused
+    lake = Lake(spark, depot.pipeline)
+    pauses.decide(lake, bins, pauses.RESUME, "it is mended")
+    run(spark, depot.pipeline, STAGES)
+    assert depot.expected() == depot.found(spark)
+    found = [query_as_of(lake, COUNT, 0, batch) for batch in (1, 2)]
+    assert [([[1]], ["depot.shelf1 was not there yet at batch 1."]), ([[2]], [])] == [one[1:] for one in found]
