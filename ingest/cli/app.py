@@ -31,6 +31,7 @@ VERBS = {
     "replay": "reject_verbs",
     "retry": "mend_verbs",
     "rebuild": "mend_verbs",
+    "backfill": "mend_verbs",
     "pause": "mend_verbs",
     "resume": "mend_verbs",
     "quality": "quality_verbs",

@@ -14,13 +14,13 @@ from pyspark.sql import types as T
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake import asof
+from ingest.lake import asof, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.query import rewrite
-from ingest.lake.schemas import ALL, BOOKS, REJECTS, RUNS
+from ingest.lake.schemas import ALL, BOOKS, RUNS
 from ingest.values import fraction
 
 
@@ -155,8 +155,9 @@ def _lanes(lake: Lake) -> dict[str, dict[str, Any]]:
 
 def _problems(lake: Lake, rows: list[dict[str, Any]]) -> list[str]:
     problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
-    if lake.exists(REJECTS.name):
-        for row in lake.read(REJECTS.name).groupBy("kind").count().collect():
+    waiting = rejects.still_open(lake)
+    if waiting is not None:
+        for row in waiting.groupBy("kind").count().collect():
             what = {"message": "messages could not be decoded", "cell": "cells did not fit their column"}
             problems.append(f"{row['count']} {what.get(row['kind'], 'changes were refused')}")
     return problems
@@ -199,7 +200,11 @@ def query_as_of(
         for table, one in pinned.items()
         if one.version is not None
     }
-    return *_queried(lake, text, limit, mirrors), asof.complaints(pinned, batch)
+    behind = asof.complaints(pinned, batch)
+    try:
+        return *_queried(lake, text, limit, mirrors), behind
+    except IngestError as error:
+        raise IngestError(" ".join([str(error), *behind])) from None
 
 
 def _queried(

@@ -1,4 +1,4 @@
-"""The verbs that mend: ``rebuild``, ``retry``, ``pause`` and ``resume``."""
+"""The verbs that mend: ``rebuild``, ``backfill``, ``retry``, ``pause`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -53,6 +53,31 @@ def rebuild(
         raise typer.Exit(1)
 
 
+@app.command(rich_help_panel=_PANEL)
+def backfill(
+    file: File,
+    last: Annotated[int, typer.Option(min=1, help="How many batches, counted from the newest.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")] = False,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Decode the last batches again with today's parsers, show the rows that change, and fold the mirrors anew."""
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock
+
+        with lock.held(lake.pipeline.lake, "backfill"):
+            newest = max(0, lake.progress("silver", "books"))
+            rows = _silver(lake, dry_run, max(0, newest - last))
+            if not dry_run and any(row["missing"] or row["surplus"] for row in rows):
+                rows += _mirrors(lake, [], dry_run)
+    if output_as == "json":
+        output.json(rows)
+    else:
+        _print(rows)
+    if any(row["state"] in ("failed", "held") for row in rows):
+        raise typer.Exit(1)
+
+
 def _mirrors(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
     from ingest.gold.rebuild import rebuild as fold_anew
 
@@ -62,11 +87,11 @@ def _mirrors(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]
     ]
 
 
-def _silver(lake: Lake, dry_run: bool) -> list[dict[str, Any]]:
+def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:
     from ingest.silver.rebuild import rebuild as decode_anew
 
     cores = max(1, lake.spark.sparkContext.defaultParallelism)
-    found = decode_anew(lake, cores, dry_run=dry_run)
+    found = decode_anew(lake, cores, since=since, dry_run=dry_run)
     state = "rebuilt" if found.published else "compared"
     return [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
 

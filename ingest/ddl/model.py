@@ -1,6 +1,6 @@
 """What a statement does to mirrors, how dangerous that is, and its JSON for the ledger.
 
-Kinds, by the worst effect (DESIGN section 6):
+Kinds, by the worst effect:
 
 - ``safe``: create, add column, comment, a change of default or nullability only, and a retyping
   that loses nothing: into text, or from a known narrower type;

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -76,7 +76,8 @@ def apply(
         known = decided.get(job.path)
         try:
             applied = _applied(lake, books, ledger, job, known)
-            plan = decide(lake.pipeline, job, known, ledger, applied, books.first_rows(job))
+            first = books.first_rows(job)
+            plan = decide(lake.pipeline, job, known, ledger, applied, first, partial(lake.exists, job.path))
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue

@@ -21,8 +21,8 @@ from ingest.errors import IngestError
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.gold import ledger as ledgers
 from ingest.gold.cast import cast
-from ingest.gold.policy import Subject
 from ingest.gold.gather import with_shard
+from ingest.gold.policy import Subject
 from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.work import LaneId, shard_of
 from ingest.lake import mirrors

@@ -14,8 +14,9 @@ from typing import Any
 from ingest.change import Change, Image, Op, Order, order_of, same_place
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
-from ingest.gold.evidence import PLACE, LaneId, Present, Raw
+from ingest.gold.evidence import PLACE, Present, Raw
 from ingest.gold.refold import change_of
+from ingest.gold.work import LaneId
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 

@@ -1,6 +1,6 @@
 """Schema policy: what a logged statement means for one mirror, by its table's ``on_schema_change``.
 
-DESIGN section 7.  Rules that hold whatever the policy says:
+Rules that hold whatever the policy says:
 
 - A TRUNCATE of a partition holds the mirror: no message tells which rows were in it.
 - A table renamed into a mirror's name holds that mirror: what the table held under its old name is in

@@ -6,7 +6,7 @@ that rows or applied statements have shown, as far as the policy lets them in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from ingest.config import Pipeline
@@ -41,9 +41,17 @@ class Plan:
 
 
 def decide(
-    pipeline: Pipeline, job: Job, mirror: Mirror | None, ledger: Ledger, applied: int, first: int
+    pipeline: Pipeline,
+    job: Job,
+    mirror: Mirror | None,
+    ledger: Ledger,
+    applied: int,
+    first: int,
+    stands: Callable[[], bool],
 ) -> Plan:
     """The schema for a mirror's new batches: it has folded ``applied``, and ``first`` had its first rows.
+
+    ``stands`` says whether there is a table already, which a changed key would damage.
 
     The mirror has no key while none is known and none is needed.
 
@@ -64,7 +72,7 @@ def decide(
         for name, subject in subjects.items()
         for step, batch in policy.steps(logged[name], subject)
     )
-    decided, left_out = _decided(job, mirror, declared, anew)
+    decided, left_out = _decided(job, mirror, declared, anew, stands)
     noticed = sum(
         policy.judge(one, subject).state == NOTICED and one.batch > applied
         for name, subject in subjects.items()
@@ -151,7 +159,7 @@ def _outgrows(old: str, new: str) -> bool:
 
 
 def _decided(
-    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: bool
+    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: bool, stands: Callable[[], bool]
 ) -> tuple[Mirror, tuple[str, ...]]:
     rule = job.rule
     seen: dict[str, str] = {}
@@ -166,6 +174,11 @@ def _decided(
     if shard:
         seen[shard] = "string"
     keys = _keys(job, mirror, declared, anew)
+    if mirror is not None and mirror.columns and keys != mirror.keys and not anew and stands():
+        raise HeldError(
+            f"the key of {job.table} is now ({', '.join(keys)}) and was ({', '.join(mirror.keys)}): "
+            "its rows must be folded again by the new key, with `ingest rebuild`."
+        )
     if anew and mirror is not None:  # nothing of the old rows stays, so nothing binds the types
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
@@ -208,11 +221,4 @@ def _keys(job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: 
                 f"{job.table} has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
             )
         return keys
-    if set(keys) == set(before):
-        return before
-    if not anew:
-        raise HeldError(
-            f"the key of {job.table} is now ({', '.join(keys)}) and was ({', '.join(before)}): "
-            "its rows must be folded again by the new key, with `ingest rebuild`."
-        )
-    return keys
+    return before if set(keys) == set(before) else keys

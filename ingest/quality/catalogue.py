@@ -1,4 +1,4 @@
-"""The built-in checks (DESIGN.md section 8): what each one asks, in words, and when it complains.
+"""The built-in checks: what each one asks, in words, and when it complains.
 
 A check compares one observed number with one threshold; more is worse, always.  A check whose
 threshold is None is measured and shown but never complains, unless the pipeline file's

@@ -33,18 +33,18 @@ class Decoded:
     unbalanced: list[str] = field(default_factory=list)
 
 
-def pending(lake: Lake, last: int) -> tuple[int, ...]:
-    """Landed batches that are not decoded in full yet."""
+def pending(lake: Lake, last: int, since: int = 0) -> tuple[int, ...]:
+    """Landed batches that are not decoded in full yet, from the one behind ``since`` on."""
     done = lake.progress(STAGE, BOOKS.name)
-    return tuple(range(max(0, done) + 1, last + 1))
+    return tuple(range(max(since, done) + 1, last + 1))
 
 
-def decode(lake: Lake, last: int, cores: int) -> Decoded:
-    """Decode every landed batch up to ``last`` that silver has not finished.
+def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
+    """Decode every landed batch up to ``last`` that silver has not finished, from behind ``since`` on.
 
     The books are committed last: they are what says that a batch is complete.
     """
-    batches = pending(lake, last)
+    batches = pending(lake, last, since)
     if not batches:
         return Decoded()
     _write_changes(lake, batches, cores)

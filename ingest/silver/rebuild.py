@@ -21,7 +21,7 @@ from ingest.lake.shadow import shadow_of
 from ingest.silver.decode import STAGE, decode
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
-_OWN = {REJECTS.name: "stage = 'silver'"}  # gold's rejects lie in the same table and stay
+_REJECT = "reason STRING, detail STRING, decoder STRING"  # written by several hands, spaced in several ways
 _UNORDERED = ("keys", "columns")  # of books: in the order in which tasks saw them first
 
 
@@ -41,13 +41,14 @@ class Rebuilt:
 
 
 def rebuild(
-    lake: Lake, cores: int, *, dry_run: bool, tell: Callable[[str, str], None] = lambda _subject, _step: None
+    lake: Lake, cores: int, *, since: int = 0, dry_run: bool, tell: Callable[[str, str], None] = lambda _subject, _step: None
 ) -> Rebuilt:
-    """Decode all of bronze with today's parsers and options, and publish the outcome.
+    """Decode bronze with today's parsers and options, and publish the outcome.
 
     Args:
         lake: the lake, whose lock the caller holds.
         cores: how many tasks run at once.
+        since: only the batches behind this one; 0 means all.
         dry_run: compare, publish nothing.
         tell: is told each step.
 
@@ -55,23 +56,30 @@ def rebuild(
         IngestError: bronze no longer holds every batch, or the new books do not balance.
     """
     last = max(0, lake.progress(STAGE, BOOKS.name))
-    _refuse_trimmed(lake, last)
+    _refuse_trimmed(lake, since, last)
     with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
         tell("silver", "decoding")
-        done = decode(shadow, last, cores)
+        done = decode(shadow, last, cores, since)
         if done.unbalanced:
             raise IngestError(f"The books do not balance, so nothing was published: {done.unbalanced[0]}.")
         tell("silver", "comparing")
-        differences = {one.name: _difference(lake, shadow, one) for one in TABLES}
+        differences = {one.name: _difference(lake, shadow, one, since) for one in TABLES}
         if not dry_run:
             for one in TABLES:
                 tell("silver", f"publishing {one.name}")
-                _publish(lake, shadow, one, last)
+                _publish(lake, shadow, one, since, last)
     return Rebuilt(last, not dry_run, differences)
 
 
-def _refuse_trimmed(lake: Lake, last: int) -> None:
-    if not last:
+def _only(schema: TableSchema, since: int) -> str:
+    """The rows that are made anew, in SQL; empty for all. Gold's rejects lie in silver's table and stay."""
+    batch = "coalesce(replayed_in, batch)" if schema is BOOKS else "batch"
+    parts = ["stage = 'silver'"] if schema is REJECTS else []
+    return " AND ".join(parts + ([f"{batch} > {since}"] if since else []))
+
+
+def _refuse_trimmed(lake: Lake, since: int, last: int) -> None:
+    if since >= last:
         raise IngestError("Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first.")
     there = {
         row["batch"]
@@ -81,32 +89,33 @@ def _refuse_trimmed(lake: Lake, last: int) -> None:
         .distinct()
         .collect()
     }
-    missing = [batch for batch in range(1, last + 1) if batch not in there]
+    missing = [batch for batch in range(since + 1, last + 1) if batch not in there]
     if missing:
         raise IngestError(
-            f"Bronze holds nothing of batch {missing[0]} any more ({len(missing)} of {last} batches are gone), so "
+            f"Bronze holds nothing of batch {missing[0]} any more ({len(missing)} of {last - since} batches are gone), so "
             "silver cannot be made from it: mirrors can still be rebuilt from silver."
         )
 
 
-def _difference(lake: Lake, shadow: Lake, schema: TableSchema) -> Difference:
-    present, rebuilt = _rows(lake, schema), _rows(shadow, schema)
+def _difference(lake: Lake, shadow: Lake, schema: TableSchema, since: int) -> Difference:
+    present, rebuilt = _rows(lake, schema, since), _rows(shadow, schema, since)
     left_out = _UNORDERED if schema is BOOKS else ()
     return as_sets(present, rebuilt, [name for name in rebuilt.columns if name not in left_out])
 
 
-def _rows(lake: Lake, schema: TableSchema) -> DataFrame:
+def _rows(lake: Lake, schema: TableSchema, since: int) -> DataFrame:
     """A table's rows of this stage; of ``changes`` without book lines, which the books show merged."""
     if not lake.exists(schema.name):
         return lake.spark.createDataFrame([], schema.ddl)
     lake.ensure(schema)
-    rows = lake.read(schema.name)
+    rows = lake.read(schema.name).where(_only(schema, since) or "true")
     if schema is CHANGES:
-        return rows.where(F.col("kind") != "book")
-    return rows.where(_OWN[schema.name]) if schema.name in _OWN else rows
+        payload = F.when(F.col("kind") == "reject", F.to_json(F.from_json("payload", _REJECT))).otherwise(F.col("payload"))
+        return rows.where(F.col("kind") != "book").withColumn("payload", payload)
+    return rows
 
 
-def _publish(lake: Lake, shadow: Lake, schema: TableSchema, batch: int) -> None:
+def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: int) -> None:
     there = shadow.exists(schema.name)
     state = lake.snapshot(schema.name)
     if not there and not state.exists:
@@ -115,4 +124,4 @@ def _publish(lake: Lake, shadow: Lake, schema: TableSchema, batch: int) -> None:
     state = lake.snapshot(schema.name)
     writer = lake.writer(STAGE, schema.name, lake.generation(state, STAGE, schema.name) + 1)
     rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.ddl)
-    lake.publish(rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _OWN.get(schema.name, ""))
+    lake.publish(rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _only(schema, since))

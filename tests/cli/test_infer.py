@@ -1,0 +1,68 @@
+"""infer: a block that a pipeline file takes, on stdout, from a file or a pipeline."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+
+LINES = [
+    '{"meta":{"op":"ins","table":"depot.parcels"},"data":{"id":1,"zip":"04109","fee":1.10,"note":null}}',
+    '{"meta":{"op":"ins","table":"depot.parcels"},"data":{"id":22,"zip":"80331","fee":20,"note":null}}',
+]
+PIPELINE = """
+pipeline: depot
+lake: ./lake
+sources:
+  - {name: parcels, kind: files, path: ./*.jsonl, format: dts-shareplex}
+tables:
+  - {match: depot.*, keys: [id]}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Two messages without types."""
+    path = tmp_path / "parcels.jsonl"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+def ran(*words):
+    """The verb's result."""
+    return CliRunner().invoke(app, ["infer", *map(str, words)])
+
+
+def test_the_block_is_yaml_with_types_that_hold_the_values(file):
+    """It is meant to be pasted."""
+    done = ran(file, "--format", "dts-shareplex")
+    found = YAML(typ="safe").load(done.stdout)["tables"][0]
+    assert {
+        "match": "depot.parcels",
+        "columns": {"id": "int64", "zip": "string", "fee": "decimal(12,4)"},
+    } == found
+    assert "no value was seen" in done.stdout
+
+
+def test_a_pipeline_file_names_files_and_format(file):
+    """People have one already."""
+    path = file.parent / "depot.yaml"
+    path.write_text(PIPELINE)
+    assert ran(file, "--format", "dts-shareplex").stdout == ran(path).stdout
+
+
+def test_json_has_the_counts(file):
+    """Programs weigh the evidence themselves."""
+    found = json.loads(ran(file, "--format", "dts-shareplex", "--output", "json").stdout)
+    assert {"column": "note", "type": None, "values": 0, "nulls": 2} == {
+        name: value for name, value in found[0]["columns"][3].items() if name != "evidence"
+    }
+
+
+def test_a_file_of_another_format_is_an_error(file):
+    """An empty block would look like an answer."""
+    assert 2 == ran(file, "--format", "maxwell").exit_code
