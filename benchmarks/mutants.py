@@ -241,7 +241,7 @@ class _Session:
 
             self.spark = self.spark or session("mutants", master="local[2]")
             return not lakes.probe(self.spark, copy / "lake")
-        except Exception:  # noqa: BLE001  # whatever a fault does: it was noticed
+        except Exception:  # whatever a fault does: it was noticed
             return False
         finally:
             sys.path.remove(str(copy))

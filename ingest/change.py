@@ -212,7 +212,9 @@ _MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _END = "!"  # sorts before every length mark and before "-": a shorter sequence comes first
 _NINES = str.maketrans("0123456789", "9876543210")
 _INVERT = str.maketrans(_MARKS + "~", (_MARKS + "~")[::-1])
-_UNINVERT = {ord(inverted): ord(mark) for mark, inverted in zip(_MARKS + "~", (_MARKS + "~")[::-1], strict=True)}
+_UNINVERT = {
+    ord(inverted): ord(mark) for mark, inverted in zip(_MARKS + "~", (_MARKS + "~")[::-1], strict=True)
+}
 
 
 def _length_mark(n: int) -> str:

@@ -195,7 +195,9 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     elif change.op is Op.UPDATE and change.partial:
         yield _overlay(table, key, event)
         return
-    yield _set(table, key, event, dict(after), complete=True, effect="set", why=f"{change.op} carries the row")
+    yield _set(
+        table, key, event, dict(after), complete=True, effect="set", why=f"{change.op} carries the row"
+    )
 
 
 def _inherited(table: Table, old: Key, new: Key, order: Order) -> Image | None:

@@ -78,7 +78,11 @@ class Warm:
     complete: int | None = None  # the last batch that every mirror has folded
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
-    held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch and version of `decisions` at which all was held
+    held: tuple[int, int, list[Folded]] = (
+        -1,
+        -1,
+        [],
+    )  # batch and version of `decisions` at which all was held
     paused: tuple[int, frozenset[str]] = (-2, frozenset())  # version of `decisions`, and what it says
     told: tuple[str, ...] = ()  # failures that `runs` holds already
 
@@ -247,13 +251,26 @@ def _record(lake: Lake, warm: Warm, result: Result) -> None:
     rows: list[tuple[object, ...]] = []
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
     for stage, seconds in result.stages.items():
-        failed = stage == "gold" and (result.incomplete or any(one.state in UNFINISHED for one in result.mirrors))
+        failed = stage == "gold" and (
+            result.incomplete or any(one.state in UNFINISHED for one in result.mirrors)
+        )
         state = "failed" if failed else "done"
         rows.append(_row(lake, result, stage, None, state, now, seconds, None, counts, ""))
     for one in result.mirrors:
         if one.state != "skipped":
             rows.append(
-                _row(lake, result, "gold", one.mirror, one.state, now, one.seconds, one.version, one.counts, one.message)
+                _row(
+                    lake,
+                    result,
+                    "gold",
+                    one.mirror,
+                    one.state,
+                    now,
+                    one.seconds,
+                    one.version,
+                    one.counts,
+                    one.message,
+                )
             )
     for text in result.failures:
         rows.append(_row(lake, result, "alarm", None, "alarm", now, 0.0, None, {}, text))

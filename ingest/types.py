@@ -166,7 +166,8 @@ _MYSQL = {
     "real": "float64",
     "serial": "uint64",
     **dict.fromkeys(
-        ["char", "varchar", "tinytext", "text", "mediumtext", "longtext", "string", "nchar", "nvarchar"], "string"
+        ["char", "varchar", "tinytext", "text", "mediumtext", "longtext", "string", "nchar", "nvarchar"],
+        "string",
     ),
     "char varying": "string",
     "character": "string",

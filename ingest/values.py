@@ -413,7 +413,7 @@ def bit_text(value: bytes, byteorder: Any = "big") -> str:
 
 # --- dates and times ----------------------------------------------------------------------------
 
-EPOCH = dt.datetime(1970, 1, 1)
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - zone-less texts are counted from here
 _EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
 MICROS = 1_000_000
 

@@ -34,7 +34,11 @@ def text(cell: object) -> str | None:
     """A cell as the expected files write it; numbers and texts compare by what they say."""
     if cell is None:
         return None
-    return bytes(cell).decode() if not isinstance(cell, str | int | float) and hasattr(cell, "__buffer__") else str(cell)
+    return (
+        bytes(cell).decode()
+        if not isinstance(cell, str | int | float) and hasattr(cell, "__buffer__")
+        else str(cell)
+    )
 
 
 def differing(found: list[dict[str, Any]], expected: list[dict[str, str | None]]) -> int:
@@ -69,7 +73,9 @@ def main() -> int:
                     _show(console, mirror, rows)
             different = sum(differing(found[mirror], expected[mirror]) for mirror in MIRRORS)
             wrong += different
-            verdict.add_row(pipeline.name, *(f"{len(found[mirror])} rows" for mirror in MIRRORS), str(different))
+            verdict.add_row(
+                pipeline.name, *(f"{len(found[mirror])} rows" for mirror in MIRRORS), str(different)
+            )
     console.print(verdict)
     return 1 if wrong else 0
 

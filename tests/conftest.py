@@ -38,6 +38,8 @@ def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
 
     names = sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))
     return {
-        name: Example(spark, tmp_path_factory.mktemp(name), name, plain=name == PLAIN, batches=2 if i < 2 else 1)
+        name: Example(
+            spark, tmp_path_factory.mktemp(name), name, plain=name == PLAIN, batches=2 if i < 2 else 1
+        )
         for i, name in enumerate(names)
     }

@@ -195,4 +195,7 @@ def shop(lake: Lake) -> dict[str, list[dict[str, str | None]]]:
 def expected_shop() -> dict[str, list[dict[str, str | None]]]:
     """The shop's three mirrors as they must end."""
     names: Iterable[str] = ("customers", "orders", "order_lines")
-    return {name: json.loads((ROOT / "samples/expected" / f"{name}.json").read_text("utf-8"))["rows"] for name in names}
+    return {
+        name: json.loads((ROOT / "samples/expected" / f"{name}.json").read_text("utf-8"))["rows"]
+        for name in names
+    }

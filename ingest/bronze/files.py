@@ -163,7 +163,9 @@ def _look(source: Source, file: Found, state: FileState | None) -> Piece | str |
     if (file.size, file.mtime) == (state.size, state.mtime):
         if state.damage:
             return f"is still damaged ({state.damage.rstrip('.')}): mend it, or take it away"
-        return _piece(source, file, state.position) if state.unread(packed) and _finished(source, file) else None
+        return (
+            _piece(source, file, state.position) if state.unread(packed) and _finished(source, file) else None
+        )
     if fault := _difference(source, file, state):
         return fault
     if (file.size > state.size or state.rest) if packed else file.size > state.position:

@@ -74,12 +74,14 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
                 count += len(group)
                 if group:
                     yield group
-    except Exception as error:  # noqa: BLE001 - whatever a damaged file raises, the run goes on without its rest
+    except Exception as error:
         hashed.left = True
         if not _may_be_growing(work, error):
             fault, damage = _sentence(work, error), _is_damage(error)
     rest = work.compressed and hashed.left
-    return _receipt(work, hashed, (begin, end), count, Receipt(work.file, fault=fault, damage=damage, rest=rest))
+    return _receipt(
+        work, hashed, (begin, end), count, Receipt(work.file, fault=fault, damage=damage, rest=rest)
+    )
 
 
 def _may_be_growing(work: Range, error: Exception) -> bool:
@@ -229,9 +231,7 @@ def _plain(line: bytes, offset: int) -> bytes:
     return line if offset else line.removeprefix(framing.BOM)
 
 
-def _last_line(
-    work: Range, hashed: _Hashed, mark: _Hashed, rest: bytes, skipped: int, offset: int
-) -> Groups:
+def _last_line(work: Range, hashed: _Hashed, mark: _Hashed, rest: bytes, skipped: int, offset: int) -> Groups:
     """The bytes behind the last newline: a record if the file is finished, else left for the next run."""
     if not (rest or skipped) or offset >= work.end:
         return
@@ -319,7 +319,9 @@ def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
     """Framings that need the whole file: records behind ``start``, in groups of about a block."""
     data = _exactly(stream, WHOLE + 1)
     if len(data) > WHOLE:
-        raise Undecodable("too-large", f"it has more than {WHOLE} bytes, which only lines and length may have")
+        raise Undecodable(
+            "too-large", f"it has more than {WHOLE} bytes, which only lines and length may have"
+        )
     if len(data) < work.start:
         raise ValueError(f"the file is shorter than the {work.start} bytes already read")
     end = done = work.start

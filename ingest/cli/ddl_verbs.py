@@ -66,7 +66,9 @@ def listing(
         ],
     )
     if waiting := [one.statement.id for one in found if one.pending]:
-        output.note(f"next: ingest ddl approve {file} {waiting[0]}, or ingest ddl dismiss {file} {waiting[0]} --reason ...")
+        output.note(
+            f"next: ingest ddl approve {file} {waiting[0]}, or ingest ddl dismiss {file} {waiting[0]} --reason ..."
+        )
 
 
 @ledger.command()
@@ -87,7 +89,9 @@ def dismiss(
     _settle(file, statement, "dismiss", reason, output_as, jars_dir)
 
 
-def _settle(file: Path, statement: str, verb: str, reason: str, output_as: str, jars_dir: Path | None) -> None:
+def _settle(
+    file: Path, statement: str, verb: str, reason: str, output_as: str, jars_dir: Path | None
+) -> None:
     from ingest.gold.approval import settle
 
     with opened(file, jars_dir) as lake:

@@ -107,7 +107,7 @@ def _decoded(
             yield {"reject": error.code, "detail": error.detail}
         except IngestError:  # the registry does not answer
             raise
-        except Exception as error:  # noqa: BLE001 - a parser's defect costs one message, not the file
+        except Exception as error:
             yield {
                 "reject": "decoder-error",
                 "detail": f"the decoder stumbled: {type(error).__name__}: {error}",

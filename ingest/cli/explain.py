@@ -23,7 +23,9 @@ app = typer.Typer()
 def explain(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
     table: Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")],
-    key: Annotated[list[str], typer.Argument(help="The key's values in the key's order; -- before a negative one.")],
+    key: Annotated[
+        list[str], typer.Argument(help="The key's values in the key's order; -- before a negative one.")
+    ],
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
@@ -98,7 +100,11 @@ def _event(event: Event) -> list[str]:
     if event.note:
         found.append(f"   note       {event.note}")
     if event.raw is not None:
-        cut = "" if len(event.raw.text) >= event.raw.length or event.raw.binary else f" ... ({event.raw.length} bytes)"
+        cut = (
+            ""
+            if len(event.raw.text) >= event.raw.length or event.raw.binary
+            else f" ... ({event.raw.length} bytes)"
+        )
         found.append(f"   {'base64' if event.raw.binary else 'message'}    {event.raw.text}{cut}")
     return found
 

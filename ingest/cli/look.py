@@ -29,7 +29,9 @@ def tables(lake: Lake) -> list[dict[str, Any]]:
     mirrors = known_mirrors.known(lake)
     runs = _last_runs(lake)
     rows = _row_counts(lake, list(mirrors.values()))
-    found = [_entry(lake, mirror, runs.pop(mirror.name, {}), rows.get(mirror.path)) for mirror in mirrors.values()]
+    found = [
+        _entry(lake, mirror, runs.pop(mirror.name, {}), rows.get(mirror.path)) for mirror in mirrors.values()
+    ]
     found.extend(_held(name, run) for name, run in runs.items())
     return sorted(found, key=lambda one: one["table"])
 
@@ -273,4 +275,3 @@ def _fractioned(text: str) -> str:
 
 def _zoneless(moment: dt.datetime) -> str:
     return _fractioned(moment.isoformat("T"))
-

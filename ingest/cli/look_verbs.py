@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
-
-if TYPE_CHECKING:
-    pass
 
 app = typer.Typer()
 _PANEL = "Look"

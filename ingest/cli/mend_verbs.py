@@ -27,7 +27,9 @@ Table = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables
 @app.command(rich_help_panel=_PANEL)
 def rebuild(
     file: File,
-    tables: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Mirrors; none means all.")] = None,
+    tables: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE]...", help="Mirrors; none means all.")
+    ] = None,
     layer: Annotated[
         Literal["mirrors", "silver"], typer.Option(help="Mirrors from silver, or silver from bronze.")
     ] = "mirrors",

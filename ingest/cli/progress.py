@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ingest.cli import output
 
@@ -29,7 +29,7 @@ class Progress:
         self._status: Any = None
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._live:
             self._status = self._console.status(self._pipeline)
             self._status.start()

@@ -40,7 +40,8 @@ app.add_typer(
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 Which = Annotated[
-    str, typer.Argument(metavar="N|TOPIC/PARTITION/OFFSET", help="The reject's number in the list, or its place.")
+    str,
+    typer.Argument(metavar="N|TOPIC/PARTITION/OFFSET", help="The reject's number in the list, or its place."),
 ]
 _COLUMNS = (
     "number", "source", "topic", "partition", "offset", "batch", "stage", "kind", "database", "schema", "table",
@@ -181,7 +182,18 @@ def _rows(lake: Lake, *, every: bool) -> list[dict[str, Any]]:
     open_ones = rejects.still_open(lake)
     if open_ones is None:
         return []
-    order = ("batch", "source", "topic", "partition", "offset", "database", "schema", "table", "key", "column")
+    order = (
+        "batch",
+        "source",
+        "topic",
+        "partition",
+        "offset",
+        "database",
+        "schema",
+        "table",
+        "key",
+        "column",
+    )
     named = lake.read(REJECTS.name).withColumn("name", rejects.name_of()).orderBy(*order).collect()
     waiting = {row["name"] for row in open_ones.select(rejects.name_of().alias("name")).collect()}
     rows = [row.asDict() | {"number": number} for number, row in enumerate(named, 1)]

@@ -169,13 +169,11 @@ def _usable(spark: SparkSession) -> bool:
     """False once the JVM is gone, or its context stopped: no further tick can succeed."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:  # noqa: BLE001 - whatever the dead connection raises
+    except Exception:
         return False
 
 
-def _print(
-    results: list[Result], output_as: str, told: dict[str, list[str]], *, repeated: bool
-) -> None:
+def _print(results: list[Result], output_as: str, told: dict[str, list[str]], *, repeated: bool) -> None:
     """Print the results; of repeated runs, warnings and failures only when they change."""
     if output_as == "json":
         documents = [describe(result) for result in results]
@@ -202,7 +200,18 @@ def _idle(result: Result) -> bool:
 
 
 def _closing(results: list[Result]) -> None:
-    columns = ("pipeline", "batch", "read", "changes", "DDL", "rejects", "mirrors", "checks", "seconds", "result")
+    columns = (
+        "pipeline",
+        "batch",
+        "read",
+        "changes",
+        "DDL",
+        "rejects",
+        "mirrors",
+        "checks",
+        "seconds",
+        "result",
+    )
     output.table(columns, [_closing_row(result) for result in results])
     following = [f"ingest status {result.file}" for result in results if result.file]
     if following:

@@ -7,9 +7,10 @@ so an ALTER's renames, drops and defaults still come from the statement.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from ingest.change import Change, TableId
-from ingest.ddl.model import Column, Ddl, Effect, Kind, kind_of
+from ingest.ddl.model import Column, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
@@ -45,14 +46,9 @@ def _of(found: tuple[Effect, ...], reason: str) -> Ddl:
 def _typed(found: Ddl, table: TableId, columns: dict[str, str]) -> Ddl:
     """The statement's effects with the structure's types."""
     typed = tuple(
-        Effect(**{**_members(effect), "type": columns.get(effect.column, effect.type)})
+        replace(effect, type=columns.get(effect.column, effect.type))
         if effect.column and effect.type is not None and effect.table == table
         else effect
         for effect in found.effects
     )
-    kind: Kind = found.kind
-    return Ddl(typed, kind, found.reason)
-
-
-def _members(effect: Effect) -> dict[str, object]:
-    return {name: getattr(effect, name) for name in Effect.__slots__}
+    return replace(found, effects=typed)

@@ -83,7 +83,7 @@ def _read(value: bytes, *, bare: bool) -> Found:
     found: Found
     try:
         found = (_bare if bare else _decoded).decode(value)
-    except Exception:  # noqa: BLE001  # some value is no string, or the message is damaged
+    except Exception:  # some value is no string, or the message is damaged
         found = _read_sealed(value)
     if len(_encode(found)) != len(value):
         values.strict(value)  # a name given twice; or only blanks, escapes and unknown members
@@ -96,7 +96,7 @@ def _read(value: bytes, *, bare: bool) -> Found:
 def _read_sealed(value: bytes) -> Sealed:
     try:
         return _sealed.decode(value)
-    except Exception:  # noqa: BLE001  # the decoder leaks exceptions of other modules
+    except Exception:  # the decoder leaks exceptions of other modules
         return _read_member_by_member(value)
 
 

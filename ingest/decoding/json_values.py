@@ -52,7 +52,7 @@ def object_of(raw: bytes) -> Values:
         found = _plain.decode(raw)
         if len(_encode(found)) == len(raw):
             return found
-    except Exception:  # noqa: BLE001, S110  # the decoder leaks exceptions of other modules
+    except Exception:  # noqa: S110  # the decoder leaks exceptions of other modules
         pass
     return _careful(raw)
 
@@ -71,7 +71,7 @@ def unwrapped(raw: bytes) -> Document:
             found = _wrapped.decode(raw)
             if len(_encode(found)) == len(raw) and not isinstance(found.payload, UnsetType):
                 return Document(_schema(found.schema), found.payload)
-        except Exception:  # noqa: BLE001, S110  # as above
+        except Exception:  # noqa: S110  # as above
             pass
     root = object_of(raw)
     if "payload" not in root or not root.keys() <= {"schema", "payload"}:

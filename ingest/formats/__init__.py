@@ -94,4 +94,4 @@ def load(name: str) -> Format:
 
         near = difflib.get_close_matches(name, names(), 3, 0.3)
         raise ConfigError([f"{name!r} is no format; did you mean {' or '.join(near or names())}?"])
-    return cast(Format, importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))
+    return cast("Format", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))

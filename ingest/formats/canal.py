@@ -294,7 +294,7 @@ def _is_large(logical: str, declared: str, dialect: Dialect) -> bool:
 def _key_names(pk_names: bytes) -> tuple[str, ...]:
     try:
         return tuple(_names.decode(pk_names)) if pk_names else ()
-    except Exception:  # noqa: BLE001  # the decoder leaks exceptions of other modules
+    except Exception:  # the decoder leaks exceptions of other modules
         raise Undecodable("bad-message", "pkNames is no list of names") from None
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold import keyless, misfits, watch
+from ingest.gold import history, keyless, misfits, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.fold import MISFIT, Shape, has_name
@@ -118,6 +118,8 @@ def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Fo
         if plan.mirror.keys or keyless.is_keyless(plan):
             until = books if plan.hold is None else books.before(plan.hold.batch)
             _fold(lake, until, ledger, plan, result, tell)
+            if plan.job.rule.history and plan.mirror.keys:
+                _fold_history(lake, until, ledger, plan, tell)
         else:
             result.state = "skipped"
         if plan.hold is not None:
@@ -163,6 +165,21 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     result.version = after.version
     if after.version > before.version:
         result.counts.update(_counts(lake, path, after.version))
+
+
+def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
+    """Bring the table of old states up to date; its own log knows how far it is."""
+    table = history.table_of(plan.mirror)
+    path, writer = lake.path(table.path), lake.writer(STAGE, table.path, table.generation)
+    before = log.snapshot(lake.spark, path)
+    work = _work(lake, books, ledger, plan, before.transactions.get(writer, -1))
+    if not work:
+        return
+    watch.refuse_foreign(lake.spark, path, before.version, table.name)
+    session = _session(lake)
+    tell(plan.mirror.name, "history")
+    _prepare(lake, session, replace(plan, mirror=table), before, [])
+    history.fold(lake, session, plan.mirror, work, merging.Guard(writer, books.last, lake.metadata(books.last)))
 
 
 def _session(lake: Lake) -> SparkSession:
@@ -278,5 +295,3 @@ def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:
         if metrics:
             return {names[name]: int(value) for name, value in metrics.items() if name in names}
     return {}
-
-

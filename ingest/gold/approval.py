@@ -46,7 +46,9 @@ class Listed:
 def listed(lake: Lake) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
     known = mirrors.known(lake)
-    return [one for statement in ledgers.read(lake).statements for one in _of_statement(lake, statement, known)]
+    return [
+        one for statement in ledgers.read(lake).statements for one in _of_statement(lake, statement, known)
+    ]
 
 
 def _of_statement(lake: Lake, statement: Statement, known: dict[str, Mirror]) -> Iterator[Listed]:
@@ -66,7 +68,9 @@ def _of_statement(lake: Lake, statement: Statement, known: dict[str, Mirror]) ->
             lambda other: lake.pipeline.rule(other).exclude,
             sys.maxsize if mirror is None else folded,
         )
-        yield Listed(statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded)
+        yield Listed(
+            statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded
+        )
 
 
 def _tables(statement: Statement) -> list[TableId]:
@@ -78,7 +82,9 @@ def _tables(statement: Statement) -> list[TableId]:
 def _folded(lake: Lake, mirror: Mirror | None) -> int:
     if mirror is None:
         return -1
-    return lake.snapshot(mirror.path).transactions.get(lake.writer("gold", mirror.path, mirror.generation), -1)
+    return lake.snapshot(mirror.path).transactions.get(
+        lake.writer("gold", mirror.path, mirror.generation), -1
+    )
 
 
 def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:

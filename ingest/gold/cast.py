@@ -47,9 +47,9 @@ def _scale_of_scientific(text: Column) -> Column:
     mantissa = F.regexp_extract(text, r"^[+-]?([0-9.]*)", 1)
     exponent = F.regexp_extract(text, r"[eE]([+-]?[0-9]+)\z", 1).cast("int")
     fraction = F.regexp_extract(mantissa, r"\.([0-9]*?)0*\z", 1)
-    zeros = F.when(
-        fraction == "", -F.length(F.regexp_extract(mantissa, r"(0*)(?:\.0*)?\z", 1))
-    ).otherwise(F.length(fraction))
+    zeros = F.when(fraction == "", -F.length(F.regexp_extract(mantissa, r"(0*)(?:\.0*)?\z", 1))).otherwise(
+        F.length(fraction)
+    )
     return zeros - exponent
 
 

@@ -83,7 +83,9 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
             f"give {len(mirror.keys)} values in that order, not {len(texts)}."
         )
     try:
-        return tuple(typed(one.type, text, one.name) for one, text in zip(mirror.key_columns, texts, strict=True))
+        return tuple(
+            typed(one.type, text, one.name) for one, text in zip(mirror.key_columns, texts, strict=True)
+        )
     except KeyCellError as error:
         raise IngestError(f"{mirror.name}: {error}.") from None
 
@@ -94,7 +96,8 @@ def lanes(lake: Lake, mirror: Mirror) -> list[LaneId]:
     found = rows.select("source", "database", "schema", "table").distinct().collect()
     named = [(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in found]
     return sorted(
-        (lane for lane in named if mirrors.target(lake.pipeline.rule(lane[1]), lane[1]) == mirror.table), key=str
+        (lane for lane in named if mirrors.target(lake.pipeline.rule(lane[1]), lane[1]) == mirror.table),
+        key=str,
     )
 
 
@@ -147,13 +150,17 @@ FOLDED = 2**62  # what is explained has been folded: nothing waits
 def schema_steps(lake: Lake, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
     """The DDL effects that take part in the fold, each with the statement's own row."""
     rule = lake.pipeline.rule(lane[1])
-    subject = Subject(lane[1], rule.on_schema_change, rule.columns, lambda table: lake.pipeline.rule(table).exclude, FOLDED)
+    subject = Subject(
+        lane[1], rule.on_schema_change, rule.columns, lambda table: lake.pipeline.rule(table).exclude, FOLDED
+    )
     steps = ledgers.steps(ledgers.read(lake).of(*lane), subject, 1).ever
     if not steps:
         return []
     rows = lake.read(DDL.name).where(F.col("source") == lane[0])
     wanted = [str(step.order) for step in steps]
-    statements = {row["order_key"]: row.asDict() for row in rows.where(F.col("order_key").isin(wanted)).collect()}
+    statements = {
+        row["order_key"]: row.asDict() for row in rows.where(F.col("order_key").isin(wanted)).collect()
+    }
     return [(step, statements[str(step.order)]) for step in steps if str(step.order) in statements]
 
 
@@ -165,12 +172,18 @@ def raw(lake: Lake, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
     places = sorted({tuple(row[name] for name in PLACE) for row in rows}, key=str)
     if not places or not lake.exists(BRONZE.name):
         return {}
-    wanted = lake.spark.createDataFrame(places, "source STRING, topic STRING, `partition` INT, `offset` BIGINT")
+    wanted = lake.spark.createDataFrame(
+        places, "source STRING, topic STRING, `partition` INT, `offset` BIGINT"
+    )
     messages = lake.read(BRONZE.name).where((F.col("kind") == "message") & _between(places))
     found = (
         messages.join(F.broadcast(wanted), list(PLACE), "left_semi")
         .orderBy("batch")
-        .select(*PLACE, F.substr("value", F.lit(1), F.lit(RAW_BYTES)).alias("head"), F.length("value").alias("length"))
+        .select(
+            *PLACE,
+            F.substr("value", F.lit(1), F.lit(RAW_BYTES)).alias("head"),
+            F.length("value").alias("length"),
+        )
         .collect()
     )
     return {tuple(row[name] for name in PLACE): shown(row["head"], row["length"]) for row in found}
@@ -193,7 +206,9 @@ def shown(head: bytes | bytearray | None, length: int | None) -> Raw:
     except UnicodeDecodeError:
         text = "\0"
     if any(char < " " and char not in "\t\r\n" for char in text):
-        return Raw(base64.b64encode(bytes(head)[: RAW_CHARACTERS * 3 // 4]).decode("ascii"), length, binary=True)
+        return Raw(
+            base64.b64encode(bytes(head)[: RAW_CHARACTERS * 3 // 4]).decode("ascii"), length, binary=True
+        )
     return Raw(text[:RAW_CHARACTERS], length)
 
 
@@ -249,7 +264,9 @@ def present(lake: Lake, mirror: Mirror, texts: Sequence[str], folded: Image | No
     ]
     values = folded or {}
     differs = [
-        F.when(~F.col(quoted(one.column)).eqNullSafe(_expected(values.get(one.name), one.type)), F.lit(one.name))
+        F.when(
+            ~F.col(quoted(one.column)).eqNullSafe(_expected(values.get(one.name), one.type)), F.lit(one.name)
+        )
         for one in columns
         if one.name not in mirror.keys
     ]

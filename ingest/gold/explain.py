@@ -104,7 +104,9 @@ def explain(lake: Lake, name: str, texts: Sequence[str]) -> Story:
     mirror = evidence.mirror_of(lake, name)
     key = evidence.typed_key(mirror, texts)
     found = evidence.lanes(lake, mirror)
-    applied = lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), 0)
+    applied = lake.snapshot(mirror.path).transactions.get(
+        lake.writer(STAGE, mirror.path, mirror.generation), 0
+    )
     happened = [one for lane in found for one in happenings(lake, mirror, lane, texts)]
     raw = evidence.raw(lake, [one.record for one in happened])
     now = [one for one in happened if one.batch <= applied]
@@ -138,7 +140,9 @@ def happenings(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -
     if not rows:
         return []
     found = [
-        Happening(Placed(order_of(row["order_key"]), change_of(row, mirror.keys)), row["batch"], row["op"], row)
+        Happening(
+            Placed(order_of(row["order_key"]), change_of(row, mirror.keys)), row["batch"], row["op"], row
+        )
         for row in rows
     ]
     for row in evidence.truncates(lake, lane):
@@ -259,7 +263,9 @@ def _ties(ordered: Sequence[Happening]) -> dict[int, str]:
     groups: dict[str, list[int]] = defaultdict(list)
     for i, one in enumerate(ordered):
         if isinstance(one.event, Placed) and one.order.sequence:
-            groups[f"{one.record.get('source')} {same_place(one.record['order_key'])} {one.order.row}"].append(i)
+            groups[
+                f"{one.record.get('source')} {same_place(one.record['order_key'])} {one.order.row}"
+            ].append(i)
     found: dict[int, str] = {}
     for members in groups.values():
         first = members[0]
@@ -274,4 +280,3 @@ def _ties(ordered: Sequence[Happening]) -> dict[int, str]:
 def _says_the_same(left: Happening, right: Happening) -> bool:
     names = ("op", "before", "after", "partial")
     return all(left.record.get(name) == right.record.get(name) for name in names)
-

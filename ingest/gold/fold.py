@@ -62,7 +62,9 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
         F.col("partial") if shape.partials else F.lit(False).alias("partial"),
         F.from_json("after", image).alias("a"),
         F.from_json("before", image).alias("b"),
-        (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias("sent"),
+        (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias(
+            "sent"
+        ),
     )
     gone = F.col("op") == "delete"
     typed_new, typed_old = _typed_keys(mirror, tolerant)
@@ -78,7 +80,9 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
             F.when(gone, left).otherwise(right).alias(key_name(i))
             for i, (left, right) in enumerate(zip(typed_old, typed_new, strict=True))
         ]
-        return parsed.select(*keys, ORDER, F.lit(1).alias(PART), gone.alias(GONE), reset.alias(RESET), *values)
+        return parsed.select(
+            *keys, ORDER, F.lit(1).alias(PART), gone.alias(GONE), reset.alias(RESET), *values
+        )
     return _split(parsed, gone, reset, typed_old, typed_new, values)
 
 
@@ -131,7 +135,8 @@ def _typed_keys(mirror: Mirror, tolerant: bool) -> tuple[list[Column], list[Colu
     """The key after and before a change, whose images are ``a`` and ``b``."""
     sides = (("a", "b"), ("b", "a"))
     new, old = (
-        [_typed_key(_key(one.name, *side), one.type, tolerant) for one in mirror.key_columns] for side in sides
+        [_typed_key(_key(one.name, *side), one.type, tolerant) for one in mirror.key_columns]
+        for side in sides
     )
     return new, old
 

@@ -139,7 +139,11 @@ def _happened(
 
 def clearing(mine: DataFrame, lane: Lane, steps: Steps) -> tuple[str | None, bool]:
     """The place behind which a lane's rows still stand, and whether it is news."""
-    rows = mine.where(F.col("op") == "truncate").select("order_key", "batch").collect() if lane.truncates_ever else []
+    rows = (
+        mine.where(F.col("op") == "truncate").select("order_key", "batch").collect()
+        if lane.truncates_ever
+        else []
+    )
     return _floor([(row["order_key"], row["batch"]) for row in rows], steps, lane)
 
 
@@ -163,7 +167,9 @@ def _floor(truncates: list[tuple[str, int]], steps: Steps, lane: Lane) -> tuple[
 def _older(mine: DataFrame, lane: Lane, from_place: str | None) -> DataFrame:
     """Folded changes at or after a place: the log's statistics leave out the rest."""
     return mine.where(
-        (F.col("batch") < lane.first) & (F.col("order_key") >= (from_place or "")) & (F.col("op") != "truncate")
+        (F.col("batch") < lane.first)
+        & (F.col("order_key") >= (from_place or ""))
+        & (F.col("op") != "truncate")
     )
 
 

@@ -66,14 +66,14 @@ def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard
     return _not_applied(plan, work)
 
 
-def _fold(
-    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool
-) -> None:
+def _fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool) -> None:
     mirror, appends = plan.mirror, plan.job.rule.no_key == "append"
     floors = [_floor(lake, session, *one) for one in work]
     anew = any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
     path = lake.path(mirror.path)
-    happened = _happened(lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends)
+    happened = _happened(
+        lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends
+    )
     if appends:
         rows = _appended(happened, work, anew)
     elif anew:
@@ -108,8 +108,7 @@ def _write(rows: DataFrame, path: str, guard: Guard, *, replaced: str | None) ->
     if replaced not in (None, "true"):
         writer = writer.option("replaceWhere", replaced)
     (
-        writer
-        .option("txnAppId", guard.writer)
+        writer.option("txnAppId", guard.writer)
         .option("txnVersion", guard.batch)
         .option("userMetadata", guard.metadata)
         .save(path)
@@ -120,8 +119,13 @@ def _not_applied(plan: Plan, work: Work) -> dict[str, int]:
     if plan.job.rule.no_key != "append":
         return {}
     first = {(one.source, one.table): one.first for one, _ in work}
-    lines = [line for name, lines in plan.job.lines.items() for line in lines if line.batch >= first.get(name, 0)]
-    found = {"updates_not_applied": sum(x.updates for x in lines), "deletes_not_applied": sum(x.deletes for x in lines)}
+    lines = [
+        line for name, lines in plan.job.lines.items() for line in lines if line.batch >= first.get(name, 0)
+    ]
+    found = {
+        "updates_not_applied": sum(x.updates for x in lines),
+        "deletes_not_applied": sum(x.deletes for x in lines),
+    }
     return {name: count for name, count in found.items() if count}
 
 
@@ -166,7 +170,10 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
         F.col("batch").alias(BATCH),
         F.col("order_key").alias(ORDER),
         *[F.from_json(name, image).alias(name[0]) for name in ("after", "before")],
-        *[F.coalesce(F.json_object_keys(name), F.array()).alias(f"{name[0]}_keys") for name in ("after", "before")],
+        *[
+            F.coalesce(F.json_object_keys(name), F.array()).alias(f"{name[0]}_keys")
+            for name in ("after", "before")
+        ],
     )
     came, went = _row(mirror, "a", "b", steps), _row(mirror, "b", "a", steps)
     comes = F.struct(F.lit(1).alias(ADDS), F.lit(1).alias(PART), *came)
@@ -245,12 +252,17 @@ def _merge(
     names = [quoted(one.column) for one in mirror.columns]
     content = _content(mirror)
     first = min(one.first for one, _ in work)
-    touched = happened.where(F.col(BATCH) >= first).withColumn(CONTENT, content).groupBy(CONTENT).agg(
-        *[F.first(name).alias(one.column) for name, one in zip(names, mirror.columns, strict=True)]
+    touched = (
+        happened.where(F.col(BATCH) >= first)
+        .withColumn(CONTENT, content)
+        .groupBy(CONTENT)
+        .agg(*[F.first(name).alias(one.column) for name, one in zip(names, mirror.columns, strict=True)])
     )
     again = happened.join(touched.select(F.col(CONTENT).alias("%t")), content == F.col("%t"), "left_semi")
     wanted = _counted(again, mirror).select(F.col(CONTENT).alias("%w"), COPIES)
-    standing = session.read.format("delta").load(path).groupBy(content.alias("%s")).agg(F.count("*").alias(STANDING))
+    standing = (
+        session.read.format("delta").load(path).groupBy(content.alias("%s")).agg(F.count("*").alias(STANDING))
+    )
     joined = touched.join(wanted, F.col(CONTENT) == F.col("%w"), "left").join(
         standing, F.col(CONTENT) == F.col("%s"), "left"
     )
@@ -274,10 +286,14 @@ def _merge(
 def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> None:
     found = []
     for one, _ in work:
-        new = of_lane(_changes(lake, session), one).where((F.col("batch") >= one.first) & (F.col("op") != "truncate"))
+        new = of_lane(_changes(lake, session), one).where(
+            (F.col("batch") >= one.first) & (F.col("op") != "truncate")
+        )
         texts = _texts(new, plan.mirror, ()).where(F.col(ADDS) == 1).withColumn(GONE, F.lit(False))
         cells = misfits.cells(texts, plan.mirror, one, batch)
         if cells is not None:
             found.append(cells)
     own = replace(lake, spark=session)
-    own.append(misfits.union(found), REJECTS, f"{misfits.STAGE}/{plan.mirror.path}/{plan.mirror.generation}", batch)
+    own.append(
+        misfits.union(found), REJECTS, f"{misfits.STAGE}/{plan.mirror.path}/{plan.mirror.generation}", batch
+    )

@@ -45,7 +45,9 @@ def read(lake: Lake) -> Ledger:
     """The whole ledger: DDL is rare, and one read serves all mirrors."""
     if not lake.exists(DDL.name):
         return Ledger()
-    rows = lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).orderBy("order_key").collect()
+    rows = (
+        lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).orderBy("order_key").collect()
+    )
     decided = _decided(lake) if rows else {}
     return Ledger([_statement(row, decided) for row in rows])
 

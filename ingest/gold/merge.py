@@ -96,7 +96,9 @@ def merge(
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
-    values: dict[str, Column | str] = {quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns}
+    values: dict[str, Column | str] = {
+        quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns
+    }
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
     for lane in standing:
         if lane.clears:
@@ -164,7 +166,11 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
 
 
 def reshape(
-    lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...], steps: Sequence[SchemaStep] = ()
+    lake: Lake,
+    session: SparkSession,
+    mirror: Mirror,
+    present: tuple[str, ...],
+    steps: Sequence[SchemaStep] = (),
 ) -> None:
     """Rewrite the mirror where a type has changed or a column goes; run again, it does nothing.
 

@@ -36,7 +36,9 @@ def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFr
         F.when(
             F.col(value_name(i)).isNotNull() & cast(F.col(value_name(i)), one.type).isNull(),
             F.struct(
-                F.lit(one.name).alias("column"), F.lit(one.type).alias("type"), F.col(value_name(i)).alias("raw")
+                F.lit(one.name).alias("column"),
+                F.lit(one.type).alias("type"),
+                F.col(value_name(i)).alias("raw"),
             ),
         )
         for i, one in enumerate(mirror.columns)
@@ -85,7 +87,8 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
             "key": raw,
             "reason": F.lit("key-does-not-fit"),
             "detail": F.concat(
-                F.lit(f"a cell of the key {names} is missing, NULL or no value of its type; row "), F.col("row")
+                F.lit(f"a cell of the key {names} is missing, NULL or no value of its type; row "),
+                F.col("row"),
             ),
             "raw": F.coalesce("after", "before"),
         },

@@ -132,7 +132,11 @@ def _phrase(effect: Effect, subject: Subject) -> str:
             filled = f"; standing rows get {effect.default!r}" if effect.default is not None else ""
             return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"
         case "drop_column":
-            return f"drops column {column}" if drops else f"keeps column {column}; rows sent from there on have NULL"
+            return (
+                f"drops column {column}"
+                if drops
+                else f"keeps column {column}; rows sent from there on have NULL"
+            )
         case "rename_column":
             kept = "" if drops else f", and keeps {column}"
             return f"adds column {effect.to} with the values of {column}{kept}"

@@ -42,7 +42,9 @@ class Rebuilt:
     difference: Difference | None = None
 
 
-def rebuild(lake: Lake, names: Sequence[str], *, dry_run: bool, tell: Tell = lambda _mirror, _step: None) -> list[Rebuilt]:
+def rebuild(
+    lake: Lake, names: Sequence[str], *, dry_run: bool, tell: Tell = lambda _mirror, _step: None
+) -> list[Rebuilt]:
     """Fold mirrors anew and publish them, each on its own.
 
     Args:
@@ -57,7 +59,9 @@ def rebuild(lake: Lake, names: Sequence[str], *, dry_run: bool, tell: Tell = lam
     known = mirrors.known(lake)
     last = max(0, lake.progress("silver", BOOKS.name))
     if not last:
-        raise IngestError("Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first.")
+        raise IngestError(
+            "Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first."
+        )
     books = open_books(lake, 0, last)
     return [_one(lake, books, mirror, dry_run, tell) for mirror in chosen(known, names)]
 
@@ -71,7 +75,9 @@ def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
     by_name = {mirror.name: mirror for mirror in known.values()}
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise IngestError(f"There is no mirror {unknown[0]}; there are {', '.join(sorted(by_name)) or 'none yet'}.")
+        raise IngestError(
+            f"There is no mirror {unknown[0]}; there are {', '.join(sorted(by_name)) or 'none yet'}."
+        )
     return [by_name[name] for name in sorted(names or by_name)]
 
 
@@ -149,7 +155,9 @@ def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
         return
     found = shadow.read(REJECTS.name)
     if lake.exists(REJECTS.name):
-        known = lake.read(REJECTS.name).where(F.col("kind") == "cell").select(*_CELL).distinct().alias("known")
+        known = (
+            lake.read(REJECTS.name).where(F.col("kind") == "cell").select(*_CELL).distinct().alias("known")
+        )
         same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _CELL]
         found = found.alias("found").join(known, same, "left_anti")
     lake.append(found, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)

@@ -23,7 +23,7 @@ from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
 from ingest.lake.mirrors import Mirror
 
-_ROW = ("order_key", "op", "partial", "before", "after")
+ROW = ("order_key", "op", "partial", "before", "after")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,27 +50,35 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
         beyond: truncates and schema steps of the whole history.
         links: True closes the touched keys over key changes, in both directions.
     """
-    keyed = keyed_rows(mine, mirror, _ROW)
-    wanted = touched.select(json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")).distinct()
+    keyed = keyed_rows(mine, mirror, ROW)
+    wanted = touched.select(
+        json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")
+    ).distinct()
+    folded = grouped(keyed, wanted, links, ROW).mapInArrow(_folder(mirror, beyond), _schema(mirror))
+    return _outcomes(folded, mirror)
+
+
+def grouped(keyed: DataFrame, wanted: DataFrame, links: bool, columns: Sequence[str]) -> DataFrame:
+    """The histories of wanted keys (and with ``links`` of those linked to them), each in one piece and in order."""
     labels = _labels(keyed) if links else {}
-    spark = mine.sparkSession
     if labels:
+        spark = keyed.sparkSession
         label_frame = F.broadcast(spark.createDataFrame(list(labels.items()), "key STRING, label STRING"))
         wanted = (
-            wanted.join(label_frame, "key", "left").select(F.coalesce("label", "key").alias("group")).distinct()
+            wanted.join(label_frame, "key", "left")
+            .select(F.coalesce("label", "key").alias("group"))
+            .distinct()
         )
         halves = keyed.join(label_frame, "key", "left").withColumn("group", F.coalesce("label", "key"))
     else:
         wanted = wanted.withColumnRenamed("key", "group")
         halves = keyed.withColumn("group", F.col("key"))
-    rows = (
+    return (
         halves.join(wanted, "group", "left_semi")
-        .select("group", "half", *_ROW)
+        .select("group", "half", *columns)
         .repartition("group")
         .sortWithinPartitions("group", "order_key")
     )
-    folded = rows.mapInArrow(_folder(mirror, beyond), _schema(mirror))
-    return _outcomes(folded, mirror)
 
 
 def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataFrame:
@@ -79,8 +87,12 @@ def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataF
     rows = mine.where(F.col("op") != "truncate").select(
         *columns, F.from_json("after", image).alias("a"), F.from_json("before", image).alias("b")
     )
-    new = json_key([cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns])
-    old = json_key([cast(F.coalesce(F.col("b")[one.name], F.col("a")[one.name]), one.type) for one in mirror.key_columns])
+    new = json_key(
+        [cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns]
+    )
+    old = json_key(
+        [cast(F.coalesce(F.col("b")[one.name], F.col("a")[one.name]), one.type) for one in mirror.key_columns]
+    )
     keys = F.array_distinct(F.array(new, old))
     halves = rows.select(*columns, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))
     return halves.where(F.col("key").isNotNull())
@@ -131,16 +143,14 @@ def _outcomes(folded: DataFrame, mirror: Mirror) -> DataFrame:
 # --- in the workers -----------------------------------------------------------------------------
 
 
-def _folder(
-    mirror: Mirror, beyond: Beyond
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _folder(mirror: Mirror, beyond: Beyond) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     names = [column.name for column in mirror.columns]
     types = {one.name: one.type for one in mirror.columns if one.name in mirror.keys}
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         out: list[tuple[Any, ...]] = []
         events = beyond.events
-        for rows in _groups(batches):
+        for rows in groups(batches):
             out.extend(_fold(rows, mirror.keys, types, names, events))
             if len(out) >= 10_000:
                 yield _arrow(out, len(mirror.keys), len(names))
@@ -151,7 +161,7 @@ def _folder(
     return run
 
 
-def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
+def groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
     """Neighbouring rows of one group, over the ends of batches."""
     group: list[dict[str, Any]] = []
     for batch in batches:
@@ -165,7 +175,11 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]
 
 
 def _fold(
-    rows: list[dict[str, Any]], keys: tuple[str, ...], types: dict[str, str], names: list[str], others: list[Placed | SchemaStep]
+    rows: list[dict[str, Any]],
+    keys: tuple[str, ...],
+    types: dict[str, str],
+    names: list[str],
+    others: list[Placed | SchemaStep],
 ) -> Iterator[tuple[Any, ...]]:
     """The end state of every key of one group, as key texts, column texts and whether it is gone."""
     table = Table(keys, types)
@@ -179,7 +193,7 @@ def _fold(
             key = table.key(*images)
         except KeyCellError:
             continue
-        texts.setdefault(key, [_first(column, images) for column in keys])
+        texts.setdefault(key, [first_cell(column, images) for column in keys])
     for _step in steps(table, [*events.values(), *others]):
         pass
     for key, text in texts.items():
@@ -188,7 +202,8 @@ def _fold(
         yield (*text, *(values.get(name) for name in names), live is None)
 
 
-def _first(column: str, images: tuple[Image | None, ...]) -> str | None:
+def first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:
+    """A column's text in the first image that has it."""
     return next(image[column] for image in images if image is not None and column in image)
 
 

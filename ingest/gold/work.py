@@ -57,11 +57,9 @@ class Books:
     histories: dict[LaneId, History] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
 
-
     def before(self, batch: int) -> Books:
         """The same books, as if they ended before that batch."""
         return replace(self, last=batch - 1)
-
 
     def first_rows(self, job: Job) -> int:
         """The batch that brought a mirror its first rows, or the last complete one if that is later."""

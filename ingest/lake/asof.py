@@ -55,7 +55,9 @@ def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:
         if one.version is None:
             texts.append(f"{one.mirror.name} was not there yet at batch {as_of}.")
         elif one.behind:
-            texts.append(f"{one.mirror.name} is behind: it holds batch {one.batch}, and batch {one.wanted} is missing.")
+            texts.append(
+                f"{one.mirror.name} is behind: it holds batch {one.batch}, and batch {one.wanted} is missing."
+            )
     return sorted(texts)
 
 

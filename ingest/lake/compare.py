@@ -49,7 +49,9 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
     rest = [name for name in names if name not in keys]
     left = _side(present, names)
     right = _side(rebuilt, names)
-    same = reduce(lambda a, b: a & b, [F.col(f"b.{quoted(key)}").eqNullSafe(F.col(f"a.{quoted(key)}")) for key in keys])
+    same = reduce(
+        lambda a, b: a & b, [F.col(f"b.{quoted(key)}").eqNullSafe(F.col(f"a.{quoted(key)}")) for key in keys]
+    )
     joined = left.alias("b").join(right.alias("a"), same, "full_outer")
     missing, surplus = F.col("b._there").isNull(), F.col("a._there").isNull()
     differs = {name: ~missing & ~surplus & ~_equal(name) for name in rest}
@@ -73,7 +75,9 @@ def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> D
     """Compare rows without a key: each as often as it stands there."""
     mine = present.select(*map(quoted, columns)).withColumn("_n", F.lit(-1))
     theirs = rebuilt.select(*map(quoted, columns)).withColumn("_n", F.lit(1))
-    totals = mine.unionByName(theirs).groupBy(*map(quoted, columns)).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+    totals = (
+        mine.unionByName(theirs).groupBy(*map(quoted, columns)).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+    )
     found = totals.agg(
         F.sum(F.when(F.col("_n") > 0, F.col("_n"))).alias("missing"),
         F.sum(F.when(F.col("_n") < 0, -F.col("_n"))).alias("surplus"),
@@ -82,8 +86,14 @@ def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> D
     if not (found["missing"] or found["surplus"]):
         return Difference(rows)
     sample = [
-        {(_AFTER if row["_n"] > 0 else _BEFORE): {name: row[name] for name in columns if row[name] is not None}}
-        for row in totals.select(*[F.col(quoted(name)).cast("string") for name in columns], "_n").limit(SAMPLE).collect()
+        {
+            (_AFTER if row["_n"] > 0 else _BEFORE): {
+                name: row[name] for name in columns if row[name] is not None
+            }
+        }
+        for row in totals.select(*[F.col(quoted(name)).cast("string") for name in columns], "_n")
+        .limit(SAMPLE)
+        .collect()
     ]
     return Difference(rows, found["missing"] or 0, found["surplus"] or 0, sample=tuple(sample))
 
@@ -107,7 +117,9 @@ def _sample(rows: DataFrame, names: Sequence[str], keys: Sequence[str]) -> tuple
     for row in rows.select(*cells).limit(SAMPLE).collect():
         side = "a" if row["is"] else "b"
         key = {name: row[f"{side}{i}"] for i, name in enumerate(names) if name in keys}
-        rest = [(i, name) for i, name in enumerate(names) if name not in keys and row[f"a{i}"] != row[f"b{i}"]]
+        rest = [
+            (i, name) for i, name in enumerate(names) if name not in keys and row[f"a{i}"] != row[f"b{i}"]
+        ]
         found.append(
             {
                 "key": key,

@@ -132,7 +132,14 @@ class Lake:
         )
 
     def publish(
-        self, frame: DataFrame, name: str, writer: str, batch: int, only: str = "", *, new_schema: bool = False
+        self,
+        frame: DataFrame,
+        name: str,
+        writer: str,
+        batch: int,
+        only: str = "",
+        *,
+        new_schema: bool = False,
     ) -> None:
         """Replace a table's rows (those that ``only`` describes) in one commit under a new generation."""
         writing = (

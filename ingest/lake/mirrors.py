@@ -135,7 +135,9 @@ def grown(
             columns.append(Column(name, column_name(name, taken), logical))
     columns = [_typed(one, rule, seen) for one in columns]
     generation = mirror.generation if mirror else 0
-    return Mirror(table, mirror_path(table), keys or (mirror.keys if mirror else ()), tuple(columns), generation)
+    return Mirror(
+        table, mirror_path(table), keys or (mirror.keys if mirror else ()), tuple(columns), generation
+    )
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

@@ -37,9 +37,7 @@ def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str
     local = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
     names = _addresses(mirrors, tables)
     spans = [
-        span
-        for table in tree.find_all(exp.Table)
-        if (span := _span(query, table, names, local)) is not None
+        span for table in tree.find_all(exp.Table) if (span := _span(query, table, names, local)) is not None
     ]
     for start, end, text in sorted(spans, reverse=True):
         query = query[:start] + text + query[end:]

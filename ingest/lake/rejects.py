@@ -27,12 +27,17 @@ def still_open(lake: Lake) -> DataFrame | None:
     found = lake.read(REJECTS.name)
     if lake.exists(BRONZE.name):
         replayed = lake.read(BRONZE.name).where(F.col("kind") == REPLAY).select(*PLACE).distinct()
-        messages = found.where(F.col("kind") == "message").join(F.broadcast(replayed), list(PLACE), "left_anti")
+        messages = found.where(F.col("kind") == "message").join(
+            F.broadcast(replayed), list(PLACE), "left_anti"
+        )
         found = messages.unionByName(found.where(F.col("kind") != "message"))
     if not lake.exists(DECISIONS.name):
         return found
     dismissed = (
-        lake.read(DECISIONS.name).where(F.col("kind") == DISMISSED).select(F.col("subject").alias("_name")).distinct()
+        lake.read(DECISIONS.name)
+        .where(F.col("kind") == DISMISSED)
+        .select(F.col("subject").alias("_name"))
+        .distinct()
     )
     return found.join(F.broadcast(dismissed), name_of() == F.col("_name"), "left_anti")
 

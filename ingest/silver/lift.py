@@ -133,7 +133,7 @@ class Deck:
         taken, refused = self._decoded(bronze)
         try:
             written = self._written(bronze, batches, taken)
-        except Exception:  # noqa: BLE001 - something cannot be written: each message alone shows which
+        except Exception:
             taken, refused = self._weeded(bronze, batches, taken, refused)
             written = self._written(bronze, batches, taken)
         self._book(written)
@@ -163,7 +163,7 @@ class Deck:
                 taken.append(Taken(at, found if type(found) is list else list(found)))
             except Undecodable as error:
                 refused.append(Refused(at, error.code, error.detail))
-            except Exception as error:  # noqa: BLE001 - a parser's fault costs one message, never the run
+            except Exception as error:
                 refused.append(_stumbled(at, error))
         return taken, refused
 
@@ -176,7 +176,7 @@ class Deck:
             try:
                 self._written(bronze, batches, [each])
                 kept.append(each)
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:
                 refused.append(_stumbled(each.at, error))
         return kept, refused
 

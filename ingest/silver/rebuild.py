@@ -41,7 +41,12 @@ class Rebuilt:
 
 
 def rebuild(
-    lake: Lake, cores: int, *, since: int = 0, dry_run: bool, tell: Callable[[str, str], None] = lambda _subject, _step: None
+    lake: Lake,
+    cores: int,
+    *,
+    since: int = 0,
+    dry_run: bool,
+    tell: Callable[[str, str], None] = lambda _subject, _step: None,
 ) -> Rebuilt:
     """Decode bronze with today's parsers and options, and publish the outcome.
 
@@ -80,7 +85,9 @@ def _only(schema: TableSchema, since: int) -> str:
 
 def _refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     if since >= last:
-        raise IngestError("Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first.")
+        raise IngestError(
+            "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
+        )
     there = {
         row["batch"]
         for row in lake.read(BRONZE.name)
@@ -110,7 +117,9 @@ def _rows(lake: Lake, schema: TableSchema, since: int) -> DataFrame:
     lake.ensure(schema)
     rows = lake.read(schema.name).where(_only(schema, since) or "true")
     if schema is CHANGES:
-        payload = F.when(F.col("kind") == "reject", F.to_json(F.from_json("payload", _REJECT))).otherwise(F.col("payload"))
+        payload = F.when(F.col("kind") == "reject", F.to_json(F.from_json("payload", _REJECT))).otherwise(
+            F.col("payload")
+        )
         return rows.where(F.col("kind") != "book").withColumn("payload", payload)
     return rows
 
@@ -124,4 +133,6 @@ def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: i
     state = lake.snapshot(schema.name)
     writer = lake.writer(STAGE, schema.name, lake.generation(state, STAGE, schema.name) + 1)
     rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.ddl)
-    lake.publish(rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _only(schema, since))
+    lake.publish(
+        rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _only(schema, since)
+    )

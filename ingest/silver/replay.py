@@ -104,7 +104,9 @@ def decoded(
         parts = [lift(own.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
         parts.append(_refusals(replays.where(_old().isin(sorted({one.old for one in refused})))))
     for batch in sorted({one.batch for one in wanted}):
-        parts.append(lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch)))
+        parts.append(
+            lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch))
+        )
     lines = [(one.batch, one.line()) for one in wanted] + [(one.old, one.refusals()) for one in refused]
     parts.append(_book_rows(lake, lines))
     return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
@@ -130,7 +132,9 @@ def _refusals(replays: DataFrame) -> DataFrame:
 
 def _book_rows(lake: Lake, lines: Sequence[tuple[int, Line]]) -> DataFrame:
     rows = [("book", batch, line.source, line.to_json()) for batch, line in lines]
-    return lake.spark.createDataFrame(rows, "kind STRING, batch BIGINT, source STRING, payload STRING").coalesce(1)
+    return lake.spark.createDataFrame(
+        rows, "kind STRING, batch BIGINT, source STRING, payload STRING"
+    ).coalesce(1)
 
 
 def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, str], int]:
@@ -162,7 +166,9 @@ def appoint(
     waiting = still_open(lake)
     if waiting is None:
         return None, 0, 0
-    waiting = waiting.where((F.col("kind") == "message") & (F.lit(reason == "") | (F.col("reason") == reason)))
+    waiting = waiting.where(
+        (F.col("kind") == "message") & (F.lit(reason == "") | (F.col("reason") == reason))
+    )
     places = waiting.select(*PLACE, "batch", "reason", "detail", "decoder").cache()
     try:
         count = places.count()
@@ -184,7 +190,20 @@ def appoint(
 def _appointed(lake: Lake, rows: Sequence[dict[str, object]], batch: int) -> DataFrame:
     now = lake.now()
     made = [
-        (REPLAY, batch, row["source"], row["topic"], row["partition"], row["offset"], None, None, _pointer(row), None, now, now.date())
+        (
+            REPLAY,
+            batch,
+            row["source"],
+            row["topic"],
+            row["partition"],
+            row["offset"],
+            None,
+            None,
+            _pointer(row),
+            None,
+            now,
+            now.date(),
+        )
         for row in rows
     ]
     return lake.spark.createDataFrame(made, lake.read(BRONZE.name).schema).coalesce(1)

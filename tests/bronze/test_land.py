@@ -108,7 +108,9 @@ def test_a_folder_is_read_run_by_run(spark: SparkSession, tmp_path: Path) -> Non
     alarms = rows(lake, "SELECT DISTINCT message FROM runs WHERE state = 'alarm'")
     assert set(result.failures) == {alarm["message"] for alarm in alarms}
     assert {} == {name: count for name, count in doubled(lake).items() if count}
-    ids = rows(lake, "SELECT count(DISTINCT get_json_object(after, '$.id')) AS n FROM changes WHERE kind = 'change'")
+    ids = rows(
+        lake, "SELECT count(DISTINCT get_json_object(after, '$.id')) AS n FROM changes WHERE kind = 'change'"
+    )
     assert yard.serial == ids[0]["n"]
 
 
@@ -137,4 +139,7 @@ def test_thousands_of_small_files_are_one_quick_batch(spark: SparkSession, tmp_p
     result = run(spark, yard.pipeline, ("bronze",))
     assert (1, 5000) == (result.batch, result.read)
     assert time.monotonic() - started < 60
-    assert 5000 == rows(yard.lake, "SELECT count(DISTINCT topic) AS n FROM bronze WHERE kind = 'message'")[0]["n"]
+    assert (
+        5000
+        == rows(yard.lake, "SELECT count(DISTINCT topic) AS n FROM bronze WHERE kind = 'message'")[0]["n"]
+    )

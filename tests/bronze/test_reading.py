@@ -19,11 +19,11 @@ from ingest.bronze import reading
 from ingest.bronze.reading import OPEN_END, Range, Record, read
 from ingest.bronze.receipts import FileState, Receipt
 
-PIECES = st.sampled_from([b"x", b'{"id":1}', b"\r", b"\n", b"\r\n", b"\n\n", b" ", b"yy" * 9, b"\xef\xbb\xbf", b"\x00"])
-PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}
-quick = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+PIECES = st.sampled_from(
+    [b"x", b'{"id":1}', b"\r", b"\n", b"\r\n", b"\n\n", b" ", b"yy" * 9, b"\xef\xbb\xbf", b"\x00"]
 )
+PACKERS = {".gz": gzip.compress, ".bz2": bz2.compress, ".zst": zstandard.ZstdCompressor().compress}
+quick = settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def work(path: Path, start: int, end: int, **given: Any) -> Range:
@@ -136,7 +136,9 @@ def test_a_packed_file_goes_on_behind_what_was_read(tmp_path: Path, ending: str)
 def test_a_cut_packed_file_gives_what_is_whole_and_says_so(tmp_path: Path, ending: str) -> None:
     """A damaged archive would end the run, or pass for a complete one."""
     file = tmp_path / f"rows{ending}"
-    packed = PACKERS[ending](b"".join(hashlib.sha256(b"%d" % i).hexdigest().encode() + b"\n" for i in range(9000)))
+    packed = PACKERS[ending](
+        b"".join(hashlib.sha256(b"%d" % i).hexdigest().encode() + b"\n" for i in range(9000))
+    )
     file.write_bytes(packed[: len(packed) // 2])
     _, receipt = taken(work(file, 0, OPEN_END, compressed=True))
     assert (True, True) == (receipt.damage, receipt.rest)

@@ -68,7 +68,7 @@ def tried(name: str, chunk: int, count: int) -> Outcome:
             found.refused += 1
             if not error.code or not error.detail:
                 found.escapes.append(f"{name}: no reason for {value!r}")
-        except Exception as error:  # noqa: BLE001 - what the search is for
+        except Exception as error:
             found.escapes.append(f"{name}: {type(error).__name__}: {error}: {value!r}")
         found.slowest = max(found.slowest, time.process_time() - started)
         if number % 16 == 0:
@@ -79,7 +79,7 @@ def tried(name: str, chunk: int, count: int) -> Outcome:
 def _recognised(name: str, value: bytes) -> Iterator[str]:
     try:
         formats.load(name).recognise(value)
-    except Exception as error:  # noqa: BLE001 - what the search is for
+    except Exception as error:
         yield f"{name}, recognise: {type(error).__name__}: {error}: {value!r}"
 
 

@@ -50,7 +50,13 @@ class Depot:
 
     def _say(self, **members: Any) -> Depot:
         self.number += 1
-        place = {"database": "yard", "table": "depot", "es": 1714550402000, "ts": 1714550404000, "id": self.number}
+        place = {
+            "database": "yard",
+            "table": "depot",
+            "es": 1714550402000,
+            "ts": 1714550404000,
+            "id": self.number,
+        }
         self.messages.append(json.dumps({**place, **members}))
         return self
 
@@ -90,7 +96,9 @@ def test_held_until_decided(depot: Depot) -> None:
     """A hold that no decision lifts, or that lifts by itself, makes freeze useless."""
     from ingest.gold.approval import listed, settle
 
-    state, message = depot.ddl("ALTER TABLE depot ADD COLUMN gate INT DEFAULT 7").row(id="2", n="2", gate="3").run()
+    state, message = (
+        depot.ddl("ALTER TABLE depot ADD COLUMN gate INT DEFAULT 7").row(id="2", n="2", gate="3").run()
+    )
     assert "held" == state
     assert "ALTER TABLE depot ADD COLUMN gate" in message
     [one] = listed(depot.lake())
@@ -102,7 +110,9 @@ def test_held_until_decided(depot: Depot) -> None:
     assert ("done", "") == depot.run()
     assert [{"id": 1, "n": 1, "gate": 7}, {"id": 2, "n": 2, "gate": 3}] == depot.rows()
 
-    assert "held" == depot.ddl("ALTER TABLE depot TRUNCATE PARTITION p1").row(id="3", n="3", gate="3").run()[0]
+    assert (
+        "held" == depot.ddl("ALTER TABLE depot TRUNCATE PARTITION p1").row(id="3", n="3", gate="3").run()[0]
+    )
     partition = listed(depot.lake())[-1].statement.id
     with pytest.raises(IngestError, match="cannot be approved"):
         settle(depot.lake(), partition, "approve", "")

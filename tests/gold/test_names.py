@@ -19,7 +19,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 COLUMNS = ["no", *names(120)]
-TABLES = ["../../escape", "a`b", "a'; DROP TABLE x; --", "_delta_log", "a.b", "T", "t", "\n", "😀", "%2e%2e", "x" * 400]
+TABLES = [
+    "../../escape",
+    "a`b",
+    "a'; DROP TABLE x; --",
+    "_delta_log",
+    "a.b",
+    "T",
+    "t",
+    "\n",
+    "😀",
+    "%2e%2e",
+    "x" * 400,
+]
 
 
 def message(number: int, table: str, op: str, row: dict[str, Any], old: dict[str, Any] | None = None) -> str:
@@ -59,7 +71,9 @@ def test_hostile_names(spark: SparkSession, tmp_path: Path) -> None:
     assert {TableId("`d`.'x", None, table) for table in ("wide", *TABLES)} == found.keys()
     wide = found[TableId("`d`.'x", None, "wide")]
     columns = {one.column: one.name for one in wide.columns}
-    rows = [{columns[name]: cell for name, cell in one.asDict().items()} for one in lake.read(wide.path).collect()]
+    rows = [
+        {columns[name]: cell for name, cell in one.asDict().items()} for one in lake.read(wide.path).collect()
+    ]
     expected = [
         {**row, COLUMNS[7]: "new", "one more `": None},
         {**row, "no": "2", "one more `": None},
@@ -67,5 +81,7 @@ def test_hostile_names(spark: SparkSession, tmp_path: Path) -> None:
     ]
     assert sorted(expected, key=lambda one: str(one["no"])) == sorted(rows, key=lambda one: str(one["no"]))
     for table in TABLES:
-        assert [table] == [one["v"] for one in lake.read(found[TableId("`d`.'x", None, table)].path).collect()]
+        assert [table] == [
+            one["v"] for one in lake.read(found[TableId("`d`.'x", None, table)].path).collect()
+        ]
     assert {"deep", *(f"in-{n}.jsonl" for n in range(3))} == {path.name for path in tmp_path.iterdir()}

@@ -30,7 +30,9 @@ KNOWN = {"no": "int32", "site": "string", "load": "decimal(10,2)"}
 def said(text: str, batch: int = 5, decided: str = "") -> Statement:
     """A statement of a MySQL source at the place of its batch."""
     found = ddl.effects(text, "mysql", "yard", None, "depot")
-    return Statement(f"s{batch}", "src", DEPOT, batch, f"{batch:03}", text, found.kind, found.effects, decided)
+    return Statement(
+        f"s{batch}", "src", DEPOT, batch, f"{batch:03}", text, found.kind, found.effects, decided
+    )
 
 
 def subject(policy: str = "lenient", frozen: int = 0) -> Subject:
@@ -72,7 +74,9 @@ def test_decisions_win() -> None:
     text = "ALTER TABLE depot ADD COLUMN gate INT DEFAULT 1"
     assert APPLIED == judge(said(text, decided=APPROVE), subject("freeze")).state
     assert DISMISSED == judge(said(text, decided=DISMISS), subject("lenient")).state
-    assert DISMISSED == judge(said("ALTER TABLE depot TRUNCATE PARTITION p1", decided=DISMISS), subject()).state
+    assert (
+        DISMISSED == judge(said("ALTER TABLE depot TRUNCATE PARTITION p1", decided=DISMISS), subject()).state
+    )
     assert [] == steps([said(text, decided=DISMISS)], subject())
 
 

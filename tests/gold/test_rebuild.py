@@ -23,7 +23,12 @@ def test_the_shops_mirrors_are_what_silver_gives(shops: dict[str, Example]) -> N
     from ingest.gold.rebuild import rebuild
 
     found = {name: rebuild(shop.lake, [], dry_run=True) for name, shop in shops.items()}
-    wrong = [(name, one) for name, all_of in found.items() for one in all_of if not (one.difference and one.difference.none)]
+    wrong = [
+        (name, one)
+        for name, all_of in found.items()
+        for one in all_of
+        if not (one.difference and one.difference.none)
+    ]
     assert [] == wrong
     assert 3 * len(shops) == sum(map(len, found.values()))
 

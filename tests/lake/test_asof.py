@@ -37,7 +37,9 @@ def paused(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
 def test_a_paused_mirror_waits_alone(paused) -> None:
     """A pause that stops the others, or fails the run, is not used."""
     _, _, result = paused
-    assert {"depot.bins": "paused", "depot.shelf1": "done"} == {one.mirror: one.state for one in result.mirrors}
+    assert {"depot.bins": "paused", "depot.shelf1": "done"} == {
+        one.mirror: one.state for one in result.mirrors
+    }
     assert 0 == result.exit_code
 
 
@@ -48,7 +50,9 @@ def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
 
     lake = Lake(spark, paused[0].pipeline)
     assert [["depot.shelf1 was not there yet at batch 1."]] == [query_as_of(lake, COUNT, 0, 1)[2]]
-    assert ["depot.bins is behind: it holds batch 1, and batch 2 is missing."] == query_as_of(lake, COUNT, 0, 2)[2]
+    assert ["depot.bins is behind: it holds batch 1, and batch 2 is missing."] == query_as_of(
+        lake, COUNT, 0, 2
+    )[2]
 
 
 def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
@@ -64,4 +68,6 @@ def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
     run(spark, depot.pipeline, STAGES)
     assert depot.expected() == depot.found(spark)
     found = [query_as_of(lake, COUNT, 0, batch) for batch in (1, 2)]
-    assert [([[1]], ["depot.shelf1 was not there yet at batch 1."]), ([[2]], [])] == [one[1:] for one in found]
+    assert [([[1]], ["depot.shelf1 was not there yet at batch 1."]), ([[2]], [])] == [
+        one[1:] for one in found
+    ]

@@ -85,6 +85,8 @@ def test_quoting(name: str) -> None:
 def test_hostile_names_survive_decisions() -> None:
     """A schema that cannot be read back loses the mirror's columns."""
     columns = [name for name in names(300) if name.isprintable()]
-    mirror = grown(None, TableId("d", "s", "t"), TableRule(), tuple(columns[:2]), dict.fromkeys(columns, "string"))
+    mirror = grown(
+        None, TableId("d", "s", "t"), TableRule(), tuple(columns[:2]), dict.fromkeys(columns, "string")
+    )
     assert mirror == Mirror.from_json(mirror.path, mirror.to_json())
     assert json.loads(mirror.to_json())["table"] == ["d", "s", "t"]

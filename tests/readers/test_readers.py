@@ -93,7 +93,12 @@ def test_deletion_vectors_are_there_to_be_read(shops: dict[str, Example]) -> Non
     """The test before this one would prove nothing."""
     one = next(one for one in shops.values() if not one.plain)
     logs = [Path(one.mirror(mirror), "_delta_log") for mirror in KEYS]
-    actions = [json.loads(line) for log in logs for file in log.glob("*.json") for line in file.read_text().splitlines()]
+    actions = [
+        json.loads(line)
+        for log in logs
+        for file in log.glob("*.json")
+        for line in file.read_text().splitlines()
+    ]
     assert [] != [action for action in actions if action.get("add", {}).get("deletionVector")]
     plain = next(one for one in shops.values() if one.plain)
     features = deltalake.DeltaTable(plain.mirror("orders")).protocol()

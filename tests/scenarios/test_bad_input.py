@@ -67,7 +67,9 @@ def pipeline(folder: Path, text: str = GOOD) -> Path:
     ],
     ids=["broken", "unknown-key", "unknown-format", "unset-variable", "empty"],
 )
-def test_a_bad_pipeline_file_is_told_with_its_place(tmp_path: Path, text: str, words: tuple[str, ...]) -> None:
+def test_a_bad_pipeline_file_is_told_with_its_place(
+    tmp_path: Path, text: str, words: tuple[str, ...]
+) -> None:
     """A fault in the file would show as a traceback after Spark's start."""
     done = ingest("run", pipeline(tmp_path, text))
     assert (2, "") == (done.returncode, done.stdout)
@@ -84,9 +86,15 @@ def test_a_missing_pipeline_file_is_told(tmp_path: Path) -> None:
 def test_an_unwritable_lake_is_told(tmp_path: Path) -> None:
     """A folder without permission would show after Spark's start, or as a traceback."""
     (tmp_path / "taken").write_text("")
-    refused(ingest("run", pipeline(tmp_path, GOOD.replace("./lake", "./taken/lake"))), "taken/lake", "it is a file")
+    refused(
+        ingest("run", pipeline(tmp_path, GOOD.replace("./lake", "./taken/lake"))),
+        "taken/lake",
+        "it is a file",
+    )
     if Path("/proc/self").exists():
-        refused(ingest("run", pipeline(tmp_path, GOOD.replace("./lake", "/proc/lake"))), "/proc/lake", "lake:")
+        refused(
+            ingest("run", pipeline(tmp_path, GOOD.replace("./lake", "/proc/lake"))), "/proc/lake", "lake:"
+        )
 
 
 def test_no_java_is_told(tmp_path: Path) -> None:
@@ -137,7 +145,14 @@ def test_messages_that_cannot_be_decoded_stop_nothing(spark: SparkSession, tmp_p
     """One poison message, or one file of another kind, would stop the source."""
     depot = Depot(tmp_path)
     depot.grow()
-    poison = [b"\xff\xfe\x00", b"[" * 100_000, b'{"data":1e999999}', b"null", b'"text"', b"\x1f\x8b\x08 not packed"]
+    poison = [
+        b"\xff\xfe\x00",
+        b"[" * 100_000,
+        b'{"data":1e999999}',
+        b"null",
+        b'"text"',
+        b"\x1f\x8b\x08 not packed",
+    ]
     (tmp_path / "bins-2.jsonl").write_bytes(b"\n".join(poison) + b"\n")
     (tmp_path / "bins-3.jsonl").write_bytes(os.urandom(5000).replace(b"\n", b" ") + b"\n")
     for name in ("bins-2.jsonl", "bins-3.jsonl"):
@@ -147,8 +162,12 @@ def test_messages_that_cannot_be_decoded_stop_nothing(spark: SparkSession, tmp_p
     assert depot.slices + len(poison) + 1 == result.rejected
     assert f"{result.rejected} messages were rejected: see `ingest rejects`." in result.warnings
     assert depot.expected() == depot.found(spark)
-    places = rows(Lake(spark, depot.pipeline), "SELECT offset FROM rejects WHERE topic LIKE '%bins-2%' ORDER BY offset")
-    assert [sum(len(one) + 1 for one in poison[:i]) for i in range(len(poison))] == [one["offset"] for one in places]
+    places = rows(
+        Lake(spark, depot.pipeline), "SELECT offset FROM rejects WHERE topic LIKE '%bins-2%' ORDER BY offset"
+    )
+    assert [sum(len(one) + 1 for one in poison[:i]) for i in range(len(poison))] == [
+        one["offset"] for one in places
+    ]
 
 
 @pytest.mark.spark
@@ -190,7 +209,9 @@ def test_a_table_without_a_key_is_held_until_its_key_is_named(spark: SparkSessio
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """A commit cut by a full disk would leave a lake that nobody can read, or a run that cannot go on."""
     file = pipeline(tmp_path)
-    noise = "".join(change("INSERT", "bins", n, {"id": str(n), "word": os.urandom(400).hex()}) for n in range(2, 3000))
+    noise = "".join(
+        change("INSERT", "bins", n, {"id": str(n), "word": os.urandom(400).hex()}) for n in range(2, 3000)
+    )
     with (tmp_path / "rows.jsonl").open("a") as out:
         out.write(noise)
     touch(tmp_path / "rows.jsonl")
@@ -200,7 +221,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     again = ingest("run", file, "--output", "json")
     assert 0 == again.returncode, again.stderr
     assert 2999 == json.loads(again.stdout)["changes"]
-    found = ingest("sql", file, "SELECT count(*) AS n, count(DISTINCT id) AS ids FROM bins", "--output", "json")
+    found = ingest(
+        "sql", file, "SELECT count(*) AS n, count(DISTINCT id) AS ids FROM bins", "--output", "json"
+    )
     assert [{"n": 2999, "ids": 2999}] == json.loads(found.stdout)
-
-

@@ -116,14 +116,20 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(spark: SparkSession, tmp_
 def test_after_each_kill_the_rerun_ends_with_the_same_lake(spark: SparkSession, tmp_path: Path) -> None:
     """Without new messages the rerun has only the killed run's rest to do, and must find all of it."""
     depot = Depot(tmp_path)
-    for point in (("append", "changes", "after"), ("append", "rejects", "after"), ("merge", "mirrors", "after")):
+    for point in (
+        ("append", "changes", "after"),
+        ("append", "rejects", "after"),
+        ("merge", "mirrors", "after"),
+    ):
         depot.grow()
         crash(spark, depot, point)
         assert [] == run(spark, depot.pipeline, STAGES).failures
         check(spark, depot)
 
 
-def test_of_two_runs_one_commits_a_batch(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_runs_one_commits_a_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two runs without a lock between them would land the same messages twice."""
     from ingest.bronze import land as bronze
     from ingest.bronze.land import Positions, land

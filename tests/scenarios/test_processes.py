@@ -74,12 +74,22 @@ def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
 def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> None:
     """On a cluster the stages are submitted one by one: the lake must be the same."""
     file = example("dts-canal", tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     submit = [
         str(Path(sys.executable).with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "1g",
         "--conf", "spark.ui.enabled=false", "--jars", ",".join(map(str, jars.require("delta"))),
     ]  # fmt: skip
-    for stage, command in (("bronze", [sys.executable]), ("silver", submit), ("gold", submit), ("quality", [sys.executable])):
+    for stage, command in (
+        ("bronze", [sys.executable]),
+        ("silver", submit),
+        ("gold", submit),
+        ("quality", [sys.executable]),
+    ):
         done = subprocess.run(
             [*command, str(ROOT / f"jobs/{stage}.py"), str(file), "--output", "json"],
             capture_output=True, text=True, env=environment, timeout=300, check=False,

@@ -131,8 +131,12 @@ def test_batches_do_not_matter(folder: Path, at_once: Outcome) -> None:
     expected = expected_of(folder)
     if "held" in expected:
         pytest.skip("what is held depends on the batch")
-    actual = {name: ordered(rows) for name, rows in at_once.rows.items() if name.startswith(f"{folder.name}.")}
-    assert {name: ordered(rows) for name, rows in expected.get("at_once", expected["mirrors"]).items()} == actual
+    actual = {
+        name: ordered(rows) for name, rows in at_once.rows.items() if name.startswith(f"{folder.name}.")
+    }
+    assert {
+        name: ordered(rows) for name, rows in expected.get("at_once", expected["mirrors"]).items()
+    } == actual
 
 
 def test_every_scenario_names_its_failure() -> None:

@@ -1,0 +1,173 @@
+"""History tables (``history: true``): every state of every row beside its mirror, as SCD type 2.
+
+``<table>__history`` has the mirror's columns and ``valid_from``, ``valid_to``, ``is_current``.  States
+follow the fold's order; the moments are the changes' event times, and only shown: of two states with one
+moment the order still decides which is current.  A state that a statement ended, or whose change names no
+time, has no ``valid_to``.  Each batch folds the touched keys again from their whole history and puts their
+states in the place of those that stand, in one guarded commit: so late changes are no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from typing import Any
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
+
+from ingest.change import Image, order_of
+from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
+from ingest.gold.cast import cast
+from ingest.gold.fold import key_name, value_name
+from ingest.gold.gather import Lane, Steps, of_lane
+from ingest.gold.merge import Guard
+from ingest.gold.refold import ROW, Beyond, change_of, first_cell, grouped, groups, keyed_rows
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.names import column_name, folded, quoted
+from ingest.lake.schemas import CHANGES, DDL
+
+SUFFIX = "__history"
+FROM, TO, CURRENT, TAKEN = "%from", "%to", "%current", "%taken"  # no source column's Delta name has a percent sign
+_EXTRA = ((FROM, "valid_from", "timestamp"), (TO, "valid_to", "timestamp"), (CURRENT, "is_current", "boolean"))
+
+Work = Sequence[tuple[Lane, Steps]]
+
+
+def table_of(mirror: Mirror) -> Mirror:
+    """The history table beside a mirror, as a mirror of its own."""
+    taken = {folded(one.column) for one in mirror.columns}
+    extra = [Column(name, column_name(shown, taken), logical) for name, shown, logical in _EXTRA]
+    name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
+    return replace(mirror, table=name, path=mirror.path + SUFFIX, columns=(*mirror.columns, *extra))
+
+
+def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard) -> None:
+    """Fold the new batches into the history table, whose columns are there already."""
+    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    told = [_states(lake, changes, mirror, *pair) for pair in work]
+    source = _typed(reduce(DataFrame.unionByName, told), mirror)
+    table = table_of(mirror)
+    on = " AND ".join(f"t.{quoted(one.column)} = s.{quoted(one.column)}" for one in mirror.key_columns)
+    guard.set_on(session)
+    (
+        DeltaTable.forPath(session, lake.path(table.path))
+        .alias("t")
+        .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {on}")
+        .whenMatchedDelete()
+        .whenNotMatchedInsert(
+            f"NOT s.{quoted(TAKEN)}", {quoted(one.column): f"s.{quoted(one.column)}" for one in table.columns}
+        )
+        .execute()
+    )
+
+
+def _states(lake: Lake, changes: DataFrame, mirror: Mirror, lane: Lane, applied: Steps) -> DataFrame:
+    """All states of the keys that a lane's new batches touch, as texts, and a mark for each key."""
+    mine = of_lane(changes, lane).withColumn("moment", F.unix_micros("event_time"))
+    keyed = keyed_rows(mine, mirror, (*ROW, "batch", "moment"))
+    everything = bool(lane.truncates or applied.new)
+    wanted = (keyed if everything else keyed.where(F.col("batch") >= lane.first)).select("key").distinct()
+    rows = grouped(keyed, wanted, bool(lane.inherits_ever), (*ROW, "moment"))
+    truncates = _moments(mine.where(F.col("op") == "truncate")) if lane.truncates_ever else {}
+    statements = _moments(_logged(lake, applied)) if applied.ever else {}
+    beyond = Beyond(tuple(truncates), applied.ever)
+    run = partial(_run, mirror, beyond, {**statements, **truncates})
+    return rows.mapInArrow(run, _schema(mirror))
+
+
+def _logged(lake: Lake, applied: Steps) -> DataFrame:
+    places = [str(step.order) for step in applied.ever]
+    found = lake.read(DDL.name).where(F.col("order_key").isin(*places))
+    return found.withColumn("moment", F.unix_micros("event_time"))
+
+
+def _moments(rows: DataFrame) -> dict[str, int | None]:
+    return {row["order_key"]: row["moment"] for row in rows.select("order_key", "moment").collect()}
+
+
+def _schema(mirror: Mirror) -> StructType:
+    texts = [key_name(i) for i in range(len(mirror.keys))] + [value_name(i) for i in range(len(mirror.columns))]
+    return StructType(
+        [
+            *[StructField(name, StringType()) for name in texts],
+            *[StructField(name, LongType()) for name in (FROM, TO)],
+            *[StructField(name, BooleanType()) for name in (CURRENT, TAKEN)],
+        ]
+    )
+
+
+def _typed(told: DataFrame, mirror: Mirror) -> DataFrame:
+    keys = {name: key_name(i) for i, name in enumerate(mirror.keys)}
+    extra = dict(zip((FROM, TO, CURRENT), table_of(mirror).columns[-3:], strict=True))
+    return told.select(
+        *[
+            cast(F.col(keys.get(one.name, value_name(i))), one.type).alias(one.column)
+            for i, one in enumerate(mirror.columns)
+        ],
+        *[F.timestamp_micros(name).alias(extra[name].column) for name in (FROM, TO)],
+        F.col(CURRENT).alias(extra[CURRENT].column),
+        TAKEN,
+    )
+
+
+# --- in the workers -----------------------------------------------------------------------------
+
+
+def _run(
+    mirror: Mirror, beyond: Beyond, moments: Mapping[str, int | None], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    width = len(mirror.keys) + len(mirror.columns)
+    kinds = [pa.string()] * width + [pa.int64()] * 2 + [pa.bool_()] * 2
+    names = _schema(mirror).fieldNames()
+    others = beyond.events
+    times = {order_of(place): moment for place, moment in moments.items()}
+    for rows in groups(batches):
+        told = list(_of_group(rows, mirror, others, dict(times)))
+        if told:
+            arrays = [pa.array(cells, kind) for cells, kind in zip(zip(*told, strict=True), kinds, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _of_group(
+    rows: list[dict[str, Any]], mirror: Mirror, others: list[Placed | SchemaStep], times: dict[Any, int | None]
+) -> Iterator[tuple[Any, ...]]:
+    """The states of every key of one group, each key's after a mark that clears what stands."""
+    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    events: dict[str, Placed] = {}
+    texts: dict[Key, list[str | None]] = {}
+    for row in rows:
+        change = change_of(row, mirror.keys)
+        placed = events[row["order_key"]] = Placed(order_of(row["order_key"]), change)
+        times[placed.order] = row["moment"]
+        images = (change.after, change.before) if row["half"] == 0 else (change.before, change.after)
+        try:
+            texts.setdefault(table.key(*images), [first_cell(column, images) for column in mirror.keys])
+        except KeyCellError:
+            continue
+    states: dict[Key, list[list[Any]]] = {key: [] for key in texts}
+    for step in steps(table, [*events.values(), *others]):
+        if step.key in states and step.effect != "nothing":
+            _note(states[step.key], step.row, times.get(step.event.order))
+    for key, text in texts.items():
+        yield (*text, *[None] * len(mirror.columns), None, None, None, True)
+        for values, since, until, current in states[key]:
+            yield (*text, *(values.get(one.name) for one in mirror.columns), since, until, current, False)
+
+
+def _note(states: list[list[Any]], row: Image | None, moment: int | None) -> None:
+    """One step of a key: its open state ends, and unless the row goes another begins."""
+    standing = states[-1] if states and states[-1][3] else None
+    if standing is not None:
+        if standing[0] == row:
+            return
+        standing[2:] = [moment, False]
+    if row is not None:
+        states.append([dict(row), moment, None, True])
+
+
