@@ -2,84 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.config import Pipeline
-from ingest.config.model import Source, TableRule
+from ingest.config.model import TableRule
 from ingest.errors import IngestError
+from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.lake.lake import Lake
-    from ingest.run import Warm
-
 pytestmark = pytest.mark.spark
-
-
-@dataclass(slots=True)
-class Depot:
-    """One table of one source, run batch by batch."""
-
-    spark: SparkSession
-    folder: Path
-    warm: Warm
-    rule: TableRule
-    number: int = 0
-    messages: list[str] = field(default_factory=list)
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The pipeline over the folder's files."""
-        source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"))
-        return Pipeline("depot", self.folder / "x.yaml", str(self.folder / "lake"), (source,), (self.rule,))
-
-    def row(self, **cells: str) -> Depot:
-        """An inserted row."""
-        types = dict.fromkeys(cells, "int")
-        return self._say(data=[cells], isDdl=False, mysqlType=types, pkNames=["id"], sql="", type="INSERT")
-
-    def ddl(self, sql: str) -> Depot:
-        """A statement."""
-        return self._say(isDdl=True, sql=sql, type="DDL")
-
-    def _say(self, **members: Any) -> Depot:
-        self.number += 1
-        place = {
-            "database": "yard",
-            "table": "depot",
-            "es": 1714550402000,
-            "ts": 1714550404000,
-            "id": self.number,
-        }
-        self.messages.append(json.dumps({**place, **members}))
-        return self
-
-    def run(self) -> tuple[str, str]:
-        """Run what was said; the mirror's state and message."""
-        from ingest import run as running
-
-        if self.messages:
-            (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.messages) + "\n")
-            self.messages.clear()
-        result = running.run(self.spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
-        return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
-
-    def lake(self) -> Lake:
-        """The lake, to look into."""
-        from ingest.lake.lake import Lake
-
-        return Lake(self.spark, self.pipeline)
-
-    def rows(self) -> list[dict[str, Any]]:
-        """The mirror's rows by id."""
-        found = [row.asDict() for row in self.lake().read("mirrors/yard/depot").collect()]
-        return sorted(found, key=lambda row: row["id"])
 
 
 @pytest.fixture

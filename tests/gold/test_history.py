@@ -1,0 +1,47 @@
+"""Tables of old states beside a mirror (SCD type 2), with changes in order and late."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.config.model import TableRule
+from tests.gold.depot import Depot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+START = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+
+
+def states(depot: Depot) -> list[tuple[Any, ...]]:
+    """Id, value, begin and end in seconds since the start, and whether the state is current; in order."""
+    from pyspark.sql import functions as F
+
+    frame = depot.lake().read("mirrors/yard/depot__history")
+    began, ended = (F.unix_seconds(name) - int(START.timestamp()) for name in ("valid_from", "valid_to"))
+    rows = frame.select("id", "n", began.alias("began"), ended.alias("ended"), "is_current").collect()
+    return sorted((tuple(row) for row in rows), key=lambda row: row[:1] + row[2:3])
+
+
+def test_states(spark: SparkSession, tmp_path: Path) -> None:
+    """A state that is lost, open twice or in the wrong order makes every question about the past wrong."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
+    assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="5").row("UPDATE", {"n": "1"}, id="1", n="2").run()
+    assert [(1, 1, 10, 30, False), (1, 2, 30, None, True), (2, 5, 20, None, True)] == states(depot)
+
+    assert ("done", "") == depot.row("DELETE", id="2", n="5").row("UPDATE", {"id": "1"}, id="9", n="2").run()
+    expected = [(1, 1, 10, 30, False), (1, 2, 30, 50, False), (2, 5, 20, 40, False), (9, 2, 50, None, True)]
+    assert expected == states(depot)
+
+    assert ("done", "") == depot.row("UPDATE", {"n": "1"}, 25, id="1", n="7").run()
+    late = [(1, 1, 10, 25, False), (1, 7, 25, 30, False), *expected[1:]]
+    assert late == states(depot)
+    assert [9] == [row["id"] for row in depot.rows()]
