@@ -137,8 +137,9 @@ def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Fo
 
 
 def _sentence(error: Exception) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:500] if text else ''}"
+    lines = str(error).strip().splitlines() or [""]
+    told = next((line for line in lines if not line.startswith("An error occurred while calling")), lines[0])
+    return f"{type(error).__name__}: {told[:500]}"
 
 
 def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, tell: Tell) -> None:

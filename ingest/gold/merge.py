@@ -161,8 +161,18 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
     have = {name.lower() for name in present}
     missing = [one for one in mirror.columns if one.column.lower() not in have]
     if missing:
+        _allow_zoneless(lake, session, mirror, [one.delta for one in missing])
         columns = ", ".join(f"{quoted(one.column)} {one.delta}" for one in missing)
         session.sql(f"ALTER TABLE delta.{quoted(lake.path(mirror.path))} ADD COLUMNS ({columns})")
+
+
+def _allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
+    """A table made without TIMESTAMP_NTZ refuses a column of that type until its feature is switched on."""
+    if "TIMESTAMP_NTZ" in new:
+        session.sql(
+            f"ALTER TABLE delta.{quoted(lake.path(mirror.path))} "
+            "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
+        )
 
 
 def reshape(
@@ -184,6 +194,7 @@ def reshape(
     going = [name for name in present if name not in wanted]
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
         return
+    _allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta])
     carried = _carried(mirror, going, steps)
     columns: list[Column] = []
     for one in mirror.columns:

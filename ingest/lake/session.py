@@ -39,7 +39,8 @@ EVERYWHERE = {
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, never a silent NULL
     "spark.sql.parquet.compression.codec": "zstd",  # Delta 4.4 refuses it as a table property
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers' INT96 ends in 2262
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    # Spark weighs the growing batch at every row: 500 rows cost a third of 10,000 (benchmarks/notes.md)
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
 # Right for one small machine; on a cluster Spark's own defaults stand.
 LOCAL = {

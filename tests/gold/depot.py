@@ -44,15 +44,11 @@ class Depot:
         """A statement."""
         return self._say(0, isDdl=True, sql=sql, type="DDL")
 
-    def _say(self, **members: Any) -> Depot:
-        self.number += 1
-        place = {
-            "database": "yard",
-            "table": "depot",
-            "es": 1714550402000,
-            "ts": 1714550404000,
-            "id": self.number,
-        }
+    def _say(self, at: int, **members: Any) -> Depot:
+        self.number += 10
+        at = at or self.number
+        moment = 1714521600000 + 1000 * at
+        place = {"database": "yard", "table": "depot", "es": moment, "ts": moment, "id": at}
         self.messages.append(json.dumps({**place, **members}))
         return self
 
