@@ -7,12 +7,13 @@ BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requirements.lock
 
-.PHONY: help demo test e2e lint jars clean distclean
+.PHONY: help demo test e2e lint jars mutants histories clean distclean
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
 	@echo 'make test       set up and run all tests; no services, no root'
 	@echo 'make e2e        run the tests against a real broker; what is not to be had is skipped with its reason'
+	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
 	@echo 'make lint       style, types and layers'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
 	@echo 'make clean      delete what demo and tests wrote; distclean deletes .venv too'
@@ -37,6 +38,13 @@ lint: $(VENV)/.ready-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+mutants: $(VENV)/.ready-dev
+	$(BIN)/python -m benchmarks.mutants
+
+histories: $(VENV)/.ready-dev
+	$(BIN)/python -m benchmarks.histories plain
+	$(BIN)/python -m benchmarks.histories spark
 
 jars: $(VENV)/.ready
 	@$(INGEST) jars fetch

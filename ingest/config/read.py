@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -214,7 +215,7 @@ def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
     given = {name: value for name, value in given.items() if value is not None}
     given["options"] = _options(keys.options)
     if isinstance(keys, fields.FileKeys):
-        given["path"] = absolute(keys.path, folder)
+        given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path itself is a pattern
     return Source(**given)
 
 

@@ -95,4 +95,4 @@ def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]
         text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
     finally:
         stream.close()
-    return [orjson.loads(line) for line in text.splitlines() if line]
+    return [orjson.loads(line) for line in text.split("\n") if line]  # names may hold other line ends
