@@ -180,7 +180,9 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     session = _session(lake)
     tell(plan.mirror.name, "history")
     _prepare(lake, session, replace(plan, mirror=table), before, [])
-    history.fold(lake, session, plan.mirror, work, merging.Guard(writer, books.last, lake.metadata(books.last)))
+    history.fold(
+        lake, session, plan.mirror, work, merging.Guard(writer, books.last, lake.metadata(books.last))
+    )
 
 
 def _session(lake: Lake) -> SparkSession:

@@ -25,7 +25,7 @@ from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import key_name, value_name
 from ingest.gold.gather import Lane, Steps, of_lane
-from ingest.gold.merge import Guard
+from ingest.gold.merge import Guard, sent_name
 from ingest.gold.refold import ROW, Beyond, change_of, first_cell, grouped, groups, keyed_rows
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
@@ -33,8 +33,17 @@ from ingest.lake.names import column_name, folded, quoted
 from ingest.lake.schemas import CHANGES, DDL
 
 SUFFIX = "__history"
-FROM, TO, CURRENT, TAKEN = "%from", "%to", "%current", "%taken"  # no source column's Delta name has a percent sign
-_EXTRA = ((FROM, "valid_from", "timestamp"), (TO, "valid_to", "timestamp"), (CURRENT, "is_current", "boolean"))
+FROM, TO, CURRENT, TAKEN = (
+    "%from",
+    "%to",
+    "%current",
+    "%taken",
+)  # no source column's Delta name has a percent sign
+_EXTRA = (
+    (FROM, "valid_from", "timestamp"),
+    (TO, "valid_to", "timestamp"),
+    (CURRENT, "is_current", "boolean"),
+)
 
 Work = Sequence[tuple[Lane, Steps]]
 
@@ -53,16 +62,15 @@ def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: G
     told = [_states(lake, changes, mirror, *pair) for pair in work]
     source = _typed(reduce(DataFrame.unionByName, told), mirror)
     table = table_of(mirror)
-    on = " AND ".join(f"t.{quoted(one.column)} = s.{quoted(one.column)}" for one in mirror.key_columns)
+    sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
+    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
     guard.set_on(session)
     (
         DeltaTable.forPath(session, lake.path(table.path))
         .alias("t")
         .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {on}")
         .whenMatchedDelete()
-        .whenNotMatchedInsert(
-            f"NOT s.{quoted(TAKEN)}", {quoted(one.column): f"s.{quoted(one.column)}" for one in table.columns}
-        )
+        .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", {quoted(name): value for name, value in sent.items()})
         .execute()
     )
 
@@ -92,7 +100,9 @@ def _moments(rows: DataFrame) -> dict[str, int | None]:
 
 
 def _schema(mirror: Mirror) -> StructType:
-    texts = [key_name(i) for i in range(len(mirror.keys))] + [value_name(i) for i in range(len(mirror.columns))]
+    texts = [key_name(i) for i in range(len(mirror.keys))] + [
+        value_name(i) for i in range(len(mirror.columns))
+    ]
     return StructType(
         [
             *[StructField(name, StringType()) for name in texts],
@@ -103,17 +113,13 @@ def _schema(mirror: Mirror) -> StructType:
 
 
 def _typed(told: DataFrame, mirror: Mirror) -> DataFrame:
+    """The states with every column in its Delta type, as the MERGE names it."""
     keys = {name: key_name(i) for i, name in enumerate(mirror.keys)}
-    extra = dict(zip((FROM, TO, CURRENT), table_of(mirror).columns[-3:], strict=True))
-    return told.select(
-        *[
-            cast(F.col(keys.get(one.name, value_name(i))), one.type).alias(one.column)
-            for i, one in enumerate(mirror.columns)
-        ],
-        *[F.timestamp_micros(name).alias(extra[name].column) for name in (FROM, TO)],
-        F.col(CURRENT).alias(extra[CURRENT].column),
-        TAKEN,
-    )
+    columns = [
+        cast(F.col(keys.get(one.name, value_name(i))), one.type) for i, one in enumerate(mirror.columns)
+    ]
+    columns += [*[F.timestamp_micros(name) for name in (FROM, TO)], F.col(CURRENT)]
+    return told.select(*[value.alias(sent_name(i)) for i, value in enumerate(columns)], TAKEN)
 
 
 # --- in the workers -----------------------------------------------------------------------------
@@ -130,12 +136,17 @@ def _run(
     for rows in groups(batches):
         told = list(_of_group(rows, mirror, others, dict(times)))
         if told:
-            arrays = [pa.array(cells, kind) for cells, kind in zip(zip(*told, strict=True), kinds, strict=True)]
+            arrays = [
+                pa.array(cells, kind) for cells, kind in zip(zip(*told, strict=True), kinds, strict=True)
+            ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _of_group(
-    rows: list[dict[str, Any]], mirror: Mirror, others: list[Placed | SchemaStep], times: dict[Any, int | None]
+    rows: list[dict[str, Any]],
+    mirror: Mirror,
+    others: list[Placed | SchemaStep],
+    times: dict[Any, int | None],
 ) -> Iterator[tuple[Any, ...]]:
     """The states of every key of one group, each key's after a mark that clears what stands."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
@@ -169,5 +180,3 @@ def _note(states: list[list[Any]], row: Image | None, moment: int | None) -> Non
         standing[2:] = [moment, False]
     if row is not None:
         states.append([dict(row), moment, None, True])
-
-

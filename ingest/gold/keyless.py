@@ -29,7 +29,7 @@ from ingest.gold import misfits
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, value_name
 from ingest.gold.gather import Lane, Steps, clearing, of_lane
-from ingest.gold.merge import TXN_APP, TXN_VERSION, Guard
+from ingest.gold.merge import TXN_APP, TXN_VERSION, Guard, sent_name
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
@@ -268,15 +268,17 @@ def _merge(
     )
     n, m = F.coalesce(COPIES, F.lit(0)), F.coalesce(STANDING, F.lit(0))
     copies = F.concat(F.array(F.lit(True)), F.array_repeat(F.lit(False), n.cast("int")))
-    source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN))
-    equal = " AND ".join(f"t.{name} <=> s.{name}" for name in names)
+    sent = [sent_name(i) for i in range(len(names))]
+    source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN)).toDF(*sent, TAKEN)
+    pairs = [(name, f"s.{quoted(one)}") for name, one in zip(names, sent, strict=True)]
+    equal = " AND ".join(f"t.{name} <=> {one}" for name, one in pairs)
     guard.set_on(session)
     (
         DeltaTable.forPath(session, path)
         .alias("t")
         .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {equal}")
         .whenMatchedDelete()
-        .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", {name: f"s.{name}" for name in names})
+        .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", dict(pairs))
         .execute()
     )
     for name in (TXN_APP, TXN_VERSION):

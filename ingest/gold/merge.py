@@ -52,7 +52,7 @@ class Guard:
 
 
 def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
-    """Outcomes with each column in its Delta type under its mirror name.
+    """Outcomes with each column in its Delta type, as `sent_name` names it.
 
     Key cells are typed already.  A cell that does not fit fails the job, or is NULL if ``tolerant``
     (then its text has been kept as a reject before).
@@ -61,16 +61,21 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
     columns: list[Column] = [F.col(GONE)]
     for i, one in enumerate(mirror.columns):
         if one.name in keys:
-            columns.append(F.col(keys[one.name]).alias(one.column))
+            columns.append(F.col(keys[one.name]).alias(sent_name(i)))
             continue
         text = F.col(value_name(i))
         value = cast(text, one.type)
         if not tolerant and types.family(one.type) and types.delta(one.type) != "STRING":
             value = F.when(text.isNotNull() & value.isNull(), F.raise_error(F.lit(MISFIT))).otherwise(value)
-        columns.append(value.alias(one.column))
+        columns.append(value.alias(sent_name(i)))
         if shape.partials:
             columns.append(F.col(has_name(i)))
     return outcomes.select(*columns)
+
+
+def sent_name(index: int) -> str:
+    """The name of a column in the source of a MERGE; under its own, some names would clash with Delta's."""
+    return f"%{index}"
 
 
 def merge(
@@ -85,7 +90,8 @@ def merge(
 
     Rows that no outcome names go or are filled in the same MERGE, lane by lane.
     """
-    on = " AND ".join(f"t.{quoted(one.column)} = s.{quoted(one.column)}" for one in mirror.key_columns)
+    sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
+    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
     rest = [
         (quoted(one.column), _new_value(i, one.column, shape))
         for i, one in enumerate(mirror.columns)
@@ -96,9 +102,7 @@ def merge(
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
-    values: dict[str, Column | str] = {
-        quoted(one.column): f"s.{quoted(one.column)}" for one in mirror.columns
-    }
+    values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
     for lane in standing:
         if lane.clears:
@@ -133,8 +137,8 @@ def _fills(mirror: Mirror, steps: Sequence[SchemaStep]) -> dict[str, Column | st
 
 def _new_value(index: int, column: str, shape: Shape) -> str:
     """The sent value, or the mirror's own where a partial outcome says nothing of the column."""
-    name = quoted(column)
-    return f"IF(s.{quoted(has_name(index))}, s.{name}, t.{name})" if shape.partials else f"s.{name}"
+    sent = f"s.{quoted(sent_name(index))}"
+    return f"IF(s.{quoted(has_name(index))}, {sent}, t.{quoted(column)})" if shape.partials else sent
 
 
 def create(lake: Lake, session: SparkSession, mirror: Mirror, *, plain: bool, change_feed: bool) -> None:
@@ -194,7 +198,9 @@ def reshape(
     going = [name for name in present if name not in wanted]
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
         return
-    _allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta])
+    _allow_zoneless(
+        lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta]
+    )
     carried = _carried(mirror, going, steps)
     columns: list[Column] = []
     for one in mirror.columns:

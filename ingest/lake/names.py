@@ -59,19 +59,25 @@ def literal(text: str) -> str:
 
 _REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=%/\\`]|[\x00-\x1f\x7f]")
 
+# Names that Delta gives columns of its own while it merges, or that its change feed adds.
+_RESERVED = frozenset(
+    "_metadata _change_type _commit_version _commit_timestamp _file_name_ _row_id_ _row_commit_version_ "
+    "_source_row_present_ _target_row_present_ _row_dropped_ _condition_".split()
+)
+
 
 def column_name(name: str, taken: set[str]) -> str:
     """A name that plain Delta tables and every reader accept, unique without regard to case.
 
     A harmless name stays. Refused characters become ``_x`` and their code point in hex; a name
-    that differs from a taken one only in case, or is empty, gets a short hash behind it.
+    that differs from a taken one only in case, or that Delta uses itself, gets a short hash behind it.
 
     Args:
         name: the source's column name.
         taken: names already given in this table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
-    if len(encoded) > 200 or folded(encoded) in taken:
+    if len(encoded) > 200 or folded(encoded) in taken | _RESERVED:
         encoded = f"{encoded[:150]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
     while folded(encoded) in taken:
         encoded += "_"

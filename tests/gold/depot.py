@@ -34,7 +34,9 @@ class Depot:
         source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"))
         return Pipeline("depot", self.folder / "x.yaml", str(self.folder / "lake"), (source,), (self.rule,))
 
-    def row(self, kind: str = "INSERT", old: dict[str, str] | None = None, at: int = 0, **cells: str) -> Depot:
+    def row(
+        self, kind: str = "INSERT", old: dict[str, str] | None = None, at: int = 0, **cells: str
+    ) -> Depot:
         """A row that was inserted, updated or deleted; ``at`` is a place in history of its own."""
         types = dict.fromkeys(cells, "int")
         members = {"data": [cells], "mysqlType": types, "old": old and [old], "pkNames": ["id"], "sql": ""}

@@ -34,7 +34,9 @@ def test_states(spark: SparkSession, tmp_path: Path) -> None:
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
-    assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="5").row("UPDATE", {"n": "1"}, id="1", n="2").run()
+    assert ("done", "") == depot.row(id="1", n="1").row(id="2", n="5").row(
+        "UPDATE", {"n": "1"}, id="1", n="2"
+    ).run()
     assert [(1, 1, 10, 30, False), (1, 2, 30, None, True), (2, 5, 20, None, True)] == states(depot)
 
     assert ("done", "") == depot.row("DELETE", id="2", n="5").row("UPDATE", {"id": "1"}, id="9", n="2").run()
