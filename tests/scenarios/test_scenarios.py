@@ -2,7 +2,8 @@
 
 A folder holds a pipeline, its messages in batches (``part-1.jsonl``, ``part-2.jsonl``, ...) and
 ``expected.json``: the mirrors' rows with every cell as text, the mirrors that must be held and why, the
-rejects by kind.  All folders run together, as sources of one pipeline: once batch by batch, once with all
+rejects by kind, and under ``at_once`` rows that rightly differ if all comes in one batch (a policy that keeps
+the first columns).  All folders run together, as sources of one pipeline: once batch by batch, once with all
 batches in one.
 """
 
