@@ -12,7 +12,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requir
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
 	@echo 'make test       set up and run all tests; no services, no root'
-	@echo 'make e2e        run the tests against a real broker; what is not to be had is skipped with its reason'
+	@echo 'make e2e        run the long tests: kills, random histories, a real broker; what cannot be had is skipped'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
 	@echo 'make lint       style, types and layers'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
@@ -26,11 +26,11 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest -m 'not e2e'
+	$(BIN)/python -m pytest -m 'not e2e and not slow'
 
 e2e: $(VENV)/.ready-e2e
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest -m e2e
+	$(BIN)/python -m pytest -m 'e2e or slow'
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check

@@ -215,7 +215,9 @@ def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
     given = {name: value for name, value in given.items() if value is not None}
     given["options"] = _options(keys.options)
     if isinstance(keys, fields.FileKeys):
-        given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path itself is a pattern
+        given["path"] = absolute(
+            keys.path, Path(glob.escape(str(folder)))
+        )  # only the path itself is a pattern
     return Source(**given)
 
 

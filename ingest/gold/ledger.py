@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,6 +15,7 @@ from ingest.gold import policy
 from ingest.gold.gather import Steps
 from ingest.gold.policy import APPROVE, DISMISS, Statement, Subject
 from ingest.lake.lake import Lake
+from ingest.lake.names import statement_id
 from ingest.lake.schemas import DDL, DECISIONS
 
 _COLUMNS = (
@@ -65,11 +64,6 @@ def _statement(row: Row, decided: dict[str, str]) -> Statement:
         _effects.decode(row["effects"] or "[]"),
         decided.get(found, ""),
     )
-
-
-def statement_id(*position: object) -> str:
-    """A short name for a statement from its message's position, the same after every rebuild."""
-    return hashlib.sha256(json.dumps(position).encode()).hexdigest()[:8]
 
 
 def _decided(lake: Lake) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
-from ingest.lake.names import mirror_path
+from ingest.lake.names import mirror_path, statement_id
 from ingest.lake.schemas import DDL, DECISIONS
 
 APPROVE, DISMISS = "approve", "dismiss"
@@ -66,11 +65,6 @@ def _statement(row: Row, decided: dict[str, str]) -> Statement:
         effects,
         decided.get(statement_id(*(row[name] for name in _POSITION)), ""),
     )
-
-
-def statement_id(*position: object) -> str:
-    """The short name under which a statement is decided on, from its message's position."""
-    return hashlib.sha256(json.dumps(position).encode()).hexdigest()[:8]
 
 
 def _decided(lake: Lake) -> dict[str, str]:

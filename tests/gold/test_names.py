@@ -16,7 +16,7 @@ from tests.lake.hostile import names
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = ["no", *names(120)]
 TABLES = [

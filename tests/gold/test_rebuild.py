@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tests.lakes import Example
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 STAGES = ("bronze", "silver", "gold")
 
 

@@ -17,7 +17,7 @@ from tests.lakes import Depot, counted, doubled
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 GUARDED = ("bronze", "changes", "ddl", "rejects", "books")
 HISTORY = ("decisions", "runs")

@@ -126,6 +126,7 @@ def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
     assert Counter(expected.get("rejects", {})) == batch_by_batch.rejects.get(folder.name, Counter())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_batches_do_not_matter(folder: Path, at_once: Outcome) -> None:
     """The same messages in one batch must give the same rows, or a rebuild changes the mirror."""
