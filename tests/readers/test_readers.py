@@ -42,10 +42,10 @@ def with_duckdb(path: str) -> pa.Table:
     connection.execute("SET timezone = 'UTC'")
     if has_extension():
         connection.load_extension("delta")
-        return connection.execute("SELECT * FROM delta_scan(?)", [path]).to_arrow_table()
+        return connection.sql("SELECT * FROM delta_scan(?)", params=[path]).to_arrow_table()
     mirror = with_delta_rs(path)
     connection.register("mirror", mirror)
-    return connection.execute("SELECT * FROM mirror").to_arrow_table()
+    return connection.sql("SELECT * FROM mirror").to_arrow_table()
 
 
 def with_delta_rs(path: str) -> pa.Table:
