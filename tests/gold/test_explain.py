@@ -111,6 +111,7 @@ def test_long_messages_are_cut() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_row_of_a_real_lake(spark: SparkSession, tmp_path: Path) -> None:
     """The mirror's own row beside the fold's: a hand's UPDATE must be seen, and which cell it was."""
     from ingest.gold.explain import explain

@@ -11,7 +11,7 @@ from tests.lakes import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 STAGES = ("bronze", "silver", "gold")
 COUNT = "SELECT count(*) AS n FROM depot.bins b"
 

@@ -206,6 +206,7 @@ def test_a_table_without_a_key_is_held_until_its_key_is_named(spark: SparkSessio
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """A commit cut by a full disk would leave a lake that nobody can read, or a run that cannot go on."""
     file = pipeline(tmp_path)
@@ -222,6 +223,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert 0 == again.returncode, again.stderr
     assert 2999 == json.loads(again.stdout)["changes"]
     found = ingest(
-        "sql", file, "SELECT count(*) AS n, count(DISTINCT id) AS ids FROM bins", "--output", "json"
+        "sql", file, "SELECT count(*) AS n, count(DISTINCT id) AS ids FROM depot.bins", "--output", "json"
     )
     assert [{"n": 2999, "ids": 2999}] == json.loads(found.stdout)

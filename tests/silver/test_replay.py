@@ -12,7 +12,7 @@ from tests.lakes import FORMAT, Depot, change, rows, touch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 STAGES = ("bronze", "silver", "gold")
 STRANGER = "oms-shareplex"  # reads none of the feed's messages
 
