@@ -6,30 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ingest.cli import output
+from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
 
-_LIST = "list"
-
-
-class _Ledger(TyperGroup):
-    """A group whose bare call, ``ingest ddl FILE``, lists."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the listing's own name before what is no other command's."""
-        if args and args[0] not in self.commands and not {"-h", "--help"} & set(args[:1]):
-            args = [_LIST, *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer()
-ledger = typer.Typer(cls=_Ledger, no_args_is_help=True)
+ledger = typer.Typer(cls=Listing, no_args_is_help=True)
 app.add_typer(
     ledger,
     name="ddl",
@@ -41,7 +28,7 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")
 Id = Annotated[str, typer.Argument(metavar="ID", help="The statement, as the list names it.")]
 
 
-@ledger.command(_LIST, hidden=True)
+@ledger.command(LIST, hidden=True)
 def listing(
     file: File,
     pending: Annotated[bool, typer.Option("--pending", help="Only what waits for a decision.")] = False,

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ingest.cli import output
+from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
 from ingest.errors import IngestError
@@ -16,21 +16,8 @@ from ingest.errors import IngestError
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
-_LIST = "list"
-
-
-class _Rejects(TyperGroup):
-    """A group whose bare call, ``ingest rejects FILE``, lists."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the listing's own name before what is no other command's."""
-        if args and args[0] not in self.commands and not {"-h", "--help"} & set(args[:1]):
-            args = [_LIST, *args]
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer()
-group = typer.Typer(cls=_Rejects, no_args_is_help=True)
+group = typer.Typer(cls=Listing, no_args_is_help=True)
 app.add_typer(
     group,
     name="rejects",
@@ -49,7 +36,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-@group.command(_LIST, hidden=True)
+@group.command(LIST, hidden=True)
 def listing(
     file: File,
     limit: Annotated[int, typer.Option(help="At most so many rows.")] = 0,
