@@ -12,12 +12,13 @@ from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
-from ingest.gold.policy import APPROVE, DISMISS, Statement, Subject, Verdict
+from ingest.gold.policy import Statement, Subject, Verdict
 from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import DECISIONS
+from ingest.lake.statements import APPROVE, DISMISS
 
 
 @dataclass(frozen=True, slots=True)

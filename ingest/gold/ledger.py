@@ -13,10 +13,11 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.gold import policy
 from ingest.gold.gather import Steps
-from ingest.gold.policy import APPROVE, DISMISS, Statement, Subject
+from ingest.gold.policy import Statement, Subject
 from ingest.lake.lake import Lake
-from ingest.lake.names import statement_id
-from ingest.lake.schemas import DDL, DECISIONS
+from ingest.lake.schemas import DDL
+from ingest.lake.statements import decided as decided_by_people
+from ingest.lake.statements import statement_id
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
@@ -47,7 +48,7 @@ def read(lake: Lake) -> Ledger:
     rows = (
         lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).orderBy("order_key").collect()
     )
-    decided = _decided(lake) if rows else {}
+    decided = decided_by_people(lake) if rows else {}
     return Ledger([_statement(row, decided) for row in rows])
 
 
@@ -64,20 +65,6 @@ def _statement(row: Row, decided: dict[str, str]) -> Statement:
         _effects.decode(row["effects"] or "[]"),
         decided.get(found, ""),
     )
-
-
-def _decided(lake: Lake) -> dict[str, str]:
-    """What was decided of statements, by their ids; the last word counts."""
-    if not lake.exists(DECISIONS.name):
-        return {}
-    rows = (
-        lake.read(DECISIONS.name)
-        .where(F.col("kind").isin(APPROVE, DISMISS))
-        .orderBy("decided_at")
-        .select("kind", F.get_json_object("value", "$.statement").alias("statement"))
-        .collect()
-    )
-    return {row["statement"]: row["kind"] for row in rows if row["statement"]}
 
 
 def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:

@@ -20,8 +20,8 @@ from ingest import types
 from ingest.change import TableId
 from ingest.ddl import Effect, kind_of
 from ingest.fold import SchemaStep
+from ingest.lake.statements import APPROVE, DISMISS
 
-APPROVE, DISMISS = "approve", "dismiss"
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 
 

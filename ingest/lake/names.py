@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 
 from ingest.change import TableId
@@ -89,8 +88,3 @@ def column_name(name: str, taken: set[str]) -> str:
 def folded(name: str) -> str:
     """A name without regard to case, as widely as any reader may take it (for Java ``ı`` equals ``I``)."""
     return name.upper().lower()
-
-
-def statement_id(*position: object) -> str:
-    """The short name under which a DDL statement is decided on, from its message's position."""
-    return hashlib.sha256(json.dumps(position).encode()).hexdigest()[:8]

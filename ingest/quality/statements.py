@@ -13,10 +13,11 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
-from ingest.lake.names import mirror_path, statement_id
-from ingest.lake.schemas import DDL, DECISIONS
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import DDL
+from ingest.lake.statements import DISMISS, statement_id
+from ingest.lake.statements import decided as decided_by_people
 
-APPROVE, DISMISS = "approve", "dismiss"
 _POSITION = ("source", "topic", "partition", "offset", "row")
 
 
@@ -47,7 +48,7 @@ def read(lake: Lake) -> list[Statement]:
         )
         .collect()
     )
-    decided = _decided(lake) if rows else {}
+    decided = decided_by_people(lake) if rows else {}
     return [_statement(row, decided) for row in rows]
 
 
@@ -65,19 +66,6 @@ def _statement(row: Row, decided: dict[str, str]) -> Statement:
         effects,
         decided.get(statement_id(*(row[name] for name in _POSITION)), ""),
     )
-
-
-def _decided(lake: Lake) -> dict[str, str]:
-    if not lake.exists(DECISIONS.name):
-        return {}
-    rows = (
-        lake.read(DECISIONS.name)
-        .where(F.col("kind").isin(APPROVE, DISMISS))
-        .orderBy("decided_at")
-        .select("kind", F.get_json_object("value", "$.statement").alias("statement"))
-        .collect()
-    )
-    return {row["statement"]: row["kind"] for row in rows if row["statement"]}
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
