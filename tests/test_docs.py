@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import sqlglot
 import typer
+from ruamel.yaml import YAML
+from typer.testing import CliRunner
 
+from ingest import formats
 from ingest.cli.app import VERBS, app
 from ingest.config import load
+from ingest.lake.schemas import ALL
+from tests.lakes import ROOT, example
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-IDS = [page.name for page in PAGES]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+IDS = [str(page.relative_to(ROOT)) for page in PAGES]
 _COMMAND = re.compile(r"(?:^\$ |`)(ingest [^`\n]+)", re.MULTILINE)
+_YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
+runner = CliRunner()
+
+
+def script(name: str):
+    """One of the scripts that write documents."""
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def commands(page: Path) -> list[list[str]]:
@@ -38,10 +59,19 @@ def test_commands_name_verbs_and_options_that_exist(page):
 
 def options(command) -> set[str]:
     """Every long option of a command and of the commands below it."""
-    found = {name for one in command.params for name in one.opts if name.startswith("--")}
+    found = {
+        name for one in command.params for name in (*one.opts, *one.secondary_opts) if name.startswith("--")
+    }
     for below in getattr(command, "commands", {}).values():
         found |= options(below)
     return found
+
+
+def test_every_verb_is_in_some_document():
+    """A verb that no page shows is known to its author alone."""
+    told = {words[1] for page in PAGES for words in commands(page)}
+    text = "\n".join(page.read_text("utf-8") for page in PAGES)
+    assert {verb for verb in VERBS if verb not in told and f"`{verb}`" not in text} == set()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -60,12 +90,131 @@ def test_make_targets_exist(page):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_pipeline_files_in_the_readme_are_valid(tmp_path):
-    """The first pipeline file of most people is copied from the README."""
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    whole, kafka = blocks[0], blocks[1].replace("${file:/run/secrets/jaas}", "none")
+def pipelines() -> list[tuple[str, str]]:
+    """Every YAML block of every page; one that begins with a source is put into a whole file."""
+    found = []
+    for name, page in zip(IDS, PAGES, strict=True):
+        for i, block in enumerate(_YAML.findall(page.read_text("utf-8"))):
+            head = "" if "pipeline:" in block else "pipeline: shop\nlake: ./lake\nsources:\n"
+            found.append((f"{name}-{i}", head + block))
+    return found
+
+
+@pytest.mark.parametrize("text", [text for _, text in pipelines()], ids=[name for name, _ in pipelines()])
+def test_pipeline_files_in_documents_are_valid(tmp_path, monkeypatch, text):
+    """The first pipeline file of most people is copied from a page."""
+    secret = tmp_path / "jaas"
+    secret.write_text("none", "utf-8")
     file = tmp_path / "shop.yaml"
-    file.write_text(whole, "utf-8")
-    assert "shop" == load(file).name
-    file.write_text("pipeline: shop\nlake: ./lake\nsources:\n" + kafka, "utf-8")
-    assert "kafka" == load(file).sources[0].kind
+    file.write_text(text.replace("/run/secrets/jaas", str(secret)), "utf-8")
+    assert load(file).sources
+
+
+# --- the way of a newcomer ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """A folder as the page's reader has it: messages of the shop in landing/."""
+    sample = example("dts-canal", tmp_path).parent.parent / "samples" / "dts-canal"
+    folder = tmp_path / "mine"
+    (folder / "landing").mkdir(parents=True)
+    for part in sample.glob("shop-*.jsonl"):
+        part.rename(folder / "landing" / part.name)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def typed() -> list[list[str]]:
+    """The commands of docs/getting-started.md that stand on lines of their own, in order."""
+    text = (ROOT / "docs" / "getting-started.md").read_text("utf-8")
+    return [shlex.split(line) for line in re.findall(r"^\$ ingest (.+)$", text, re.MULTILINE)]
+
+
+def test_getting_started_runs_up_to_the_run(shop):
+    """Whoever types the page line by line must get what it says."""
+    codes = {}
+    for words in typed():
+        if words[0] not in ("run", "status", "sql", "tables"):  # these want Spark
+            codes[words[0]] = runner.invoke(app, words).exit_code
+            if words[0] == "init":
+                assert "dts-canal" == load(shop / "shop.yaml").sources[0].format
+                (shop / "shop.yaml").write_text(_YAML.findall(page("getting-started"))[0], "utf-8")
+    assert {"detect": 0, "decode": 0, "init": 0, "validate": 0, "plan": 0} == codes
+    assert not (shop / "lake").exists()
+
+
+@pytest.mark.slow
+def test_getting_started_runs_to_its_end(shop):
+    """The query at the end is what the reader came for."""
+    (shop / "shop.yaml").write_text(_YAML.findall(page("getting-started"))[0], "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for words in typed():
+        if words[0] in ("run", "status", "sql", "tables"):
+            done = subprocess.run(
+                [sys.executable, "-m", "ingest", *words],
+                capture_output=True, text=True, env=environment, check=False,
+            )  # fmt: skip
+            assert 0 == done.returncode, (words, done.stderr)
+            if words[0] == "sql":
+                assert "paid" in done.stdout
+
+
+def page(name: str) -> str:
+    """The text of one page."""
+    return (ROOT / "docs" / f"{name}.md").read_text("utf-8")
+
+
+# --- what scripts write -------------------------------------------------------------------------
+
+
+def test_the_reference_of_tables_is_the_one_of_the_code():
+    """People would query columns that are not there: run `python docs/tables.py`."""
+    assert script("tables").page() == page("tables")
+
+
+def test_the_reference_names_every_column_once():
+    """A column that the script's pattern does not see would be missing without a word."""
+    tables = script("tables")
+    for schema in ALL:
+        tree = sqlglot.parse_one(f"CREATE TABLE t ({schema.ddl})".replace("''", ""), read="spark")
+        expected = [one.name for one in tree.this.expressions]
+        assert expected == [name for name, _, _ in tables.columns(schema)]
+        assert set(tables.MEANINGS.get(schema.name, {})) <= set(expected)
+
+
+VENDORS = script("vendors")
+
+
+@pytest.mark.parametrize("name", VENDORS.FAMILIES)
+def test_vendor_pages_hold_what_the_formats_say(name):
+    """A page would promise what the parser no longer does: run `python docs/vendors.py`."""
+    text = page(f"vendors/{name}")
+    assert VENDORS.inserted(text, VENDORS.block(name)) == text
+
+
+def test_every_format_is_on_one_vendor_page():
+    """A format without a page has no reader."""
+    listed = [name for family in VENDORS.FAMILIES for name in VENDORS.members(family)]
+    assert sorted(formats.names()) == sorted(listed)
+    assert {f"{name}.md" for name in VENDORS.FAMILIES} == {one.name for one in VENDORS.PAGES.iterdir()}
+
+
+@pytest.mark.parametrize("name", VENDORS.FAMILIES)
+def test_options_on_vendor_pages_have_a_meaning_there(name):
+    """An option of another dialect does nothing, and nobody notices."""
+    for block in _YAML.findall(page(f"vendors/{name}")):
+        for source in YAML(typ="safe").load(block)["sources"]:
+            assert source["format"] in VENDORS.members(name)
+            assert set(source.get("options", {})) <= set(formats.load(source["format"]).ABOUT.options)
+
+
+def test_a_page_without_its_marks_is_refused():
+    """The generated part would be lost, or written twice."""
+    with pytest.raises(ValueError, match="must hold"):
+        VENDORS.inserted("no marks", "x")
+
+
+def test_the_reference_of_commands_is_their_own_help():
+    """An option would be looked for in vain: run `python docs/commands.py`."""
+    assert script("commands").page() == page("commands")

@@ -21,6 +21,7 @@ VERBS = {
     "init": "pipeline_verbs",
     "validate": "pipeline_verbs",
     "schema": "pipeline_verbs",
+    "plan": "plan",
     "run": "run_verbs",
     "tables": "look_verbs",
     "status": "look_verbs",

@@ -21,6 +21,7 @@ from ingest.errors import Undecodable
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))
 _SHOWN = 12
+_UNKNOWN = "unknown"
 
 
 def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes], str | None]:
@@ -54,7 +55,13 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         "odd": _odd(spoken[best[0]], seen) if best else {},
         "open": dict(formats.load(winner).ABOUT.options) if winner else {},
     }
-    return verdict | {"sources": block(file, winner, framing) if winner and not verdict["odd"] else None}
+    return verdict | {"sources": block(file, winner, framing) if winner and is_one_source(verdict) else None}
+
+
+def is_one_source(verdict: dict[str, Any]) -> bool:
+    """True if the messages are of one format, apart from a minority that is of none: they become rejects."""
+    unknown = verdict["odd"].get(_UNKNOWN, [])
+    return not verdict["odd"].keys() - {_UNKNOWN} and 2 * len(unknown) < max(1, verdict["messages"])
 
 
 def _evidence(message: bytes) -> dict[str, str]:
@@ -118,7 +125,7 @@ def _odd(said: list[bool], seen: list[dict[str, str]]) -> dict[str, list[int]]:
     odd: dict[str, list[int]] = {}
     for i, (fits, evidence) in enumerate(zip(said, seen, strict=True), 1):
         if not fits:
-            odd.setdefault(" or ".join(evidence) or "unknown", []).append(i)
+            odd.setdefault(" or ".join(evidence) or _UNKNOWN, []).append(i)
     return odd
 
 
@@ -163,7 +170,9 @@ def in_words(verdict: dict[str, Any]) -> str:
     for name, numbers in verdict["odd"].items():
         shown = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
         lines.append(f"  does not fit: {len(numbers)} of {count} messages are {name}: number {shown}")
-    if verdict["odd"]:
+    if verdict["odd"] and is_one_source(verdict):
+        lines.append("  A run rejects such messages: it keeps them, counts them and says where they are.")
+    elif verdict["odd"]:
         return "\n".join(
             [*lines, "", "Several formats in one file cannot be one source; split the file by format."]
         )

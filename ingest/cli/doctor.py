@@ -119,12 +119,13 @@ def _user() -> str:
 def _services(pipeline: Pipeline) -> Iterator[Row]:
     for source in pipeline.sources:
         for server in filter(None, map(str.strip, source.bootstrap_servers.split(","))):
-            yield _answers(f"broker of {source.name}", f"//{server}")
+            yield answers(f"broker of {source.name}", f"//{server}")
         if source.registry:
-            yield _answers(f"registry of {source.name}", source.registry)
+            yield answers(f"registry of {source.name}", source.registry)
 
 
-def _answers(check: str, address: str) -> Row:
+def answers(check: str, address: str) -> Row:
+    """Whether something listens at a URL's host and port."""
     url = urlsplit(address)
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
     try:

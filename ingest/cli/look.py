@@ -13,7 +13,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.change import TableId
+from ingest.cli.registering import Field, Registered
 from ingest.errors import IngestError
+from ingest.gold import approval
 from ingest.lake import asof, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
@@ -100,6 +102,33 @@ def _delta(lake: Lake, name: str) -> str:
     return f"delta.{quoted(lake.path(name))}"
 
 
+def registered(lake: Lake) -> list[Registered]:
+    """Every mirror as an engine's catalog needs it, with the columns and comments that its table has."""
+    known = known_mirrors.known(lake)
+    runs = _last_runs(lake)
+    found = [_registered(lake, one, runs.pop(one.name, {})) for one in known.values()]
+    found += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
+    return sorted(found, key=lambda one: str(one.table))
+
+
+def _registered(lake: Lake, mirror: Mirror, run: dict[str, Any]) -> Registered:
+    if not lake.exists(mirror.path):
+        return Registered(mirror.table, why=_absent(run))
+    schema = lake.read(mirror.path).schema
+    decided = {one.column: one for one in mirror.columns}
+    fields = []
+    for one in schema.fields:
+        column = decided.get(one.name)
+        source = (column.name, column.type) if column else (one.name, "unknown")
+        comment = str(one.metadata.get("comment", ""))
+        fields.append(Field(one.name, one.dataType.simpleString().upper(), *source, comment))
+    return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys)
+
+
+def _absent(run: dict[str, Any]) -> str:
+    return f"there is no table yet ({_state(run)}: {run.get('message') or 'no row has been folded'})"
+
+
 # --- status -------------------------------------------------------------------------------------
 
 
@@ -119,11 +148,14 @@ def status(lake: Lake) -> dict[str, Any]:
                 "batch": entry["batch"],
                 "newest commit": None if newest is None else _zoneless(newest) + "Z",
                 "lag": None if newest is None else _span(now - newest),
+                "lag_seconds": None if newest is None else int((now - newest).total_seconds()),
+                "rows": entry["rows"],
                 "rejected": lane.get("rejected", 0),
                 "message": entry["message"],
             }
         )
-    problems = _problems(lake, rows)
+    waiting, statements = _open_rejects(lake), sum(one.pending for one in approval.listed(lake))
+    problems = _problems(rows, waiting, statements, lake)
     bad = [row for row in rows if row["state"] != "ok"]
     headline = (
         f"{lake.pipeline.name}: {len(rows) - len(bad)} of {len(rows)} mirrors are up to date with batch "
@@ -131,7 +163,34 @@ def status(lake: Lake) -> dict[str, Any]:
     )
     file = lake.pipeline.file
     following = f"ingest rejects {file}" if problems and not bad else f"ingest run {file}"
-    return {"headline": headline, "tables": rows, "problems": problems, "next": following}
+    return {
+        "pipeline": lake.pipeline.name,
+        "headline": headline,
+        "tables": rows,
+        "problems": problems,
+        "open_rejects": waiting,
+        "pending_statements": statements,
+        "last_run": _last_run(lake),
+        "next": following,
+    }
+
+
+def _last_run(lake: Lake) -> dict[str, Any] | None:
+    """When the newest run that did anything ended, how long it took and whether something failed."""
+    if not lake.exists(RUNS.name):
+        return None
+    stages = F.sum(F.when(F.col("subject").isNull(), F.col("seconds")))
+    failed = F.max(F.col("state").isin("failed", "held", "alarm"))
+    found = (
+        lake.read(RUNS.name)
+        .groupBy("run")
+        .agg(F.max("started_at").alias("at"), stages.alias("seconds"), failed.alias("failed"))
+        .orderBy(F.col("at").desc())
+        .first()
+    )
+    if found is None:
+        return None
+    return {"ended": _zoneless(found["at"]) + "Z", "seconds": found["seconds"], "failed": found["failed"]}
 
 
 def _lanes(lake: Lake) -> dict[str, dict[str, Any]]:
@@ -155,13 +214,22 @@ def _lanes(lake: Lake) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _problems(lake: Lake, rows: list[dict[str, Any]]) -> list[str]:
-    problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
+_REJECTED = {"message": "messages could not be decoded", "cell": "cells did not fit their column"}
+
+
+def _open_rejects(lake: Lake) -> dict[str, int]:
+    """The rejects that wait, by kind."""
     waiting = rejects.still_open(lake)
-    if waiting is not None:
-        for row in waiting.groupBy("kind").count().collect():
-            what = {"message": "messages could not be decoded", "cell": "cells did not fit their column"}
-            problems.append(f"{row['count']} {what.get(row['kind'], 'changes were refused')}")
+    if waiting is None:
+        return {}
+    return {row["kind"]: row["count"] for row in waiting.groupBy("kind").count().orderBy("kind").collect()}
+
+
+def _problems(rows: list[dict[str, Any]], waiting: dict[str, int], statements: int, lake: Lake) -> list[str]:
+    problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
+    problems += [f"{count} {_REJECTED.get(kind, 'changes were refused')}" for kind, count in waiting.items()]
+    if statements:
+        problems.append(f"{statements} statements wait for a decision: ingest ddl {lake.pipeline.file}")
     return problems
 
 

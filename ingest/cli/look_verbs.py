@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
+from ingest.cli.watching import Watched
+from ingest.errors import ConfigError
 
 app = typer.Typer()
 _PANEL = "Look"
@@ -19,11 +21,26 @@ Limit = Annotated[int, typer.Option(help="At most so many rows.")]
 
 
 @app.command(rich_help_panel=_PANEL)
-def tables(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+def tables(
+    file: File,
+    output_as: Annotated[
+        Literal["table", "json", "sql"],
+        typer.Option(
+            "--output", "-o", help="table, json, or sql that makes the mirrors known to another engine."
+        ),
+    ] = "table",
+    dialect: Annotated[
+        Literal["spark", "duckdb", "trino"], typer.Option(help="Whose SQL, with --output sql.")
+    ] = "spark",
+    jars_dir: JarsDir = None,
+) -> None:
     """Every mirror: its name, path, keys, columns, rows, batch and state."""
-    from ingest.cli import look
+    from ingest.cli import look, registering
 
     with opened(file, jars_dir) as lake:
+        if output_as == "sql":
+            output.text(registering.sql(dialect, look.registered(lake)))
+            return
         rows = look.tables(lake)
     if output_as == "json":
         output.json(rows)
@@ -32,22 +49,40 @@ def tables(file: File, output_as: Output = "table", jars_dir: JarsDir = None) ->
     output.table(columns, [[_flat(row[name]) for name in columns] for row in rows])
 
 
-@app.command(rich_help_panel=_PANEL)
-def status(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+@app.command(rich_help_panel=_PANEL, cls=Watched)
+def status(
+    file: File,
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            "--watch",
+            min=0.1,
+            metavar="[SECONDS]",
+            help="Look again every so many seconds (10 unless given), until Ctrl-C.",
+        ),
+    ] = None,
+    output_as: Annotated[
+        Literal["table", "json", "prom"],
+        typer.Option("--output", "-o", help="table, json, or prom for Prometheus' node exporter."),
+    ] = "table",
+    jars_dir: JarsDir = None,
+) -> None:
     """Lag and health of every mirror, what waits for a person, and the next command to type."""
-    from ingest.cli import look
+    from ingest.cli import look, prom, watching
 
+    if watch is not None and output_as == "prom":
+        raise ConfigError(["--watch has no meaning with --output prom: a collector wants one whole file"])
     with opened(file, jars_dir) as lake:
+        if watch is not None:
+            watching.watch(lambda: look.status(lake), watch, output_as)
+            return
         found = look.status(lake)
     if output_as == "json":
         output.json(found)
-        return
-    output.line(found["headline"])
-    columns = ("table", "state", "batch", "newest commit", "lag", "rejected", "message")
-    output.table(columns, [[_flat(row[name]) for name in columns] for row in found["tables"]])
-    for text in found["problems"]:
-        output.line(f"- {text}")
-    output.line(f"next: {found['next']}")
+    elif output_as == "prom":
+        output.text(prom.text(found))
+    else:
+        output.console().print(watching.drawn(found))
 
 
 @app.command(rich_help_panel=_PANEL)

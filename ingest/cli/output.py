@@ -18,6 +18,7 @@ import typer
 if TYPE_CHECKING:
     import msgspec
     from rich.console import Console
+    from rich.table import Table
 
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How results are printed.")]
 """The option that every verb has."""
@@ -38,6 +39,11 @@ def is_quiet() -> bool:
 def line(text: str) -> None:
     """One plain line of result."""
     _write(text.encode("utf-8", "backslashreplace") + b"\n")
+
+
+def text(whole: str) -> None:
+    """A text of result as it is, with its own line ends."""
+    _write(whole.encode("utf-8", "backslashreplace"))
 
 
 def json(value: Any) -> None:
@@ -67,16 +73,21 @@ def yaml(value: Any) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Rows for people, under a line of column names."""
+    console().print(drawn(columns, rows, title))
+
+
+def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
+    """A table as something that can be printed, also over and over in one place."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for column in columns:
-        drawn.add_column(column, overflow="fold")
+        made.add_column(column, overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
-    console().print(drawn)
+        made.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    return made
 
 
 def note(text: str) -> None:

@@ -32,10 +32,17 @@ def init(
         str | None, typer.Option("--format", help="Told from the source unless given.")
     ] = None,
     lake: Annotated[str, typer.Option(help="The lake's folder or URI.")] = "./lake",
+    plain_tables: Annotated[
+        bool | None,
+        typer.Option(
+            "--plain-tables/--no-plain-tables",
+            help="Leave out the one Delta feature that some readers lack; asked on a terminal.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     output_: Output = "table",
 ) -> None:
-    """Write a starter pipeline file for a source of files."""
+    """Write a starter pipeline file for a source of files: its format told from samples, the rest as comments."""
     from ingest.cli import detection, starter
     from ingest.config.fields import json_schema
 
@@ -44,7 +51,7 @@ def init(
     if source is None:
         source = _asked("A file or glob of messages", "--source")
     named = name or detection.plain_name(file.stem)
-    text = starter.text(file, named, source, format_, lake)
+    text = starter.text(file, named, source, format_, lake, plain_tables=_wants_plain(plain_tables))
     schema_file = file.parent / starter.SCHEMA_FILE
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -62,6 +69,14 @@ def _asked(question: str, flag: str) -> str:
     if not sys.stdin.isatty():
         raise ConfigError([f"{flag} is missing; name the messages that the pipeline reads"])
     return str(typer.prompt(question, err=True))
+
+
+def _wants_plain(given: bool | None) -> bool:
+    """Whether mirrors must do without deletion vectors: as told, else as a person answers, else no."""
+    if given is not None or not sys.stdin.isatty():
+        return bool(given)
+    question = "Will readers without deletion vectors open the mirrors (an older Trino, Flink, a BI tool)?"
+    return bool(typer.confirm(question, default=False, err=True))
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -19,6 +19,7 @@ _TEXT = """\
 
 pipeline: {name}
 lake: {lake}             # a folder, relative to this file, or a URI
+{plain}
 
 {sources}
     # settle: 60s              # a file that stands still for so long is finished
@@ -38,7 +39,15 @@ lake: {lake}             # a folder, relative to this file, or a URI
 """
 
 
-def text(file: Path, name: str, source: str, format_name: str | None, lake: str) -> str:
+_PLAIN = {
+    True: "plain_tables: true       # mirrors without deletion vectors: any Delta reader opens them, updates rewrite more",
+    False: "# plain_tables: true       # for readers that lack deletion vectors; updates rewrite more then",
+}
+
+
+def text(
+    file: Path, name: str, source: str, format_name: str | None, lake: str, *, plain_tables: bool = False
+) -> str:
     """The starter's YAML for one source of files.
 
     Raises:
@@ -55,6 +64,7 @@ def text(file: Path, name: str, source: str, format_name: str | None, lake: str)
         file=file,
         name=detection.quoted(name),
         lake=detection.quoted(lake),
+        plain=_PLAIN[plain_tables],
         sources=detection.block(path, str(found), framing, named=name),
     )
 
@@ -72,7 +82,7 @@ def _told(source: str, sample: str | None) -> tuple[str, str]:
     if sample is None:
         raise ConfigError([f"{source} matches no file here, so its format cannot be told; give --format"])
     verdict = detection.judge(sample, *detection.sample(sample, None, 200))
-    if verdict["odd"]:
+    if not detection.is_one_source(verdict):
         raise ConfigError([detection.in_words(verdict)])
     if not verdict["format"]:
         rivals = verdict["candidates"]

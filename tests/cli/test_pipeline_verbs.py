@@ -10,7 +10,9 @@ import pytest
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from ingest.cli import pipeline_verbs
 from ingest.cli.app import app
+from ingest.config import load
 
 GOOD = """\
 pipeline: stock
@@ -201,3 +203,70 @@ def test_what_init_refuses(tmp_path: Path, source: Path, arguments: list[str], e
     )
     assert (2, "mine") == (done.exit_code, file.read_text("utf-8"))
     assert expected in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"), [(["--plain-tables"], True), (["--no-plain-tables"], False), ([], False)]
+)
+def test_plain_tables_are_a_choice(tmp_path: Path, source: Path, flags: list[str], expected: bool) -> None:
+    """A reader without deletion vectors finds out only when the mirrors stand."""
+    file = tmp_path / "stock.yaml"
+    assert 0 == runner.invoke(app, ["init", str(file), "--source", f"{source}/*.jsonl", *flags]).exit_code
+    assert expected is load(file).plain_tables
+    assert "plain_tables: true" in file.read_text("utf-8")
+
+
+def test_plain_tables_are_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who does not know of the flag would never choose."""
+    monkeypatch.setattr("ingest.cli.pipeline_verbs.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    assert pipeline_verbs._wants_plain(None) is True
+    assert pipeline_verbs._wants_plain(given=False) is False
+
+
+def test_a_few_broken_messages_do_not_keep_a_source_out(tmp_path: Path, source: Path) -> None:
+    """They become rejects in every run, and would make init useless for real files."""
+    feed = next(source.glob("*.jsonl"))
+    good = feed.read_text("utf-8").rstrip("\n") + "\n"
+    feed.write_text(good * 3 + '{"broken": \n', "utf-8")
+    file = tmp_path / "stock.yaml"
+    assert 0 == runner.invoke(app, ["init", str(file), "--source", str(feed)]).exit_code
+    detected = runner.invoke(app, ["detect", str(feed)])
+    assert "A run rejects such messages" in detected.stdout
+    assert "format: dts-canal" in detected.stdout
+    feed.write_text(good + '{"broken": \n' * 3, "utf-8")
+    assert 2 == runner.invoke(app, ["init", str(file), "--force", "--source", str(feed)]).exit_code
+
+
+FIVE = """\
+pipeline: stock
+lake: ./lake
+sources:
+  - name: bins
+    kind: files
+    path: in/*.jsonl
+    format: dts-cannal
+    settel: 10s
+  - {name: far, kind: kafca, topics: [bins], format: canal}
+tables:
+  - match: w.*
+    on_schema_change: lenent
+    columns: {price: "decimel(10,2)"}
+"""
+
+
+def test_all_faults_come_at_once_with_their_places_and_the_nearest_word(tmp_path: Path) -> None:
+    """One fault at a time makes five rounds of five."""
+    file = tmp_path / "five.yaml"
+    file.write_text(FIVE, "utf-8")
+    done = runner.invoke(app, ["validate", str(file), "--output", "json"])
+    (result,) = json.loads(done.stdout)
+    expected = [
+        "7:5 'dts-cannal' is no format; did you mean dts-canal or oms-canal?",
+        "8:5 the key 'settel' is unknown here; did you mean settle?",
+        "9:17 kind: 'kafca' is not one of files or kafka; did you mean kafka?",
+        "12:5 'lenent' is not one of lenient, evolve, freeze or ignore; did you mean lenient?",
+        "13:15 'decimel(10,2)' is no type; did you mean decimal?",
+    ]
+    assert 2 == done.exit_code
+    assert [f"{file}:{text}" for text in expected] == result["problems"]

@@ -1,0 +1,96 @@
+"""Write what the format modules say of themselves into the vendors' pages: ``python docs/vendors.py``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ingest import formats
+from ingest.formats import About
+
+PAGES = Path(__file__).parent / "vendors"
+BEGIN, END = "<!-- formats:begin, written by docs/vendors.py -->", "<!-- formats:end -->"
+FAMILIES = {
+    "oceanbase-oms": "oms-*",
+    "oceanbase-cloud": "obcloud-*",
+    "alibaba-dts": "dts-*",
+    "alibaba-dataworks": "dataworks",
+    "huawei-drs": "drs-*",
+    "debezium": "debezium*",
+    "canal-and-ticdc": "*canal",
+    "maxwell-goldengate-dms": "maxwell ogg dms",
+}
+"""Page by page, patterns of the formats on it; a format is on the first page that fits."""
+
+
+def members(page: str) -> list[str]:
+    """The formats of a page."""
+    return [name for name in formats.names() if _page(name) == page]
+
+
+def _page(name: str) -> str:
+    fits = (page for page, patterns in FAMILIES.items() for one in patterns.split() if _matches(one, name))
+    return next(fits, "")
+
+
+def _matches(pattern: str, name: str) -> bool:
+    return re.fullmatch(pattern.replace("*", ".*"), name) is not None
+
+
+def block(page: str) -> str:
+    """The generated part of a page."""
+    parts = [_format(name, formats.load(name).ABOUT) for name in members(page)]
+    return "\n\n".join([BEGIN, *parts, END])
+
+
+def _format(name: str, about: About) -> str:
+    return "\n".join([f"### `{name}`", "", f"{about.title}. Document: {about.document}.", "", *_lines(about)])
+
+
+def _lines(about: About) -> Iterator[str]:
+    yield from ("| | |", "|---|---|")
+    yield from (f"| {name} | {_cell(text)} |" for name, text in _facts(about))
+    if about.options:
+        yield from ("", "| option | meaning |", "|---|---|")
+        yield from (f"| `{name}` | {_cell(text)} |" for name, text in about.options.items())
+    if about.losses:
+        yield from ("", "Lost before it arrives, by the vendor's own word or design:", "")
+        yield from (f"- {loss}" for loss in about.losses)
+
+
+def _facts(about: About) -> Iterator[tuple[str, str]]:
+    yield "operations", ", ".join(about.operations)
+    yield "order", f"{about.strength.split()[0]}: {about.order}"
+    yield "keys", about.keys
+    yield "types", about.types
+    yield "row images", about.images
+    yield "DDL", about.ddl
+    yield "framing in files", f"`{about.framing}` unless told"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def inserted(text: str, made: str) -> str:
+    """A page with its generated part replaced.
+
+    Raises:
+        ValueError: the marks are not there once, in their order.
+    """
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"the page must hold {BEGIN} and {END} once, in this order")
+    return pattern.sub(lambda _: made, text)
+
+
+def main() -> None:
+    """Replace the generated part of every page."""
+    for page in FAMILIES:
+        file = PAGES / f"{page}.md"
+        file.write_text(inserted(file.read_text("utf-8"), block(page)), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A look at messages that nobody has landed yet: the first ones of each source, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest.bronze import kafka
+from ingest.bronze.kafka import Look
+from ingest.bronze.offsets import Span
+from ingest.bronze.reading import OVERSIZE, Range, read
+from ingest.bronze.receipts import Receipt
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import BRONZE
+
+MOST_FILES = 50  # a sample opens no more of a source's files
+_INPUT = ("topic", "partition", "offset", "key", "value", "headers")
+
+Row = tuple[Any, ...]
+"""Topic, partition, offset, key, value and headers of one message, as bronze would land them."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """The first messages of one source; ``faults`` says what could not be read."""
+
+    rows: list[Row] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+def of_files(work: Sequence[Range], count: int) -> Sample:
+    """Messages from the beginning of each file's unread part, about as many of each, ``count`` at most."""
+    firsts = list({one.file: one for one in reversed(work)}.values())[::-1][:MOST_FILES]
+    found = Sample()
+    for number, one in enumerate(firsts):
+        share = max(1, (count - len(found.rows)) // (len(firsts) - number))
+        if len(found.rows) < count:
+            _take(one, share, found)
+    return found
+
+
+def _take(work: Range, count: int, found: Sample) -> None:
+    reading = read(work)
+    wanted = len(found.rows) + count
+    while len(found.rows) < wanted:
+        try:
+            records = next(reading)
+        except StopIteration as done:
+            receipt: Receipt = done.value
+            found.faults.extend([receipt.fault] if receipt.fault else [])
+            return
+        for offset, value, length in records[: wanted - len(found.rows)]:
+            headers = None if value is not None else [{"key": OVERSIZE, "value": str(length).encode()}]
+            found.rows.append((work.file, work.rank, offset, None, value, headers))
+    reading.close()
+
+
+def of_topics(lake: Lake, look: Look, count: int) -> Sample:
+    """The first unread messages of each partition; a read that breaks is a fault, not an error."""
+    spans = [one for one in look.plan.spans if one.end > one.start]
+    share = max(1, count // max(1, len(spans)))
+    cut = tuple(Span(one.place, one.start, min(one.end, one.start + share)) for one in spans)
+    if not cut:
+        return Sample()
+    frame = kafka.frame(lake, replace(look, plan=replace(look.plan, spans=cut)), 1)
+    try:
+        rows = frame.where(F.col("kind") == "message").select(*_INPUT).limit(count).collect()
+    except kafka.READ_ERRORS as error:
+        return Sample(faults=[text for _, text in kafka.failed([look], error)] or [str(error).split("\n")[0]])
+    return Sample([_plain(row) for row in rows])
+
+
+def landed(lake: Lake, source: str, batches: tuple[int, int], count: int) -> Iterator[tuple[int, Row]]:
+    """Messages of landed batches with their batch, as they stand in bronze."""
+    rows = (
+        lake.read(BRONZE.name)
+        .where((F.col("kind") == "message") & (F.col("source") == source) & F.col("batch").between(*batches))
+        .select("batch", *_INPUT)
+        .limit(count)
+        .collect()
+    )
+    yield from ((row["batch"], _plain(row[1:])) for row in rows)
+
+
+def _plain(row: Sequence[Any]) -> Row:
+    *values, headers = row
+    return *values, None if headers is None else [header.asDict() for header in headers]

@@ -1,0 +1,222 @@
+"""What ``plan`` finds out, as plain values: what would be read, decoded and folded.  It writes nothing.
+
+A pipeline of files without a lake needs no Spark.  With a lake the positions are read from its receipts,
+and a Kafka source's offsets are asked of its brokers, if one of them answers at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from ingest.bronze import files, kafka
+from ingest.bronze import preview as unread
+from ingest.bronze.land import Positions, last_batch
+from ingest.bronze.reading import OPEN_END, Range
+from ingest.cli.doctor import answers
+from ingest.config import Pipeline, Source
+from ingest.gold import preview as gold
+from ingest.gold.preview import HOLD, Foreseen, Known
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column, target
+from ingest.silver import preview as silver
+
+CORES = 1  # of a plan without a session: only the cuts of large files depend on it
+
+
+@dataclass(slots=True)
+class Sources:
+    """What the sources would give: descriptions, and a sample of messages with their batch and source."""
+
+    told: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[tuple[Any, ...]] = field(default_factory=list)
+
+
+def has_lake(pipeline: Pipeline) -> bool:
+    """True if the lake has landed something, or may have: an object store is not asked here."""
+    return "://" in pipeline.lake or Path(pipeline.lake, "bronze", "_delta_log").is_dir()
+
+
+def unreachable(source: Source) -> str:
+    """Why none of a Kafka source's brokers can be asked; empty if one of them answers."""
+    return _silence(source.bootstrap_servers)
+
+
+@cache
+def _silence(servers: str) -> str:
+    """What was found of servers none of which answers; each is tried once, for a dead one takes seconds."""
+    rows = [answers("broker", f"//{one.strip()}") for one in servers.split(",")]
+    if any(row.state == "ok" for row in rows):
+        return ""
+    return f"{'; '.join(row.found for row in rows)}: its offsets are not known, and a run would fail."
+
+
+def needs_spark(pipeline: Pipeline) -> bool:
+    """True if files alone do not tell the plan."""
+    asked = any(source.kind == "kafka" and not unreachable(source) for source in pipeline.sources)
+    return asked or has_lake(pipeline)
+
+
+def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
+    """The plan of one pipeline.
+
+    Args:
+        pipeline: what would run.
+        spark: a session, or None where `needs_spark` is False.
+        count: how many messages of each source are decoded to name tables.
+    """
+    lake = Lake(spark, pipeline) if spark is not None else None
+    known = gold.know(lake) if lake is not None else Known()
+    last = last_batch(lake) if lake is not None else 0
+    sources = _landed(lake, known, last, count)
+    _look(pipeline, lake, last, count, sources)
+    decoded = silver.decode(pipeline, sources.messages)
+    for one in sources.told:
+        _add_sample(one, decoded, sum(message[1] == one["source"] for message in sources.messages))
+    tables = gold.foresee(pipeline, known, decoded.lines, decoded.statements)
+    guessed = {str(target(pipeline.rule(one), one)) for one in (line.table_id for line in decoded.lines)}
+    due = any(one["due"] for one in sources.told)
+    return {
+        "pipeline": pipeline.name,
+        "file": str(pipeline.file),
+        "lake": pipeline.lake,
+        "lake_exists": has_lake(pipeline) if lake is None else lake.exists("bronze"),
+        "next_batch": last + 1 if due else None,
+        "undecoded_batches": list(range(known.last + 1, last + 1)),
+        "sources": sources.told,
+        "tables": [_described(one, guessed) for one in tables],
+        "problems": _problems(sources, tables),
+    }
+
+
+# --- sources ------------------------------------------------------------------------------------
+
+
+def _landed(lake: Lake | None, known: Known, last: int, count: int) -> Sources:
+    """A sample of what is landed and waits for silver."""
+    found = Sources()
+    if lake is not None and last > known.last and count:
+        for source in lake.pipeline.sources:
+            rows = unread.landed(lake, source.name, (known.last + 1, last), count)
+            found.messages += [(batch, source.name, *row) for batch, row in rows]
+    return found
+
+
+def _look(pipeline: Pipeline, lake: Lake | None, last: int, count: int, found: Sources) -> None:
+    positions = Positions()
+    if lake is not None:
+        positions.catch_up(lake, last)
+    for rank, source in enumerate(pipeline.sources):
+        if source.kind == "kafka":
+            told, sample = _topics(lake, source, positions, count)
+        else:
+            told, sample = _files(lake, source, rank, positions, count)
+        told["problems"] += sample.faults
+        found.told.append(told)
+        found.messages += [(last + 1, source.name, *row) for row in sample.rows]
+
+
+def _files(
+    lake: Lake | None, source: Source, rank: int, positions: Positions, count: int
+) -> tuple[dict[str, Any], unread.Sample]:
+    cores = lake.spark.sparkContext.defaultParallelism if lake is not None else CORES
+    plan = files.plan(source, rank, positions.files.get(source.name, {}), cores)
+    reads = _by_file(plan.ranges)
+    told = _told(source, reads, [one.text for one in plan.alarms], plan.warnings)
+    told["bytes"] = sum(one["bytes"] for one in reads)
+    return told, unread.of_files(plan.ranges, count) if count else unread.Sample()
+
+
+def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
+    """Each file's unread bytes; cuts that only share the work among cores are put together again."""
+    found: list[dict[str, Any]] = []
+    for one in ranges:
+        end = None if one.end == OPEN_END else one.end
+        if found and found[-1]["file"] == one.file and found[-1]["end"] == one.start:
+            found[-1] |= {"end": end, "bytes": found[-1]["bytes"] + one.weight}
+        else:
+            found.append({"file": one.file, "start": one.start, "end": end, "bytes": one.weight})
+    return found
+
+
+def _topics(
+    lake: Lake | None, source: Source, positions: Positions, count: int
+) -> tuple[dict[str, Any], unread.Sample]:
+    fault = unreachable(source)
+    if fault or lake is None:
+        return _told(source, [], [fault], ()), unread.Sample()
+    look = kafka.look(lake, source, positions.places.get(source.name, {}))
+    reads = [
+        {
+            "topic": one.place.topic,
+            "partition": one.place.partition,
+            "start": one.start,
+            "end": one.end,
+            "messages": one.end - one.start,
+        }
+        for one in look.plan.spans
+    ]
+    told = _told(source, reads, list(look.alarms()), look.plan.warnings)
+    told["due"] = look.plan.due
+    told["messages"] = sum(one["messages"] for one in reads)
+    return told, unread.of_topics(lake, look, count) if count else unread.Sample()
+
+
+def _told(
+    source: Source, reads: list[dict[str, Any]], problems: list[str], warnings: tuple[str, ...]
+) -> dict[str, Any]:
+    return {
+        "source": source.name,
+        "kind": source.kind,
+        "format": source.format,
+        "reads": reads,
+        "due": bool(reads),
+        "problems": problems,
+        "warnings": list(warnings),
+    }
+
+
+def _add_sample(told: dict[str, Any], decoded: silver.Foretold, count: int) -> None:
+    name = told["source"]
+    rejects = [one for one in decoded.rejects if one[0] == name]
+    told["sampled"], told["rejected"] = count, len(rejects)
+    if rejects:
+        _, reason, detail = rejects[0]
+        told["warnings"].append(
+            f"{len(rejects)} of {count} sampled messages would be rejected; the first: {reason}: {detail}"
+        )
+    if name in decoded.faults:
+        told["problems"].append(decoded.faults[name])
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
+    return {
+        "table": one.mirror,
+        "path": one.path,
+        "action": one.action,
+        "why": one.why,
+        "from_a_sample": one.mirror in guessed,
+        "changes": one.changes,
+        "keys": list(one.keys),
+        "columns": [_column(each) for each in one.columns],
+        "added": [_column(each) for each in one.added],
+        "retyped": [_column(each) | {"was": was} for was, each in one.retyped],
+        "dropped": list(one.dropped),
+        "left_out": list(one.left_out),
+    }
+
+
+def _column(one: Column) -> dict[str, str]:
+    return {"name": one.column, "source": one.name, "type": one.delta, "source_type": one.type}
+
+
+def _problems(sources: Sources, tables: list[Foreseen]) -> list[str]:
+    found = [f"source {one['source']}: {text}" for one in sources.told for text in one["problems"]]
+    return found + [f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD]

@@ -1,0 +1,148 @@
+"""The verb plan: what a run would read, create, add, hold or refuse, and why; nothing is written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, session_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
+
+app = typer.Typer()
+_SHOWN = 20  # files of one source; --output json lists all
+_ACTIONS = {
+    "create": "create",
+    "change": "change columns",
+    "fold": "fold",
+    "hold": "HOLD",
+    "wait": "wait",
+}
+
+
+@app.command(rich_help_panel="Run")
+def plan(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    sample: Annotated[
+        int, typer.Option(min=0, help="So many messages of each source are decoded to name tables.")
+    ] = 200,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Say what a run would read, create, add, hold or refuse, and why; it writes nothing."""
+    from ingest.cli import foresight
+    from ingest.config import load
+
+    pipelines = [load(file) for file in files]
+    asking = [one for one in pipelines if foresight.needs_spark(one)]
+    with _session(asking, jars_dir) as spark:
+        found = [foresight.foresee(one, spark if one in asking else None, sample) for one in pipelines]
+    if output_as == "json":
+        output.json(found)
+    else:
+        for one in found:
+            _show(one, sample)
+    if any(one["problems"] for one in found):
+        raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _session(pipelines: list[Pipeline], jars_dir: Path | None) -> Iterator[SparkSession | None]:
+    if not pipelines:
+        yield None
+        return
+    with session_for(pipelines, jars_dir) as spark:
+        yield spark
+
+
+# --- for people ---------------------------------------------------------------------------------
+
+
+def _show(found: dict[str, Any], sample: int) -> None:
+    output.line(_headline(found))
+    rows = [row for source in found["sources"] for row in _reads(source)]
+    if rows:
+        output.table(("source", "reads", "from", "to", "size"), rows)
+    if found["tables"]:
+        columns = ("table", "action", "changes", "key", "columns", "why")
+        output.table(columns, [_table(one) for one in found["tables"]])
+    if any(one["from_a_sample"] for one in found["tables"]):
+        output.line(
+            f"Tables, columns and counts marked ~ are from a sample of at most {sample} messages of each "
+            "source: the rest may show more."
+        )
+    for source in found["sources"]:
+        for text in source["warnings"]:
+            output.warning(f"source {source['source']}: {text}")
+    for text in found["problems"]:
+        output.error(text)
+
+
+def _headline(found: dict[str, Any]) -> str:
+    name, lake = found["pipeline"], found["lake"]
+    where = f"the lake {lake}" if found["lake_exists"] else f"the lake {lake}, which does not exist yet"
+    if found["next_batch"] is None:
+        said = f"{name}: nothing new to read for {where}."
+    else:
+        said = f"{name}: a run would land batch {found['next_batch']} in {where}."
+    if waiting := found["undecoded_batches"]:
+        said += f" {len(waiting)} landed batches wait to be decoded."
+    return said
+
+
+def _reads(source: dict[str, Any]) -> Iterator[tuple[object, ...]]:
+    name, reads = source["source"], source["reads"]
+    if source["kind"] == "kafka":
+        for one in reads:
+            place = f"{one['topic']}/{one['partition']}"
+            yield name, place, one["start"], one["end"], f"{one['messages']:,} offsets"
+        return
+    for one in reads[:_SHOWN]:
+        end = "its end" if one["end"] is None else one["end"]
+        yield name, _plain(one["file"]), one["start"], end, _size(one["bytes"])
+    if rest := reads[_SHOWN:]:
+        yield name, f"and {len(rest)} more files", "", "", _size(sum(one["bytes"] for one in rest))
+
+
+def _table(one: dict[str, Any]) -> tuple[object, ...]:
+    mark = "~" if one["from_a_sample"] else ""
+    key = ", ".join(one["keys"]) or "-"
+    return one["table"], _ACTIONS[one["action"]], f"{mark}{one['changes']}", key, _columns(one), one["why"]
+
+
+def _columns(one: dict[str, Any]) -> str:
+    """The columns of a new mirror; of an old one what becomes of them."""
+    if one["action"] == "create":
+        return ", ".join(f"{each['name']} {each['type']}" for each in one["columns"])
+    parts = [f"+ {each['name']} {each['type']}" for each in one["added"]]
+    parts += [f"{each['name']} {each['was']} -> {each['type']}" for each in one["retyped"]]
+    parts += [f"- {name}" for name in one["dropped"]]
+    parts += [f"{name} is left out" for name in one["left_out"]]
+    return ", ".join(parts)
+
+
+def _size(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def _plain(path: str) -> str:
+    """A path as people know it: from here where that is shorter, odd bytes as what they are."""
+    from ingest.bronze.files import shown
+
+    with contextlib.suppress(ValueError):
+        path = min(path, str(Path(path).relative_to(Path.cwd())), key=len)
+    return shown(path)

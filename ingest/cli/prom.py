@@ -1,0 +1,94 @@
+"""A lake's health as metrics, in the text format that Prometheus' node exporter takes from files.
+
+Meant for its textfile collector: write it to a file beside the collector's folder, then move it in.
+(https://prometheus.io/docs/instrumenting/exposition_formats, "Text-based format")
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Labels = Mapping[str, str]
+Sample = tuple[Labels, float | None]
+
+STATES = ("ok", "held", "failed", "paused")
+
+
+def text(found: Mapping[str, Any]) -> str:
+    """What ``status`` found as gauges, one family after the other; a family without samples is left out."""
+    families = _mirrors(found) | _lake(found)
+    return "".join(_family(f"ingest_{name}", told, samples) for name, (told, samples) in families.items())
+
+
+def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
+    rows = [({"pipeline": found["pipeline"], "mirror": one["table"]}, one) for one in found["tables"]]
+    states: list[Sample] = [
+        ({**labels, "state": state}, float(one["state"] == state))
+        for labels, one in rows
+        for state in _states(one)
+    ]
+    return {
+        "mirror_lag_seconds": (
+            "Age of the newest commit of the source that the mirror's changes tell of.",
+            [(labels, one["lag_seconds"]) for labels, one in rows],
+        ),
+        "mirror_rows": ("Rows in the mirror.", [(labels, one["rows"]) for labels, one in rows]),
+        "mirror_batch": (
+            "The last batch that was folded into the mirror.",
+            [(labels, one["batch"]) for labels, one in rows],
+        ),
+        "mirror_state": ("1 for the state that the mirror is in, 0 for the others.", states),
+    }
+
+
+def _states(one: Mapping[str, Any]) -> Iterable[str]:
+    return STATES if one["state"] in STATES else (*STATES, one["state"])
+
+
+def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
+    labels = {"pipeline": found["pipeline"]}
+    kinds = {"message": 0, "cell": 0, "change": 0, **found["open_rejects"]}
+    last = found["last_run"] or {}
+    ended = dt.datetime.fromisoformat(last["ended"]).timestamp() if last else None
+    return {
+        "rejects_open": (
+            "Rejects that were neither replayed nor dismissed.",
+            [({**labels, "kind": kind}, count) for kind, count in kinds.items()],
+        ),
+        "statements_pending": (
+            "DDL statements that wait for a person.",
+            [(labels, found["pending_statements"])],
+        ),
+        "last_run_timestamp_seconds": (
+            "When the last run ended that had anything to do.",
+            [(labels, ended)],
+        ),
+        "last_run_duration_seconds": (
+            "How long its stages took.",
+            [(labels, last.get("seconds"))],
+        ),
+        "last_run_failed": (
+            "1 if something failed, was held or raised an alarm in it.",
+            [(labels, float(last["failed"]))] if last else [],
+        ),
+    }
+
+
+def _family(name: str, told: str, samples: Iterable[Sample]) -> str:
+    lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples if value is not None]
+    return f"# HELP {name} {told}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
+
+
+def _labels(labels: Labels) -> str:
+    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def escaped(value: str) -> str:
+    """A label's value: backslash, quote and line end are all that has a meaning there."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))

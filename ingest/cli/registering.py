@@ -1,0 +1,179 @@
+"""SQL that makes the mirrors known to an engine by name: printed, never run here.
+
+Spark's own catalog and Trino take names of letters, digits and ``_`` only, and no two that differ in case
+alone; what a source's name has beyond that becomes ``_x`` and its code point in hex, and a name that is
+taken gets a short hash.  DuckDB takes every name in quotes, but folds case as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from ingest.change import TableId
+from ingest.lake.names import folded, literal, quoted
+
+_MOST = 100  # characters of a name; catalogs that sit on a database allow 128
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column as the Delta table has it, and the source's name and type."""
+
+    name: str
+    delta: str
+    source: str
+    source_type: str
+    comment: str = ""  # as it stands in the Delta table
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One mirror; without a path it is not there yet, and ``why`` says so."""
+
+    table: TableId
+    path: str = ""
+    fields: tuple[Field, ...] = ()
+    keys: tuple[str, ...] = ()
+    comment: str = ""
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Names:
+    """The names given so far, each once without regard to case."""
+
+    clean: Callable[[str], str]
+    taken: dict[tuple[str, ...], tuple[str | None, ...]] = field(default_factory=dict)  # folded -> whose
+
+    def of(self, table: TableId) -> tuple[str, str]:
+        """The schema and the name of a mirror: database and schema, where there is one, are one name."""
+        outer = "_".join(part for part in table[:2] if part) or "default"
+        schema = self._free((), outer, table[:2])
+        return schema, self._free((folded(schema),), table.table or "table", table)
+
+    def _free(self, inside: tuple[str, ...], name: str, whose: tuple[str | None, ...]) -> str:
+        found = self.clean(name)
+        if self.taken.setdefault((*inside, folded(found)), whose) != whose:
+            found = f"{found}_{_hash(repr(whose))}"
+            self.taken[(*inside, folded(found))] = whose
+        return found
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:8]
+
+
+def plain(name: str) -> str:
+    """A name of ASCII letters, digits and ``_``."""
+    found = re.sub(r"[^A-Za-z0-9_]", lambda one: f"_x{ord(one[0]):02x}", name)
+    if len(found) > _MOST:
+        found = f"{found[:80]}_{_hash(name)}"
+    return found or "_x"
+
+
+def sql(dialect: str, mirrors: Iterable[Registered]) -> str:
+    """The statements for all mirrors; those without a table are named in comments."""
+    names = Names(
+        {"duckdb": lambda name: name, "spark": plain}.get(dialect, lambda name: plain(name).lower())
+    )
+    lines = list(_HEADS[dialect])
+    schemas: set[str] = set()
+    for one in mirrors:
+        if not one.path:
+            lines += ["", remark(f"{one.table}: {one.why}")]
+            continue
+        schema, name = names.of(one.table)
+        lines += [] if schema in schemas else ["", _SCHEMAS[dialect](schema)]
+        schemas.add(schema)
+        lines += ["", *_TABLES[dialect](one, schema, name)]
+    return "\n".join(lines) + "\n"
+
+
+def remark(text: str) -> str:
+    """A comment of one line, whatever the text holds."""
+    return "-- " + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
+# --- Spark --------------------------------------------------------------------------------------
+
+
+def _spark(one: Registered, schema: str, name: str) -> Iterator[str]:
+    yield remark(_told(one))
+    yield f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.{quoted(name)} ("
+    for i, each in enumerate(one.fields):
+        comment = f" COMMENT {literal(each.comment)}" if each.comment else ""
+        comma = "," if i + 1 < len(one.fields) else ""
+        yield f"  {quoted(each.name)} {each.delta}{comment}{comma}  {remark(_source_of(each))}"
+    comment = f" COMMENT {literal(one.comment)}" if one.comment else ""
+    yield f") USING delta{comment} LOCATION {literal(one.path)};"
+
+
+# --- DuckDB -------------------------------------------------------------------------------------
+
+
+def _duckdb(one: Registered, schema: str, name: str) -> Iterator[str]:
+    view = f"{double(schema)}.{double(name)}"
+    yield remark(_told(one))
+    yield f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM delta_scan({single(one.path)});"
+    yield f"COMMENT ON VIEW {view} IS {single(_told(one))};"
+    for each in one.fields:
+        yield f"COMMENT ON COLUMN {view}.{double(each.name)} IS {single(_source_of(each))};"
+
+
+def double(name: str) -> str:
+    """A name in double quotes."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def single(text: str) -> str:
+    """A text in single quotes, where a backslash is only a backslash."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+# --- Trino --------------------------------------------------------------------------------------
+
+
+def _trino(one: Registered, schema: str, name: str) -> Iterator[str]:
+    yield remark(_told(one))
+    yield "CALL system.register_table("
+    yield f"  schema_name => {single(schema)}, table_name => {single(name)},"
+    yield f"  table_location => {single(uri(one.path))});"
+
+
+def uri(path: str) -> str:
+    """A location that names its file system."""
+    return path if "://" in path else f"file://{path}"
+
+
+# --- shared -------------------------------------------------------------------------------------
+
+
+def _told(one: Registered) -> str:
+    key = f", key ({', '.join(one.keys)})" if one.keys else ", no key"
+    return f"mirror of {one.table}{key}"
+
+
+def _source_of(each: Field) -> str:
+    kind = "of a type that the messages do not tell" if each.source_type == "unknown" else each.source_type
+    return kind if each.source == each.name else f"{each.source}, {kind}"
+
+
+_HEADS = {
+    "spark": (
+        "-- For Spark SQL with Delta Lake. The tables stay where they are; DROP TABLE removes a name only.",
+    ),
+    "duckdb": ("-- For DuckDB.", "INSTALL delta;", "LOAD delta;"),
+    "trino": (
+        "-- For Trino: run in a catalog of its Delta Lake connector (trino --catalog NAME) that has",
+        "-- delta.register-table-procedure.enabled=true.",
+    ),
+}
+_SCHEMAS: dict[str, Callable[[str], str]] = {
+    "spark": lambda schema: f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)};",
+    "duckdb": lambda schema: f"CREATE SCHEMA IF NOT EXISTS {double(schema)};",
+    "trino": lambda schema: f"CREATE SCHEMA IF NOT EXISTS {double(schema)};",
+}
+_TABLES = {"spark": _spark, "duckdb": _duckdb, "trino": _trino}

@@ -1,0 +1,87 @@
+"""``status --watch``: the same view again and again, in place on a terminal, block after block elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from typer.core import TyperCommand
+
+from ingest.cli import output
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+EVERY = "10"  # seconds between two looks, unless they are given
+COLUMNS = ("table", "state", "batch", "rows", "newest commit", "lag", "message")
+
+Found = Mapping[str, Any]
+
+
+class Watched(TyperCommand):
+    """A command whose ``--watch`` may stand without its seconds."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the usual seconds behind a ``--watch`` that has none."""
+        given = list(args)
+        for at in [i for i, arg in enumerate(args) if arg == "--watch"][::-1]:
+            if at + 1 == len(args) or not _is_number(args[at + 1]):
+                given.insert(at + 1, EVERY)
+        return super().parse_args(ctx, given)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def watch(look: Callable[[], Found], seconds: float, output_as: str) -> None:
+    """Show what ``look`` finds, and again every so often, until Ctrl-C or SIGTERM."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    with _place(output_as) as show:
+        while not stop.is_set():
+            started = time.monotonic()
+            found = look()
+            if not stop.is_set():
+                show(found)
+                sys.stdout.flush()
+            stop.wait(max(0.0, seconds - (time.monotonic() - started)))
+
+
+@contextlib.contextmanager
+def _place(output_as: str) -> Iterator[Callable[[Found], None]]:
+    """Where each view goes."""
+    if output_as == "json":
+        yield output.json_line
+    elif not output.on_terminal():
+        yield _block
+    else:
+        from rich.live import Live
+
+        with Live(console=output.console(), auto_refresh=False) as live:
+            yield lambda found: live.update(drawn(found, at=True), refresh=True)
+
+
+def _block(found: Found) -> None:
+    output.console().print(drawn(found, at=True))
+
+
+def drawn(found: Found, *, at: bool = False) -> RenderableType:
+    """What ``status`` found, for people; ``at`` adds the time of day."""
+    from rich.console import Group
+    from rich.text import Text
+
+    head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
+    rows = [[one[name] for name in COLUMNS] for one in found["tables"]]
+    lines = [f"- {text}" for text in found["problems"]] + [f"next: {found['next']}"]
+    return Group(Text(head + found["headline"]), output.drawn(COLUMNS, rows), *map(Text, lines))

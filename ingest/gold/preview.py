@@ -1,0 +1,177 @@
+"""What gold would do next, mirror by mirror, decided by the code that decides a run; nothing is written.
+
+Book lines of messages that nobody has decoded yet may be added to those of the lake: then the answer
+holds for these messages, and is as good as they are typical.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from pyspark.sql import functions as F
+
+from ingest.config import Pipeline
+from ingest.errors import HeldError
+from ingest.gold import ledger as ledgers
+from ingest.gold.apply import PAUSED, STAGE
+from ingest.gold.keyless import is_keyless
+from ingest.gold.ledger import Ledger
+from ingest.gold.policy import Statement
+from ingest.gold.schema import Plan, decide
+from ingest.gold.work import Books, Job, jobs, open_books
+from ingest.lake import log, mirrors, pauses
+from ingest.lake.books import Line
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.schemas import BOOKS, RUNS
+
+CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What would happen to one mirror, and why."""
+
+    mirror: str
+    path: str
+    action: str
+    why: str = ""
+    keys: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    added: tuple[Column, ...] = ()
+    retyped: tuple[tuple[str, Column], ...] = ()  # the old Delta type, and the column as it would be
+    dropped: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    changes: int = 0
+
+
+@dataclass(slots=True)
+class Known:
+    """What a lake knows; as it stands here, one that does not exist yet."""
+
+    complete: int = 0
+    last: int = 0
+    books: Books = field(default_factory=lambda: Books(0, 0))
+    ledger: Ledger = field(default_factory=Ledger)
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict)
+    applied: Mapping[str, int] = field(default_factory=dict)
+    standing: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
+
+
+def know(lake: Lake) -> Known:
+    """Read what decides about the next fold."""
+    found = Known(last=max(0, lake.progress("silver", BOOKS.name)))
+    if not found.last:
+        return found
+    found.complete = complete(lake)
+    found.books = open_books(lake, found.complete, found.last)
+    found.ledger = ledgers.read(lake)
+    found.mirrors = mirrors.known(lake)
+    found.paused = pauses.paused(lake)
+    states = {path: (one, lake.snapshot(path)) for path, one in found.mirrors.items()}
+    found.standing = frozenset(path for path, (_, state) in states.items() if state.exists)
+    found.applied = {path: _applied(lake, found, one, state) for path, (one, state) in states.items()}
+    return found
+
+
+def _applied(lake: Lake, known: Known, mirror: Mirror, state: log.Snapshot) -> int:
+    writer = lake.writer(STAGE, mirror.path, mirror.generation)
+    return max(state.transactions.get(writer, -1), known.complete)
+
+
+def complete(lake: Lake) -> int:
+    """The last batch of which a run has recorded that every mirror folded it."""
+    if not lake.exists(RUNS.name):
+        return 0
+    found = (
+        lake.read(RUNS.name)
+        .where((F.col("stage") == STAGE) & F.col("subject").isNull() & (F.col("state") == "done"))
+        .agg(F.max("batch").alias("batch"))
+        .first()
+    )
+    return (found["batch"] if found else None) or 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Unopened:
+    """All that the work list asks a lake for."""
+
+    pipeline: Pipeline
+
+
+def foresee(
+    pipeline: Pipeline, known: Known, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]]
+) -> list[Foreseen]:
+    """Each mirror with something to do.
+
+    Args:
+        pipeline: the pipeline.
+        known: what its lake knows.
+        lines: book lines of messages that are not decoded yet.
+        statements: their statements, as rows of `ddl`.
+    """
+    more = [*known.books.lines, *lines]
+    last = max((line.batch for line in more), default=known.last)
+    books = Books(known.books.complete, last, known.books.histories, more)
+    logged = [*known.ledger.statements, *map(_logged, statements)]
+    ledger = Ledger(sorted(logged, key=lambda one: one.order))
+    found = []
+    for job in jobs(cast("Lake", _Unopened(pipeline)), books):
+        applied = known.applied.get(job.path, known.complete)
+        if any(line.batch > applied for lines in job.lines.values() for line in lines):
+            found.append(_foreseen(pipeline, known, books, ledger, job))
+    return found
+
+
+def _logged(row: Mapping[str, Any]) -> Statement:
+    return ledgers._statement(cast("Any", row), {})
+
+
+def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:
+    mirror, applied = known.mirrors.get(job.path), known.applied.get(job.path, known.complete)
+    count = sum(line.changes for lines in job.lines.values() for line in lines if line.batch > applied)
+    standing = Foreseen(str(job.table), job.path, HOLD, changes=count)
+    if job.path in known.paused:
+        return _with(standing, WAIT, PAUSED)
+    stands = job.path in known.standing
+    try:
+        plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: stands)
+    except HeldError as error:
+        return _with(standing, HOLD, str(error))
+    return _planned(plan, mirror if stands else None, count)
+
+
+def _with(one: Foreseen, action: str, why: str) -> Foreseen:
+    return Foreseen(one.mirror, one.path, action, why, changes=one.changes)
+
+
+def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
+    mirror = plan.mirror
+    old = {one.name: one for one in before.columns} if before else {}
+    names = {one.name for one in mirror.columns}
+    added = tuple(one for one in mirror.columns if one.name not in old)
+    retyped = tuple(
+        (old[one.name].delta, one)
+        for one in mirror.columns
+        if one.name in old and old[one.name].delta != one.delta
+    )
+    dropped = tuple(one.column for one in old.values() if one.name not in names)
+    action, why = _action(plan, before, bool(added or retyped or dropped))
+    return Foreseen(
+        mirror.name, mirror.path, action, why, mirror.keys, mirror.columns, added, retyped, dropped,
+        plan.left_out, count,
+    )  # fmt: skip
+
+
+def _action(plan: Plan, before: Mirror | None, changed: bool) -> tuple[str, str]:
+    if plan.hold is not None:
+        return HOLD, plan.hold.why
+    action = CREATE if before is None else CHANGE if changed else FOLD
+    if plan.mirror.keys:
+        return action, "its old states go into a table of their own." if plan.job.rule.history else ""
+    if is_keyless(plan):
+        return action, f"without a key, as no_key: {plan.job.rule.no_key} says."
+    return WAIT, "its messages have shown no row yet, and no key."

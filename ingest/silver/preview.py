@@ -1,0 +1,95 @@
+"""A sample of messages decoded where the command runs, by the code that decodes a batch, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.config import Pipeline
+from ingest.decoding import registry
+from ingest.errors import SetupError
+from ingest.lake.books import Line, merged
+from ingest.silver.lift import INPUT, Lifting, lift
+
+_ARROW = pa.schema(
+    [
+        ("batch", pa.int64()),
+        ("source", pa.string()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
+_DDL = ("batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key")
+
+
+@dataclass(slots=True)
+class Foretold:
+    """What silver would write of some messages."""
+
+    lines: list[Line] = field(default_factory=list)
+    statements: list[Mapping[str, Any]] = field(default_factory=list)  # columns of `ddl`, by name
+    rejects: list[tuple[str, str, str]] = field(default_factory=list)  # source, reason, detail
+    faults: dict[str, str] = field(default_factory=dict)  # by source: a registry that does not answer
+
+
+class _Asked(dict[int, str]):
+    """A registry's schemas, asked for when they are needed; its first failure is kept and ends the asking."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._ask = registry.client(url)
+        self.fault = ""
+
+    def __missing__(self, schema_id: int) -> str:
+        if self.fault:
+            raise KeyError(schema_id)
+        try:
+            return self.setdefault(schema_id, self._ask(schema_id))
+        except SetupError as error:
+            self.fault = str(error)
+            raise KeyError(schema_id) from None
+
+
+def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
+    """Decode messages, given as the columns `INPUT` of bronze."""
+    asked = {one.name: _Asked(one.registry) for one in pipeline.sources if one.registry}
+    found = Foretold()
+    rows = [dict(zip(INPUT, message, strict=True)) for message in messages]
+    if not rows:
+        return found
+    batch = pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+    for page in lift(Lifting(pipeline, schemas=asked))(iter([batch])):
+        _sort(page, found)
+    found.lines = merged(found.lines)
+    found.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
+    found.rejects = [one for one in found.rejects if one[0] not in found.faults]
+    return found
+
+
+def _sort(page: pa.RecordBatch, found: Foretold) -> None:
+    """Keep what one page of rows says beyond the changes themselves."""
+    for row in _without_changes(page):
+        told = json.loads(row["payload"])
+        if row["kind"] == "book":
+            found.lines.append(Line.from_json(row["payload"]))
+        elif row["kind"] == "reject":
+            found.rejects.append((row["source"], told["reason"], told["detail"]))
+        else:
+            parsed = told["parsed"]
+            statement = {name: row[name] for name in _DDL} | {"statement": told["statement"]}
+            found.statements.append(
+                statement | {"class": parsed["kind"], "effects": json.dumps(parsed["effects"])}
+            )
+
+
+def _without_changes(page: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    kinds = page.column("kind").to_pylist()
+    yield from (page.slice(i, 1).to_pylist()[0] for i, kind in enumerate(kinds) if kind != "change")

@@ -1,0 +1,180 @@
+"""plan without a lake: what it names, what it refuses to touch, and that it starts nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.errors import SetupError
+from ingest.silver.preview import decode
+from tests.lakes import FORMAT, change, statement, touch
+
+runner = CliRunner()
+HEAD = "pipeline: depot\nlake: ./lake\nsources:\n"
+FILES = f"  - {{name: bins, kind: files, path: ./bins-*.jsonl, format: {FORMAT}}}\n"
+KAFKA = (
+    f"  - {{name: far, kind: kafka, format: {FORMAT}, bootstrap_servers: '127.0.0.1:9', topics: [bins]}}\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch):
+    """A plan of files needs no session."""
+
+    def refuse(*_):
+        raise AssertionError("a session was asked for")
+
+    monkeypatch.setattr("ingest.cli.plan.session_for", refuse)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with one file of messages: two tables, a statement, a broken line."""
+    feed = tmp_path / "bins-1.jsonl"
+    feed.write_text(
+        change("INSERT", "bins", 1, {"id": "1", "word": "a"})
+        + change("UPDATE", "bins", 2, {"id": "1", "word": "b"})
+        + change("INSERT", "shelves", 3, {"id": "1", "word": "c"})
+        + statement("bins", 4, "ALTER TABLE bins ADD COLUMN tall int")
+        + '{"broken": \n',
+        "utf-8",
+    )
+    touch(feed)
+    return tmp_path
+
+
+def planned(folder: Path, text: str = FILES, more: str = "", *options: str, code: int = 0):
+    """The plan as JSON."""
+    file = folder / "depot.yaml"
+    file.write_text(HEAD + text + more, "utf-8")
+    done = runner.invoke(app, ["plan", str(file), "--output", "json", *options])
+    assert code == done.exit_code, done.output
+    (found,) = json.loads(done.stdout)
+    return found
+
+
+def test_it_names_tables_with_keys_and_columns(folder):
+    """The first look at a new source must show what will stand in the lake."""
+    found = planned(folder)
+    tables = {one["table"]: one for one in found["tables"]}
+    assert {"depot.bins": "create", "depot.shelves": "create"} == {
+        name: one["action"] for name, one in tables.items()
+    }
+    assert (["id"], 2, True) == tuple(
+        tables["depot.bins"][name] for name in ("keys", "changes", "from_a_sample")
+    )
+    assert [("id", "BIGINT"), ("word", "STRING"), ("tall", "INT")] == [
+        (one["name"], one["type"]) for one in tables["depot.bins"]["columns"]
+    ]
+
+
+def test_it_tells_bytes_and_batch(folder):
+    """Whoever plans a first load wants to know how much it is."""
+    found = planned(folder)
+    (source,) = found["sources"]
+    size = (folder / "bins-1.jsonl").stat().st_size
+    assert [{"file": str(folder / "bins-1.jsonl"), "start": 0, "end": size, "bytes": size}] == source["reads"]
+    assert (1, False) == (found["next_batch"], found["lake_exists"])
+    assert (5, 1) == (source["sampled"], source["rejected"])
+    assert "1 of 5 sampled messages would be rejected" in source["warnings"][0]
+
+
+def test_it_writes_nothing(folder):
+    """A plan that makes the lake's folder has begun the run."""
+    before = sorted(folder.rglob("*"))
+    planned(folder)
+    assert [*before, folder / "depot.yaml"] == sorted(folder.rglob("*"))
+
+
+def test_a_table_without_key_would_be_held(folder):
+    """The run would end with 1: better to know before."""
+    with (folder / "bins-1.jsonl").open("a") as feed:
+        feed.write(change("INSERT", "visits", 9, {"word": "x"}, pkNames=None))
+    touch(folder / "bins-1.jsonl")
+    found = planned(folder, code=1)
+    (held,) = [one for one in found["tables"] if one["action"] == "hold"]
+    assert ("depot.visits", 1) == (held["table"], held["changes"])
+    assert "write `keys: [...]`" in held["why"]
+    assert ["depot.visits would be held: " + held["why"]] == found["problems"]
+    ruled = planned(folder, FILES, "tables:\n  - {match: depot.visits, no_key: append}\n")
+    assert "create" == next(one["action"] for one in ruled["tables"] if one["table"] == "depot.visits")
+
+
+def test_rules_take_part(folder):
+    """The plan would name tables that the run leaves out, or by other names."""
+    rules = "tables:\n  - {match: depot.bins, exclude: true}\n  - {match: '*', into: 'w.{database}_{table}', columns: {word: int32}}\n"
+    (table,) = planned(folder, FILES, rules)["tables"]
+    assert ("w.depot_shelves", True) == (table["table"], table["from_a_sample"])
+    assert "INT" == next(one["type"] for one in table["columns"] if one["name"] == "word")
+
+
+def test_nothing_to_read_is_said(tmp_path):
+    """Silence could also mean that nothing was looked at."""
+    found = planned(tmp_path)
+    assert (None, []) == (found["next_batch"], found["tables"])
+    assert "matches no file yet" in found["sources"][0]["warnings"][0]
+    assert "nothing new to read" in runner.invoke(app, ["plan", str(tmp_path / "depot.yaml")]).stdout
+
+
+def test_a_broker_that_is_away_is_a_problem_and_costs_no_session(folder):
+    """Half a minute of Spark's start would go before the answer that a socket gives at once."""
+    found = planned(folder, FILES + KAFKA, code=1)
+    assert "127.0.0.1:9 does not answer" in found["problems"][0]
+    assert "source far: " in found["problems"][0]
+    assert 2 == len(found["tables"])
+
+
+def test_a_registry_that_is_away_is_told_and_its_messages_are_not_called_broken(tmp_path, monkeypatch):
+    """Every message of the source would look rejected; and the registry is asked once, not for each."""
+    asked = []
+    monkeypatch.setattr("ingest.decoding.registry._get", lambda url, *_: asked.append(url) or _refuse(url))
+    file = tmp_path / "depot.yaml"
+    source = KAFKA.replace(FORMAT, "debezium-avro").replace("]}", "], registry: 'http://r:8081'}")
+    file.write_text(HEAD + source, "utf-8")
+    framed = b"\x00\x00\x00\x00\x07rest"
+    found = decode(load(file), [(1, "far", "bins", 0, n, None, framed, None) for n in range(3)])
+    assert ({"far": "http://r:8081 is away"}, [], 1) == (found.faults, found.rejects, len(asked))
+
+
+def _refuse(url):
+    raise SetupError(f"{url} is away")
+
+
+def test_every_file_has_its_share_of_the_sample(folder):
+    """A table whose messages lie in the last file only would not be named."""
+    many = "".join(change("INSERT", "bins", n, {"id": str(n), "word": "x"}) for n in range(500))
+    (folder / "bins-1.jsonl").write_text(many, "utf-8")
+    (folder / "bins-2.jsonl").write_text(change("INSERT", "late", 900, {"id": "1", "word": "x"}), "utf-8")
+    for path in folder.glob("bins-*"):
+        touch(path)
+    found = planned(folder, FILES, "", "--sample", "50")
+    assert ["depot.bins", "depot.late"] == [one["table"] for one in found["tables"]]
+    assert 26 == found["sources"][0]["sampled"]
+
+
+def test_without_a_sample_no_table_is_named(folder):
+    """Messages must stay unread where that is wanted."""
+    found = planned(folder, FILES, "", "--sample", "0")
+    assert ([], 0) == (found["tables"], found["sources"][0]["sampled"])
+    assert found["next_batch"] == 1
+
+
+def test_people_see_the_same(folder):
+    """The table is what most will read."""
+    planned(folder)
+    done = runner.invoke(app, ["plan", str(folder / "depot.yaml")])
+    assert 0 == done.exit_code
+    assert "which does not exist yet" in done.stdout
+    assert "id BIGINT, word STRING, tall INT" in done.stdout
+    assert "from a sample of at most 200 messages" in done.stdout
+    assert "would be rejected" in done.stderr
+
+
+def test_a_bad_file_is_exit_2(tmp_path):
+    """Nothing was planned."""
+    assert 2 == runner.invoke(app, ["plan", str(tmp_path / "none.yaml")]).exit_code

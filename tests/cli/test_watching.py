@@ -1,0 +1,129 @@
+"""status --watch: how it is asked for, what it prints, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ingest.cli import watching
+from ingest.cli.app import app as command
+from ingest.cli.watching import Watched, watch
+
+FOUND = {
+    "headline": "shop: 1 of 1 mirrors are up to date with batch 3.",
+    "tables": [dict.fromkeys(watching.COLUMNS, "x") | {"table": "shop.<b>orders[red]"}],
+    "problems": ["2 [bold] cells"],
+    "next": "ingest run f",
+}
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def signals():
+    """The handlers of this process, as they were."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["f"], ("f", None)),
+        (["f", "--watch"], ("f", 10.0)),
+        (["f", "--watch", "2.5"], ("f", 2.5)),
+        (["--watch", "f"], ("f", 10.0)),
+        (["--watch", "3", "f"], ("f", 3.0)),
+        (["--watch=4", "f"], ("f", 4.0)),
+        (["f", "--watch", "--all"], ("f", 10.0)),
+    ],
+)
+def test_seconds_may_be_left_out(arguments, expected):
+    """The file's name would be taken for the seconds."""
+    app, seen = typer.Typer(), []
+
+    @app.command(cls=Watched)
+    def look(
+        file: str,
+        every: float | None = typer.Option(None, "--watch"),
+        all_: bool = typer.Option(False, "--all"),
+    ) -> None:
+        seen.append((file, every))
+
+    done = runner.invoke(app, arguments)
+    assert (0, [expected]) == (done.exit_code, seen), done.output
+
+
+def looks(count: int, number: int = signal.SIGINT):
+    """A look that counts, and asks for the end with the last one."""
+    seen = []
+
+    def look():
+        seen.append(FOUND)
+        if len(seen) == count:
+            os.kill(os.getpid(), number)
+        return FOUND
+
+    return look, seen
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_in_peace(number, capsys):
+    """Ctrl-C would print a traceback, or be an error to a script."""
+    look, seen = looks(3, number)
+    watch(look, 0.01, "table")
+    assert 3 == len(seen)
+    assert 2 == capsys.readouterr().out.count("1 of 1 mirrors")
+
+
+def test_blocks_hold_names_as_they_are(capsys):
+    """A table's name would be taken for markup."""
+    watch(looks(2)[0], 0.01, "table")
+    out = capsys.readouterr().out
+    assert "shop.<b>orders[red]" in out
+    assert "2 [bold] cells" in out
+
+
+def test_json_is_one_document_a_line(capsysbinary):
+    """Scripts read line by line."""
+    watch(looks(3)[0], 0.01, "json")
+    lines = capsysbinary.readouterr().out.splitlines()
+    assert [FOUND["headline"]] * 2 == [json.loads(line)["headline"] for line in lines]
+
+
+def test_a_terminal_gets_one_view(monkeypatch):
+    """Every look would push the one before up the screen."""
+    import rich.live
+
+    seen = []
+
+    class Live:
+        def __init__(self, **_):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def update(self, view, *, refresh):
+            seen.append((view, refresh))
+
+    monkeypatch.setattr(rich.live, "Live", Live)
+    monkeypatch.setattr(watching.output, "on_terminal", lambda: True)
+    watch(looks(2)[0], 0.01, "table")
+    assert [True] == [refresh for _, refresh in seen]
+
+
+def test_metrics_are_not_watched():
+    """A collector takes one whole file, not block after block."""
+    done = runner.invoke(command, ["status", "none.yaml", "--watch", "--output", "prom"])
+    assert 2 == done.exit_code
+    assert "--watch has no meaning with --output prom" in done.stderr
