@@ -23,11 +23,13 @@ from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
+from ingest.lake.session import FEW, pace
 from ingest.quality import stage as quality
 from ingest.silver.decode import decode
 
 STAGES = ("bronze", "silver", "gold", "quality")
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
+COMPLETE = "complete"  # the mark that a run leaves in the log of `runs`
 Tell = Callable[[str, str], None]
 """Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
 
@@ -116,6 +118,7 @@ def run(
     lake = Lake(spark, pipeline)
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     lake.select, lake.stop = select, stop
+    pace(spark, 0)  # what is read to find out what there is to do
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
         wanted = [stage for stage in STAGES if stage in set(stages)]
         for stage in wanted:
@@ -210,6 +213,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if last <= warm.checked and not done:
         return
     since = quality.since(lake, warm.checked, done.values())
+    pace(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors))
     checked = quality.check(lake, since, done, warm.decided, tell, partly=result.incomplete)
     result.checks = checked.counts()
     told = {one.mirror for one in result.mirrors if one.state in ("failed", "held")}
@@ -224,6 +228,8 @@ def _complete(lake: Lake) -> int:
     """The last batch of which a run has recorded that every mirror folded it."""
     if not lake.exists(RUNS.name):
         return 0
+    if (marked := lake.last_mark(RUNS.name, COMPLETE)) is not None:
+        return marked
     found = (
         lake.read(RUNS.name)
         .where((F.col("stage") == "gold") & F.col("subject").isNull() & (F.col("state") == "done"))
@@ -274,7 +280,7 @@ def _record(lake: Lake, warm: Warm, result: Result) -> None:
             )
     for text in result.failures:
         rows.append(_row(lake, result, "alarm", None, "alarm", now, 0.0, None, {}, text))
-    lake.append_unguarded(rows, RUNS)
+    lake.append_unguarded(rows, RUNS, {} if warm.complete is None else {COMPLETE: warm.complete})
 
 
 def _row(

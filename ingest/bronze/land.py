@@ -21,9 +21,11 @@ from ingest.config import Source
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
+from ingest.lake.session import pace
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000
+_SHORT = 200  # bytes of a message
 
 _ARROW = pa.schema(
     [
@@ -115,6 +117,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
     if not work and not any(one.plan.due for one in looks):
         return landed
     batch = last + 1
+    pace(lake.spark, _expected(work, looks))
     try:
         ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
     except kafka.READ_ERRORS as error:
@@ -126,6 +129,12 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         raise IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
     _note_receipts(lake, positions, landed, batch)
     return landed
+
+
+def _expected(work: list[Range], looks: list[Look]) -> int:
+    """About how many messages a batch will have; those of files are taken to be short."""
+    offsets = sum(span.end - span.start for one in looks for span in one.plan.spans)
+    return offsets + sum(one.weight for one in work) // _SHORT
 
 
 def _look(lake: Lake, source: Source, positions: Positions, landed: Landed) -> Look:

@@ -31,7 +31,7 @@ from ingest.lake import log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, DECISIONS, REJECTS
-from ingest.lake.session import new_session
+from ingest.lake.session import new_session, pace
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
@@ -50,6 +50,7 @@ class Folded:
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)
     message: str = ""
+    size: int = 0  # bytes of its table
 
 
 def apply(
@@ -66,6 +67,7 @@ def apply(
         decided: each mirror's schema as last decided; new decisions are added.
         tell: is told the mirror and the step that it begins.
     """
+    pace(lake.spark, books.changes)
     chosen = [job for job in jobs(lake, books) if not lake.select or matches(lake.select, job.table)]
     todo = [job for job in chosen if job.path not in lake.paused]
     ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
@@ -154,16 +156,19 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         return
     watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
     session = _session(lake)
-    tell(mirror.name, "schema")
-    _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
+    pace(session, books.changes, before.size or 0)
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
-    tell(mirror.name, "merge")
+    fresh = bool(mirror.keys) and not before.exists
+    if not fresh:
+        tell(mirror.name, "schema")
+        _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
+    tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
-        _merge(lake, session, mirror, work, guard)
+        _merge(lake, session, plan, work, guard, fresh=fresh)
     else:
         result.counts.update(keyless.fold(lake, session, plan, work, guard))
     after = log.snapshot(lake.spark, path)
-    result.version = after.version
+    result.version, result.size = after.version, after.size or 0
     if after.version > before.version:
         result.counts.update(_counts(lake, path, after.version))
 
@@ -216,17 +221,27 @@ def _prepare(
     lake: Lake, session: SparkSession, plan: Plan, before: log.Snapshot, steps: list[SchemaStep]
 ) -> None:
     """Whatever must go before the guarded commit; all of it may be run again."""
-    mirror, rule = plan.mirror, plan.job.rule
+    mirror = plan.mirror
     if before.exists:
         merging.add_columns(lake, session, mirror, before.columns)
         merging.reshape(lake, session, mirror, before.columns, steps)
         return
-    plain = rule.plain_tables or lake.pipeline.plain_tables
-    merging.create(lake, session, mirror, plain=plain, change_feed=rule.change_feed)
+    merging.create(lake, session, mirror, _made(lake, plan))
 
 
-def _merge(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: merging.Guard) -> None:
-    """Merge as if every cell fitted; where one does not, keep the misfits first and merge again."""
+def _made(lake: Lake, plan: Plan) -> merging.Made:
+    rule = plan.job.rule
+    return merging.Made(rule.plain_tables or lake.pipeline.plain_tables, rule.change_feed)
+
+
+def _merge(
+    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool
+) -> None:
+    """Merge as if every cell fitted; where one does not, keep the misfits first and merge again.
+
+    A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet.
+    """
+    mirror = plan.mirror
     for tolerant in (False, True):
         try:
             if tolerant:
@@ -236,6 +251,9 @@ def _merge(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard:
             source = merging.typed(folded, mirror, shape, tolerant)
             standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
             guard.set_on(session)
+            if fresh:
+                merging.load(lake, session, mirror, source, _made(lake, plan))
+                return
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
         except PySparkException as error:
             if tolerant or MISFIT not in str(error):
@@ -295,6 +313,9 @@ def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:
     }
     for action in log.actions(lake.spark, path, version):
         metrics = action.get("commitInfo", {}).get("operationMetrics", {})
+        if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
+            rows = int(metrics.get("numOutputRows", 0))
+            return {"inserted": rows, "written": rows}
         if metrics:
             return {names[name]: int(value) for name, value in metrics.items() if name in names}
     return {}

@@ -45,9 +45,8 @@ def read(lake: Lake) -> Ledger:
     """The whole ledger: DDL is rare, and one read serves all mirrors."""
     if not lake.exists(DDL.name):
         return Ledger()
-    rows = (
-        lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).orderBy("order_key").collect()
-    )
+    found = lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).collect()
+    rows = sorted(found, key=lambda row: (row["order_key"] or "", row["batch"]))
     decided = decided_by_people(lake) if rows else {}
     return Ledger([_statement(row, decided) for row in rows])
 

@@ -14,6 +14,7 @@ from ingest.fold import SchemaStep
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, value_name
 from ingest.lake.lake import Lake, properties_sql
+from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, literal, quoted
 
@@ -141,23 +142,57 @@ def _new_value(index: int, column: str, shape: Shape) -> str:
     return f"IF(s.{quoted(has_name(index))}, {sent}, t.{quoted(column)})" if shape.partials else sent
 
 
-def create(lake: Lake, session: SparkSession, mirror: Mirror, *, plain: bool, change_feed: bool) -> None:
-    """Make the mirror's table; keys stand first, for Delta keeps statistics of the first columns."""
-    properties = {
-        "delta.enableDeletionVectors": "false" if plain else "true",
-        "delta.enableChangeDataFeed": "true" if change_feed else "false",
-        "delta.deletedFileRetentionDuration": f"interval {lake.pipeline.horizon_days} days",
-        "delta.logRetentionDuration": f"interval {max(30, lake.pipeline.horizon_days)} days",
-    }
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a mirror's table is made."""
+
+    plain: bool = False  # without deletion vectors, for readers that do not know them
+    change_feed: bool = False
+
+    def properties(self, horizon_days: int) -> dict[str, str]:
+        """Its Delta properties; history is kept for the promised days."""
+        return {
+            "delta.enableDeletionVectors": "false" if self.plain else "true",
+            "delta.enableChangeDataFeed": "true" if self.change_feed else "false",
+            "delta.deletedFileRetentionDuration": f"interval {horizon_days} days",
+            "delta.logRetentionDuration": f"interval {max(30, horizon_days)} days",
+        }
+
+
+def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> None:
+    """Make the mirror's table without rows; keys stand first, for Delta keeps statistics of the first columns."""
     columns = ", ".join(
         f"{quoted(one.column)} {one.delta}"
-        + (f" COMMENT {literal('source column ' + one.name)}" if one.column != one.name else "")
+        + (f" COMMENT {literal(comment)}" if (comment := comment_of(one)) else "")
         for one in mirror.columns
     )
+    session.sql(f"CREATE TABLE IF NOT EXISTS {_place(lake, mirror)} ({columns}) {_head(lake, mirror, made)}")
+
+
+def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
+    """Make the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard."""
+    columns = []
+    for i, one in enumerate(mirror.columns):
+        about = {"comment": comment} if (comment := comment_of(one)) else {}
+        columns.append(F.col(quoted(sent_name(i))).alias(one.column, metadata=about))
+    source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
     session.sql(
-        f"CREATE TABLE IF NOT EXISTS delta.{quoted(lake.path(mirror.path))} ({columns}) USING delta "
-        f"COMMENT {literal('mirror of ' + mirror.name)} TBLPROPERTIES ({properties_sql(properties)})"
+        f"CREATE TABLE {_place(lake, mirror)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
     )
+
+
+def comment_of(column: MirrorColumn) -> str:
+    """What the table says of a column: the source's name, where Delta's is another."""
+    return f"source column {column.name}" if column.column != column.name else ""
+
+
+def _place(lake: Lake, mirror: Mirror) -> str:
+    return f"delta.{quoted(lake.path(mirror.path))}"
+
+
+def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
+    properties = properties_sql(made.properties(lake.pipeline.horizon_days))
+    return f"USING delta COMMENT {literal('mirror of ' + mirror.name)} TBLPROPERTIES ({properties})"
 
 
 def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:

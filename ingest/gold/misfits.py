@@ -98,7 +98,7 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
 def _rejects(rows: DataFrame, mirror: Mirror, given: Mapping[str, Column]) -> DataFrame:
     parts = zip(("database", "schema", "table"), mirror.table, strict=True)
     known = {"stage": F.lit(STAGE), **{name: F.lit(part) for name, part in parts}, **given}
-    names = rows.sparkSession.createDataFrame([], REJECTS.ddl).columns
+    names = REJECTS.columns.names
     return rows.select(
         *[known.get(name, F.lit(None)).cast(_TYPES.get(name, "string")).alias(name) for name in names]
     )

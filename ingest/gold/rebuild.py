@@ -142,7 +142,7 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
     if not lake.snapshot(mirror.path).exists:
         rule = lake.pipeline.rule(mirror.table)
         plain = rule.plain_tables or lake.pipeline.plain_tables
-        merge.create(lake, lake.spark, mirror, plain=plain, change_feed=rule.change_feed)
+        merge.create(lake, lake.spark, mirror, merge.Made(plain, rule.change_feed))
     writer = lake.writer(STAGE, mirror.path, mirror.generation)
     lake.publish(shadow.read(mirror.path), mirror.path, writer, batch, new_schema=True)
     lake.append_unguarded([mirrors.decision(lake, mirror, decided_at, "rebuilt")], DECISIONS)

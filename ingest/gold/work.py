@@ -57,6 +57,11 @@ class Books:
     histories: dict[LaneId, History] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
 
+    @property
+    def changes(self) -> int:
+        """How many rows its lines tell of."""
+        return sum(line.changes for line in self.lines)
+
     def before(self, batch: int) -> Books:
         """The same books, as if they ended before that batch."""
         return replace(self, last=batch - 1)

@@ -58,7 +58,7 @@ def build(file: Path) -> bool:
         SetupError: the cache cannot be written.
     """
     partial = cache.writable("classes") / f"{file.name}.{os.getpid()}"
-    command = [sys.executable, "-m", "ingest.lake.practice", str(partial)]
+    command = [sys.executable, "-m", "ingest.practice", str(partial)]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PRACTICE_SECONDS, check=False)
         if done.returncode == 0 and partial.is_file():

@@ -5,19 +5,21 @@ from __future__ import annotations
 import datetime as dt
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from types import MappingProxyType
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.lake import log
-from ingest.lake.log import Snapshot
+from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import TableSchema
+
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -67,29 +69,33 @@ class Lake:
         return name in self._known or self.snapshot(name).exists
 
     def ensure(self, schema: TableSchema) -> None:
-        """Create a product table if it is not there."""
-        if schema.name in self._known:
+        """Create a product table if it is not there, without any rows."""
+        if self._grown(schema).exists:
             return
-        state = self.snapshot(schema.name)
-        if state.exists:
-            self._grow(schema, state)
-        else:
-            partition = ", ".join(map(quoted, schema.partition_by))
-            properties = {
-                **schema.properties,
-                "delta.deletedFileRetentionDuration": f"interval {self.pipeline.horizon_days} days",
-            }
-            self.spark.sql(
-                f"CREATE TABLE IF NOT EXISTS delta.{quoted(self.path(schema.name))} ({schema.ddl}) USING delta"
-                + (f" PARTITIONED BY ({partition})" if partition else "")
-                + f" TBLPROPERTIES ({properties_sql(properties)})"
-            )
+        nothing = self.spark.createDataFrame([], schema.columns)
+        self._writing(nothing, schema, NO_TABLE).save(self.path(schema.name))
         self._known.add(schema.name)
+
+    def _grown(self, schema: TableSchema) -> Snapshot:
+        """The table as it stands, with the columns that one made by an older version lacked."""
+        state = self.snapshot(schema.name)
+        if state.exists and schema.name not in self._known:
+            self._grow(schema, state)
+            self._known.add(schema.name)
+        return state
+
+    def _writing(self, frame: DataFrame, schema: TableSchema, state: Snapshot) -> DataFrameWriter:
+        """An append; the first one makes the table in the same commit, with its comments and properties."""
+        if state.exists:
+            return frame.write.format("delta").mode("append")
+        horizon = f"interval {self.pipeline.horizon_days} days"
+        properties = {**schema.properties, "delta.deletedFileRetentionDuration": horizon}
+        writing = frame.to(schema.columns).write.format("delta").mode("append").options(**properties)
+        return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
 
     def _grow(self, schema: TableSchema, state: Snapshot) -> None:
         """Add the columns that a table made by an older version lacks."""
-        wanted = cast("StructType", StructType.fromDDL(schema.ddl))
-        missing = [one for one in wanted if one.name not in state.columns]
+        missing = [one for one in schema.columns if one.name not in state.columns]
         if missing:
             columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
             self.spark.sql(f"ALTER TABLE delta.{quoted(self.path(schema.name))} ADD COLUMNS ({columns})")
@@ -103,19 +109,18 @@ class Lake:
         Raises:
             IngestError: another run committed this batch first.
         """
-        self.ensure(schema)
-        before = self.snapshot(schema.name)
+        before = self._grown(schema)
         writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
         if before.transactions.get(writer, -1) >= batch:
             return False
         (
-            frame.write.format("delta")
-            .mode("append")
+            self._writing(frame, schema, before)
             .option("txnAppId", writer)
             .option("txnVersion", batch)
             .option("userMetadata", self.metadata(batch))
             .save(self.path(schema.name))
         )
+        self._known.add(schema.name)
         self._check_ours(schema.name, before, batch)
         return True
 
@@ -155,16 +160,31 @@ class Lake:
             writing = writing.option("overwriteSchema", "true")
         writing.save(self.path(name))
 
-    def append_unguarded(self, rows: list[tuple[Any, ...]], schema: TableSchema) -> None:
-        """Append driver rows to a history table (`runs`, `checks`, `decisions`); a shadow keeps no history."""
+    def append_unguarded(
+        self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, int] = NOTHING
+    ) -> None:
+        """Append driver rows to a history table (`runs`, `checks`, `decisions`); a shadow keeps no history.
+
+        Args:
+            rows: in the order of the schema's columns.
+            schema: the table.
+            marks: numbers that `last_mark` gives back without reading the table.
+        """
         if not rows or self.shadow:
             return
-        self.ensure(schema)
-        columns = self.read(schema.name).schema
-        frame = self.spark.createDataFrame(rows, columns)
-        frame.coalesce(1).write.format("delta").mode("append").option("userMetadata", self.metadata()).save(
-            self.path(schema.name)
-        )
+        state = self._grown(schema)
+        columns = self.read(schema.name).schema if state.exists else schema.columns
+        writing = self._writing(self.spark.createDataFrame(rows, columns).coalesce(1), schema, state)
+        writing.option("userMetadata", json.dumps({"run": self.run, **marks})).save(self.path(schema.name))
+        self._known.add(schema.name)
+
+    def last_mark(self, name: str, mark: str) -> int | None:
+        """A number that the newest commit of a table carries; None if that commit has none or there is no table."""
+        state = self.snapshot(name)
+        if not state.exists:
+            return None
+        found = log.commit_metadata(self.spark, self.path(name), state.version).get(mark)
+        return found if isinstance(found, int) else None
 
     def metadata(self, batch: int | None = None) -> str:
         """The ``userMetadata`` of this run's commits."""

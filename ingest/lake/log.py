@@ -6,6 +6,7 @@ lives with the data: nothing beside the tables can be lost or restored out of st
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ class Snapshot:
     transactions: dict[str, int]
     columns: tuple[str, ...] = ()
     table_id: str = ""
+    size: int | None = None  # bytes of its data files, where the log tells it at once
 
     @property
     def exists(self) -> bool:
@@ -40,11 +42,13 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
     state = log.update(False, none, none)
     if state.version() < 0:
         return NO_TABLE
+    checksum = state.checksumOpt()
     return Snapshot(
         state.version(),
-        _transactions(state.transactions()),
+        _transactions(state, checksum),
         tuple(state.schema().fieldNames()),
         state.metadata().id(),
+        int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None,
     )
 
 
@@ -53,13 +57,21 @@ def progress(spark: SparkSession, path: str, writer: str) -> int:
     return snapshot(spark, path).transactions.get(writer, -1)
 
 
-def _transactions(scala_map: Any) -> dict[str, int]:
-    found = {}
-    entries = scala_map.iterator()
+def _transactions(state: Any, checksum: Any) -> dict[str, int]:
+    """Each writer's last number: from the checksum that Delta writes beside a commit, if it tells them.
+
+    Otherwise Delta must put the whole state together, which takes a Spark job for every version of every table.
+    """
+    told = checksum.get().setTransactions() if checksum.isDefined() else None
+    if told is not None and told.isDefined():
+        entries = told.get().iterator()
+        return {one.appId(): int(one.version()) for one in _each(entries)}
+    return {one._1(): int(one._2()) for one in _each(state.transactions().iterator())}
+
+
+def _each(entries: Any) -> Iterator[Any]:
     while entries.hasNext():
-        entry = entries.next()
-        found[entry._1()] = int(entry._2())
-    return found
+        yield entries.next()
 
 
 def is_concurrent(error: PySparkException) -> bool:

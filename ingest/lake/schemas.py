@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
+
+from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +16,11 @@ class TableSchema:
     ddl: str
     partition_by: tuple[str, ...] = ()
     statistics: str = ""  # the columns that Delta keeps statistics of
+
+    @property
+    def columns(self) -> StructType:
+        """Its columns as Spark knows them, comments among them; needs a running session."""
+        return cast("StructType", StructType.fromDDL(self.ddl))
 
     @property
     def properties(self) -> dict[str, str]:

@@ -42,10 +42,18 @@ EVERYWHERE = {
     # Spark weighs the growing batch at every row: 500 rows cost a third of 10,000 (benchmarks/notes.md)
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
+# Spark compiles every query to Java.  For few rows that costs more than it saves: the first run of a small
+# pipeline takes a third less when its queries are interpreted (benchmarks/notes.md).
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+FEW = 5_000  # rows
+SMALL = 16 << 20  # bytes of a table that may be read along with few rows
 # Right for one small machine; on a cluster Spark's own defaults stand.
 LOCAL = {
+    **COMPILED,
     "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",  # each task of it compiles Delta's widest row anew
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",  # one Spark job less for a table's first commit
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
 }
 _DELTA = {
@@ -109,6 +117,19 @@ def new_session(spark: SparkSession) -> SparkSession:
     fresh = spark.newSession()
     names = spark.conf.get(_APPLIED, "") or ""
     return _apply(fresh, {name: spark.conf.get(name) or "" for name in names.split() if name != _APPLIED})
+
+
+def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
+    """Have what follows interpreted if it is little, compiled if it is much; in a session of our own on one machine.
+
+    Args:
+        spark: the session.
+        rows: how many rows the next queries go through, about.
+        size: bytes of the tables that they meet.
+    """
+    if "spark.sql.codegen.factoryMode" in (spark.conf.get(_APPLIED, "") or "").split():
+        for name, value in (INTERPRETED if rows <= FEW and size <= SMALL else COMPILED).items():
+            spark.conf.set(name, value)
 
 
 def stop(spark: SparkSession) -> None:

@@ -25,8 +25,8 @@ def decided(lake: Lake) -> dict[str, str]:
     rows = (
         lake.read(DECISIONS.name)
         .where(F.col("kind").isin(APPROVE, DISMISS))
-        .orderBy("decided_at")
-        .select("kind", F.get_json_object("value", "$.statement").alias("statement"))
+        .select("decided_at", "kind", F.get_json_object("value", "$.statement").alias("statement"))
         .collect()
     )
-    return {row["statement"]: row["kind"] for row in rows if row["statement"]}
+    in_order = sorted(rows, key=lambda row: row["decided_at"])
+    return {row["statement"]: row["kind"] for row in in_order if row["statement"]}

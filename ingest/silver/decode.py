@@ -7,8 +7,8 @@ guarded, and a rerun adds what a killed run left out.
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,7 +17,8 @@ from ingest.config import Pipeline
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.silver import replay
+from ingest.lake.session import pace
+from ingest.silver import receipts, replay
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.registry import schemas
 
@@ -47,21 +48,35 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     batches = pending(lake, last, since)
     if not batches:
         return Decoded()
-    _write_changes(lake, batches, cores)
+    told = receipts.told(lake, batches)
+    pace(lake.spark, sum(told.landed.values()))
+    _write_changes(lake, batches, told)
     written = _written(lake, batches)
     lines = merged(
         Line.from_json(row["payload"])
         for row in written.where(F.col("kind") == "book").select("payload").collect()
     )
-    if any(line.ddl for line in lines):
-        lake.append(_ddl_rows(_behind(lake, written, DDL)), DDL, STAGE, batches[-1])
-    if any(line.rejected for line in lines):
-        lake.append(_reject_rows(_behind(lake, written, REJECTS)), REJECTS, STAGE, batches[-1])
+    _append_side_by_side(lake, written, lines, batches[-1])
     lake.append(_book_rows(lake, lines), BOOKS, STAGE, batches[-1])
-    return Decoded(batches, lines, _unbalanced(lake, batches, lines))
+    return Decoded(batches, lines, _unbalanced(told, batches, lines))
 
 
-def _write_changes(lake: Lake, batches: tuple[int, ...], cores: int) -> None:
+def _append_side_by_side(lake: Lake, written: DataFrame, lines: list[Line], batch: int) -> None:
+    """``ddl`` and ``rejects``, at once: each is little work and a commit to wait for."""
+    todo = []
+    if any(line.ddl for line in lines):
+        todo.append((_ddl_rows, DDL))
+    if any(line.rejected for line in lines):
+        todo.append((_reject_rows, REJECTS))
+    with ThreadPoolExecutor(len(todo) or 1, thread_name_prefix=STAGE) as pool:
+        list(
+            pool.map(
+                lambda one: lake.append(one[0](_behind(lake, written, one[1])), one[1], STAGE, batch), todo
+            )
+        )
+
+
+def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told) -> None:
     """One commit for all pending batches; a rerun after a kill begins behind what is there."""
     done = lake.progress(STAGE, CHANGES.name)
     todo = [batch for batch in batches if batch > done]
@@ -70,7 +85,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], cores: int) -> None:
     messages = lake.read(BRONZE.name).where(
         (F.col("kind") == "message") & F.col("batch").between(todo[0], todo[-1])
     )
-    moved = replay.touching(replay.moved(lake), todo)
+    moved = replay.touching(told.moved, todo)
     if moved:
         known = lifting(lake, messages.unionByName(replay.messages(lake)))
         changes = replay.decoded(lake, messages, todo, moved, known, lifted)
@@ -86,8 +101,7 @@ def lifting(lake: Lake, messages: DataFrame) -> Lifting:
 
 def lifted(messages: DataFrame, how: Lifting) -> DataFrame:
     """Rows of ``changes`` from bronze messages."""
-    schema = messages.sparkSession.createDataFrame([], CHANGES.ddl).schema
-    return messages.select(*INPUT).mapInArrow(lift(how), schema)
+    return messages.select(*INPUT).mapInArrow(lift(how), CHANGES.columns)
 
 
 def _shipped(pipeline: Pipeline) -> Pipeline:
@@ -157,21 +171,13 @@ def _reject_rows(written: DataFrame) -> DataFrame:
 
 
 def _book_rows(lake: Lake, lines: list[Line]) -> DataFrame:
-    schema = lake.spark.createDataFrame([], BOOKS.ddl).schema
-    rows = [tuple(_book_cell(line, name) for name in schema.fieldNames()) for line in lines]
-    return lake.spark.createDataFrame(rows, _epoch_schema(lake)).selectExpr(
-        *[
-            f"timestamp_micros({name}) AS {name}" if name in ("event_low", "event_high") else f"`{name}`"
-            for name in schema.fieldNames()
-        ]
-    )
-
-
-def _epoch_schema(lake: Lake) -> Any:
-    ddl = BOOKS.ddl.replace("event_low TIMESTAMP", "event_low BIGINT").replace(
-        "event_high TIMESTAMP", "event_high BIGINT"
-    )
-    return lake.spark.createDataFrame([], ddl).schema
+    """The lines as rows; their times are microseconds, which a moment in Python need not be able to hold."""
+    times = ("event_low", "event_high")
+    names = BOOKS.columns.names
+    sent = BOOKS.ddl.replace("event_low TIMESTAMP", "event_low BIGINT")
+    rows = [tuple(_book_cell(line, name) for name in names) for line in lines]
+    frame = lake.spark.createDataFrame(rows, sent.replace("event_high TIMESTAMP", "event_high BIGINT"))
+    return frame.withColumns({name: F.timestamp_micros(name) for name in times}).coalesce(1)
 
 
 def _book_cell(line: Line, name: str) -> object:
@@ -181,17 +187,9 @@ def _book_cell(line: Line, name: str) -> object:
     return value
 
 
-def _unbalanced(lake: Lake, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
+def _unbalanced(told: receipts.Told, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
     """Compare the books with bronze's own receipts, which count before anything is decoded."""
-    landed = {
-        (row["batch"], row["source"]): row["count"]
-        for row in lake.read(BRONZE.name)
-        .where((F.col("kind") == "receipt") & F.col("batch").between(batches[0], batches[-1]))
-        .groupBy("batch", "source")
-        .agg(F.sum(F.get_json_object(F.col("value").cast("string"), "$.count").cast("bigint")).alias("count"))
-        .collect()
-    }
-    landed |= replay.landed(replay.moved(lake), batches)
+    landed = told.landed | replay.landed(told.moved, batches)
     booked: dict[tuple[int, str], int] = {}
     faults = []
     for line in lines:

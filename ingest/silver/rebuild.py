@@ -113,7 +113,7 @@ def _difference(lake: Lake, shadow: Lake, schema: TableSchema, since: int) -> Di
 def _rows(lake: Lake, schema: TableSchema, since: int) -> DataFrame:
     """A table's rows of this stage; of ``changes`` without book lines, which the books show merged."""
     if not lake.exists(schema.name):
-        return lake.spark.createDataFrame([], schema.ddl)
+        return lake.spark.createDataFrame([], schema.columns)
     lake.ensure(schema)
     rows = lake.read(schema.name).where(_only(schema, since) or "true")
     if schema is CHANGES:
@@ -132,7 +132,7 @@ def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: i
     lake.ensure(schema)
     state = lake.snapshot(schema.name)
     writer = lake.writer(STAGE, schema.name, lake.generation(state, STAGE, schema.name) + 1)
-    rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.ddl)
+    rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.columns)
     lake.publish(
         rows.select(*lake.read(schema.name).columns), schema.name, writer, batch, _only(schema, since)
     )

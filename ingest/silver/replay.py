@@ -50,17 +50,6 @@ class Moved:
         return line
 
 
-def moved(lake: Lake) -> list[Moved]:
-    """All replays of a lake, summed up; a lake without any answers from its log."""
-    rows = (
-        _rows(lake)
-        .groupBy("batch", _old().alias("old"), "source", "topic", "partition")
-        .agg(F.count("*").alias("count"))
-        .collect()
-    )
-    return [Moved(*row) for row in rows]
-
-
 def touching(found: Sequence[Moved], batches: Sequence[int]) -> list[Moved]:
     """The replays that happen in some batches, or whose messages came in them."""
     return [one for one in found if one.batch in batches or one.old in batches]
@@ -75,7 +64,8 @@ def _rows(lake: Lake) -> DataFrame:
     return lake.read(BRONZE.name).where(F.col("kind") == REPLAY)
 
 
-def _old() -> Column:
+def replayed_batch() -> Column:
+    """Of a replay in bronze, the batch whose message it decodes again; NULL of any other row."""
     return F.get_json_object(F.col("value").cast("string"), "$.batch").cast("bigint")
 
 
@@ -100,9 +90,9 @@ def decoded(
     refused = [one for one in found if one.old in batches]
     parts = [lift(own, lifting)]
     if refused:
-        places = replays.select(*PLACE, _old().alias("batch")).distinct()
+        places = replays.select(*PLACE, replayed_batch().alias("batch")).distinct()
         parts = [lift(own.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
-        parts.append(_refusals(replays.where(_old().isin(sorted({one.old for one in refused})))))
+        parts.append(_refusals(replays.where(replayed_batch().isin(sorted({one.old for one in refused})))))
     for batch in sorted({one.batch for one in wanted}):
         parts.append(
             lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch))
@@ -114,7 +104,7 @@ def decoded(
 
 def _bytes(lake: Lake, replays: DataFrame) -> DataFrame:
     """The old messages, under their own batch's number: their rows keep its arrival."""
-    places = F.broadcast(replays.select(*PLACE, _old().alias("batch")))
+    places = F.broadcast(replays.select(*PLACE, replayed_batch().alias("batch")))
     kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
     return kept.join(places, [*PLACE, "batch"], "left_semi")
 
@@ -123,7 +113,7 @@ def _refusals(replays: DataFrame) -> DataFrame:
     """The rejects of the old batches, as their replays remember them."""
     return replays.select(
         F.lit("reject").alias("kind"),
-        _old().alias("batch"),
+        replayed_batch().alias("batch"),
         *PLACE,
         F.lit(0).alias("row"),
         F.get_json_object(F.col("value").cast("string"), "$.reject").alias("payload"),
