@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
 from ingest.errors import SetupError
 from ingest.gold.apply import Folded, apply
-from ingest.gold.work import open_books
+from ingest.gold.work import COMPLETE, complete, open_books
 from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -29,7 +28,6 @@ from ingest.silver.decode import decode
 
 STAGES = ("bronze", "silver", "gold", "quality")
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
-COMPLETE = "complete"  # the mark that a run leaves in the log of `runs`
 Tell = Callable[[str, str], None]
 """Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
 
@@ -170,7 +168,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     last = max(0, lake.progress("silver", BOOKS.name))
     if warm.complete is None:
-        warm.complete = _complete(lake)
+        warm.complete = complete(lake)
     if last <= warm.complete:
         return
     tell("gold", "reading the books")
@@ -222,21 +220,6 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     result.warnings.extend(warnings)
     if not result.incomplete:
         warm.checked = last
-
-
-def _complete(lake: Lake) -> int:
-    """The last batch of which a run has recorded that every mirror folded it."""
-    if not lake.exists(RUNS.name):
-        return 0
-    if (marked := lake.last_mark(RUNS.name, COMPLETE)) is not None:
-        return marked
-    found = (
-        lake.read(RUNS.name)
-        .where((F.col("stage") == "gold") & F.col("subject").isNull() & (F.col("state") == "done"))
-        .agg(F.max("batch").alias("batch"))
-        .first()
-    )
-    return (found["batch"] if found else None) or 0
 
 
 _STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {

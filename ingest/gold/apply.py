@@ -68,7 +68,7 @@ def apply(
         tell: is told the mirror and the step that it begins.
     """
     pace(lake.spark, books.changes)
-    chosen = [job for job in jobs(lake, books) if not lake.select or matches(lake.select, job.table)]
+    chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
     todo = [job for job in chosen if job.path not in lake.paused]
     ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
     wanted: list[Plan] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from pyspark.sql import Row
@@ -48,10 +49,11 @@ def read(lake: Lake) -> Ledger:
     found = lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).collect()
     rows = sorted(found, key=lambda row: (row["order_key"] or "", row["batch"]))
     decided = decided_by_people(lake) if rows else {}
-    return Ledger([_statement(row, decided) for row in rows])
+    return Ledger([statement(row, decided) for row in rows])
 
 
-def _statement(row: Row, decided: dict[str, str]) -> Statement:
+def statement(row: Row | Mapping[str, Any], decided: dict[str, str]) -> Statement:
+    """A row of `ddl` with what was decided of it."""
     found = statement_id(row["source"], row["topic"], row["partition"], row["offset"], row["row"])
     return Statement(
         found,

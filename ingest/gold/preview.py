@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
-
-from pyspark.sql import functions as F
+from typing import Any
 
 from ingest.config import Pipeline
 from ingest.errors import HeldError
@@ -20,12 +18,12 @@ from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import Statement
 from ingest.gold.schema import Plan, decide
-from ingest.gold.work import Books, Job, jobs, open_books
+from ingest.gold.work import Books, Job, complete, jobs, open_books
 from ingest.lake import log, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.schemas import BOOKS, RUNS
+from ingest.lake.schemas import BOOKS
 
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
 
@@ -82,26 +80,6 @@ def _applied(lake: Lake, known: Known, mirror: Mirror, state: log.Snapshot) -> i
     return max(state.transactions.get(writer, -1), known.complete)
 
 
-def complete(lake: Lake) -> int:
-    """The last batch of which a run has recorded that every mirror folded it."""
-    if not lake.exists(RUNS.name):
-        return 0
-    found = (
-        lake.read(RUNS.name)
-        .where((F.col("stage") == STAGE) & F.col("subject").isNull() & (F.col("state") == "done"))
-        .agg(F.max("batch").alias("batch"))
-        .first()
-    )
-    return (found["batch"] if found else None) or 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Unopened:
-    """All that the work list asks a lake for."""
-
-    pipeline: Pipeline
-
-
 def foresee(
     pipeline: Pipeline, known: Known, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]]
 ) -> list[Foreseen]:
@@ -119,7 +97,7 @@ def foresee(
     logged = [*known.ledger.statements, *map(_logged, statements)]
     ledger = Ledger(sorted(logged, key=lambda one: one.order))
     found = []
-    for job in jobs(cast("Lake", _Unopened(pipeline)), books):
+    for job in jobs(pipeline, books):
         applied = known.applied.get(job.path, known.complete)
         if any(line.batch > applied for lines in job.lines.values() for line in lines):
             found.append(_foreseen(pipeline, known, books, ledger, job))
@@ -127,7 +105,7 @@ def foresee(
 
 
 def _logged(row: Mapping[str, Any]) -> Statement:
-    return ledgers._statement(cast("Any", row), {})
+    return ledgers.statement(row, {})
 
 
 def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:

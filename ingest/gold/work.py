@@ -19,8 +19,9 @@ from ingest.lake.books import Line, merged_columns
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS
+from ingest.lake.schemas import BOOKS, RUNS
 
+COMPLETE = "complete"  # the mark that a run leaves in the log of `runs`
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
 _SUMS = ("partials", "key_changes", "inherits", "truncates", "ddl")
@@ -72,6 +73,21 @@ class Books:
             return self.complete
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
         return min(batches, default=self.last)
+
+
+def complete(lake: Lake) -> int:
+    """The last batch of which a run has recorded that every mirror folded it; 0 before the first."""
+    if not lake.exists(RUNS.name):
+        return 0
+    if (marked := lake.last_mark(RUNS.name, COMPLETE)) is not None:
+        return marked
+    found = (
+        lake.read(RUNS.name)
+        .where((F.col("stage") == "gold") & F.col("subject").isNull() & (F.col("state") == "done"))
+        .agg(F.max("batch").alias("batch"))
+        .first()
+    )
+    return (found["batch"] if found else None) or 0
 
 
 def open_books(lake: Lake, complete: int, last: int) -> Books:
@@ -143,15 +159,15 @@ def _place(line: Line) -> tuple[int, str]:
     return line.batch, line.order_high or ""
 
 
-def jobs(lake: Lake, books: Books) -> list[Job]:
+def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
     """The mirrors that have something to fold, in a stable order."""
     found: dict[str, Job] = {}
     for line in books.lines:
         if not (line.changes or line.ddl):
             continue
-        table = target(lake.pipeline.rule(line.table_id), line.table_id)
+        table = target(pipeline.rule(line.table_id), line.table_id)
         path = mirror_path(table)
-        job = found.setdefault(path, Job(table, path, lake.pipeline.rule(line.table_id)))
+        job = found.setdefault(path, Job(table, path, pipeline.rule(line.table_id)))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
     return [found[path] for path in sorted(found)]
 

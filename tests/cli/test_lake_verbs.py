@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ingest.cli import foresight, look, registering
-from ingest.gold import preview
 from ingest.lake.lake import Lake
-from ingest.run import _complete, run
+from ingest.run import run
 from tests.lakes import Depot, change, statement, touch
 
 pytestmark = pytest.mark.spark
@@ -83,12 +82,6 @@ def test_plan_names_what_is_landed_and_not_decoded(spark, depot):
     assert ([landed], None) == (found["undecoded_batches"], found["next_batch"])
     assert "create" == next(one["action"] for one in found["tables"] if one["table"] == "depot.fresh")
     run(spark, depot.pipeline)
-
-
-def test_the_last_complete_batch_is_the_one_of_the_run(spark, depot):
-    """Plan and run would look at different books."""
-    lake = Lake(spark, depot.pipeline)
-    assert _complete(lake) == preview.complete(lake)
 
 
 def test_status_tells_what_waits(spark, depot):
