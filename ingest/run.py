@@ -193,6 +193,7 @@ def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
         return warm.held[2]
     if warm.paused[0] != decisions:
         warm.paused = (decisions, pauses.paused(lake))
+        warm.decided = None  # a rebuild by another process gives a mirror its next generation
     lake.paused = warm.paused[1]
     books = open_books(lake, warm.complete, last)
     if warm.decided is None:
@@ -210,9 +211,8 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
     if last <= warm.checked and not done:
         return
-    since = quality.since(lake, warm.checked, done.values())
     pace(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors))
-    checked = quality.check(lake, since, done, warm.decided, tell, partly=result.incomplete)
+    checked = quality.check(lake, warm.checked, done, warm.decided, tell, partly=result.incomplete)
     result.checks = checked.counts()
     told = {one.mirror for one in result.mirrors if one.state in ("failed", "held")}
     failures, warnings = quality.complaints(checked, told)

@@ -68,7 +68,7 @@ class Depot:
         """The pipeline file as it stands now."""
         return load(self.file)
 
-    def grow(self) -> None:
+    def grow(self, *, broken: bool = True) -> None:
         """Append a slice: insert, update, delete, a statement, a broken message, and a table's first row."""
         n, serial = self.slices, 100 * self.slices
         lines = [
@@ -77,8 +77,9 @@ class Depot:
             change("DELETE", "bins", serial + 3, {"id": str(-n - 1), "word": "soon gone"}),
             change("INSERT", f"shelf{n}", serial + 4, {"id": "1", "word": f"of {n}"}),
             statement("bins", serial + 5, "ALTER TABLE bins COMMENT 'counted'"),
-            '{"broken": \n',
         ]
+        if broken:
+            lines.append('{"broken": \n')
         if n:
             lines.append(change("UPDATE", "bins", serial + 6, {"id": str(n - 1), "word": f"old {n}"}))
         with self.feed.open("a", encoding="utf-8") as file:

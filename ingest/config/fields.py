@@ -133,14 +133,6 @@ def _kafka_settings(value: Any) -> dict[str, str]:
     return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
 
 
-def _expectation_type(text: str) -> str:
-    if not re.fullmatch("expect_[a-z0-9_]+", text):
-        raise ValueError(
-            f"{text!r} is no expectation; write a name such as expect_column_values_to_be_unique"
-        )
-    return str(text)
-
-
 def _plain(value: Any) -> Any:
     """Arguments of an expectation: here, and only here, numbers and booleans become Python's own."""
     if isinstance(value, dict):
@@ -329,7 +321,7 @@ class ExpectationKeys(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    type: Annotated[str, *_read(_expectation_type, {"type": "string", "pattern": "^expect_"})]
+    type: Annotated[str, *_read(words.expectation, {"type": "string", "pattern": "^expect_"})]
     severity: Annotated[str, *_choice("error", "warn")] = "error"
 
     @model_validator(mode="before")
@@ -346,6 +338,15 @@ class QualityKeys(_Keys):
 
     table: Match
     expect: tuple[ExpectationKeys, ...] = ()
+    suite: Text | None = Field(
+        default=None, description="a Great Expectations suite, JSON, relative to this file; joins expect:"
+    )
+    on: Annotated[str, *_choice("mirror", "changed")] = Field(
+        default="mirror", description="look at all rows, or at those that changed since the last run"
+    )
+    source_counts: Text | None = Field(
+        default=None, description="the source's own row counts: CSV or JSON with table and rows"
+    )
     freshness: Duration | None = Field(default=None, description="how old the newest change may be")
     thresholds: dict[str, Ratio] = Field(
         default={}, description="limits of the built-in checks, 0.1% or a count"

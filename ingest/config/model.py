@@ -74,6 +74,8 @@ class QualityRule:
     expect: tuple[Expectation, ...] = ()
     freshness: float | None = None  # seconds that the newest commit may be old
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    on: str = "mirror"  # mirror | changed: which rows the expectations look at
+    source_counts: str = ""  # absolute path of a file with the source's own row counts
 
 
 @dataclass(frozen=True, slots=True)

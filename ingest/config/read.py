@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import fields, words
+from ingest.config import fields, suite, words
 from ingest.config.document import Document, Where, read
 from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule
 from ingest.errors import ConfigError
@@ -48,7 +48,8 @@ def check(path: str | Path) -> Checked:
     _check_options(document)
     if document.faults or keys is None:
         raise ConfigError(document.problems())
-    pipeline = _pipeline(document.file, keys)
+    suites = _suites(document, keys)
+    pipeline = _pipeline(document.file, keys, suites)
     advice.refuse(document, pipeline)
     if document.faults:
         raise ConfigError(document.problems())
@@ -184,10 +185,24 @@ def _check_options(document: Document) -> None:
             document.fault(where, f"the option {key!r} is unknown{words.nearest(key, known)}")
 
 
+def _suites(document: Document, keys: fields.PipelineKeys) -> dict[int, tuple[Expectation, ...]]:
+    """The expectations of the suites that ``quality:`` entries name, by the entry."""
+    found = {}
+    for i, rule in enumerate(keys.quality):
+        if rule.suite is not None:
+            try:
+                found[i] = suite.read(document.file.absolute().parent / Path(rule.suite).expanduser())
+            except ValueError as error:
+                document.fault(("quality", i, "suite"), str(error))
+    return found
+
+
 # --- the dataclasses ----------------------------------------------------------------------------
 
 
-def _pipeline(file: Path, keys: fields.PipelineKeys) -> Pipeline:
+def _pipeline(
+    file: Path, keys: fields.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
+) -> Pipeline:
     folder = file.absolute().parent
     return Pipeline(
         name=str(keys.pipeline),
@@ -195,7 +210,7 @@ def _pipeline(file: Path, keys: fields.PipelineKeys) -> Pipeline:
         lake=absolute(keys.lake, folder),
         sources=tuple(_source(source, folder) for source in keys.sources),
         tables=tuple(_rule(rule) for rule in keys.tables),
-        quality=tuple(_quality(rule) for rule in keys.quality),
+        quality=tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality)),
         spark=_plain(keys.spark),
         master=str(keys.master or ""),
         plain_tables=keys.plain_tables,
@@ -231,12 +246,19 @@ def _rule(keys: fields.TableKeys) -> TableRule:
     return TableRule(**{name: value for name, value in given.items() if value is not None})
 
 
-def _quality(keys: fields.QualityKeys) -> QualityRule:
-    expect = tuple(
+def _quality(keys: fields.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
+    own = tuple(
         Expectation(str(item.type), _plain(item.model_extra or {}), str(item.severity))
         for item in keys.expect
     )
-    return QualityRule(str(keys.table), expect, keys.freshness, _plain(keys.thresholds))
+    return QualityRule(
+        str(keys.table),
+        own + listed,
+        keys.freshness,
+        _plain(keys.thresholds),
+        on=str(keys.on),
+        source_counts=absolute(str(keys.source_counts), folder) if keys.source_counts else "",
+    )
 
 
 def _plain(value: Any) -> Any:

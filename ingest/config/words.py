@@ -34,6 +34,15 @@ _TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 
 
+def expectation(text: str) -> str:
+    """The name of a Great Expectations type."""
+    if not re.fullmatch("expect_[a-z0-9_]+", text):
+        raise ValueError(
+            f"{text!r} is no expectation; write a name such as expect_column_values_to_be_unique"
+        )
+    return str(text)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean x?``, or nothing where no known word is near."""
     by_folded = {name.lower().replace("-", "_"): name for name in known}

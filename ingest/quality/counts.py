@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from pyspark.sql import functions as F
@@ -13,11 +12,16 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, BRONZE, REJECTS
+from ingest.lake.rejects import still_open
+from ingest.lake.schemas import BOOKS, REJECTS
 from ingest.quality.catalogue import FAILING_KEYS, Metric
+from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, Subject
 
 _TABLE = ("database", "schema", "table")
+Receipt = tuple[str, Mapping[str, Any]]  # source, what bronze wrote of a range that it read
+Stretch = tuple[str, str]  # a file, or a topic's partition with the topic's id
+Ranges = Mapping[Stretch, list[tuple[int, int]]]
 
 
 def of_mirrors(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
@@ -106,9 +110,10 @@ def _cell_rows(lake: Lake, since: int) -> list[Any]:
     writers = lake.snapshot(REJECTS.name).transactions
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
+    rows = still_open(lake)
+    assert rows is not None
     return (
-        lake.read(REJECTS.name)
-        .where((F.col("kind") == "cell") & (F.col("batch") > since))
+        rows.where((F.col("kind") == "cell") & (F.col("batch") > since))
         .groupBy(*_TABLE, "column")
         .agg(
             F.count("*").alias("n"),
@@ -137,50 +142,69 @@ def ddl_pending(chosen: Iterable[Subject], waiting: Mapping[str, list[str]]) -> 
         yield Metric("ddl_pending", len(told), subject.name, detail=detail)
 
 
-def of_sources(lake: Lake, booked: Mapping[str, Booked], since: int) -> Iterator[Metric]:
+def of_sources(
+    booked: Mapping[str, Booked], found: Ledgers, rejected: Mapping[str, int], since: int
+) -> Iterator[Metric]:
     """Books against receipts, holes in what was read, and the share of rejects, per source."""
-    landed = _landed(lake, since) if booked else {}
+    landed = _landed(found.receipts)
     for source in sorted(booked.keys() | landed.keys()):
         books = booked.get(source, Booked())
         counted, ranges = landed.get(source, (0, {}))
         off = abs(counted - books.messages) + books.off
         detail = f"{counted:,} messages landed, {books.messages:,} are in the books" if off else ""
         yield Metric("books_balance", off, source=source, detail=detail)
-        yield _gaps(source, ranges)
-        share = books.rejected / books.messages if books.messages else 0.0
-        detail = f"{books.rejected:,} of {books.messages:,} messages could not be decoded" if share else ""
+        accepted = [gap for name, gap in found.accepted if name == source]
+        yield _gaps(source, ranges, {_place(gap) for gap in accepted})
+        yield _losses(source, [gap for gap in accepted if gap["batch"] > since])
+        waiting = rejected.get(source, 0) if books.rejected else 0
+        share = min(1.0, waiting / books.messages) if books.messages else 0.0
+        detail = f"{waiting:,} of {books.messages:,} messages could not be decoded" if share else ""
         yield Metric("reject_rate", share, source=source, detail=detail)
 
 
-Ranges = Mapping[str, list[tuple[int, int]]]
+def open_rejects(lake: Lake, booked: Mapping[str, Booked], since: int) -> dict[str, int]:
+    """Messages by source that were neither decoded later nor dismissed; read only if any was rejected."""
+    rows = still_open(lake) if any(one.rejected for one in booked.values()) else None
+    if rows is None:
+        return {}
+    mine = rows.where((F.col("kind") == "message") & (F.col("batch") > since))
+    return {row["source"]: row["count"] for row in mine.groupBy("source").count().collect()}
 
 
-def _landed(lake: Lake, since: int) -> dict[str, tuple[int, Ranges]]:
-    """Messages by the receipts of the batches in the books, and the ranges read of each file."""
-    last = lake.progress("silver", BOOKS.name)
-    rows = (
-        lake.read(BRONZE.name)
-        .where((F.col("kind") == "receipt") & (F.col("batch") > since) & (F.col("batch") <= last))
-        .select("source", F.col("value").cast("string").alias("receipt"))
-        .collect()
-    )
-    found: dict[str, tuple[int, dict[str, list[tuple[int, int]]]]] = {}
-    for row in rows:
-        receipt = json.loads(row["receipt"])
-        count, ranges = found.get(row["source"], (0, {}))
+def _landed(receipts: Iterable[Receipt]) -> dict[str, tuple[int, Ranges]]:
+    """Messages by the receipts of the batches in the books, and the ranges read of each file or partition."""
+    found: dict[str, tuple[int, dict[Stretch, list[tuple[int, int]]]]] = {}
+    for source, receipt in receipts:
+        count, ranges = found.get(source, (0, {}))
         if "file" in receipt and "start" in receipt:
-            ranges.setdefault(receipt["file"], []).append((receipt["start"], receipt["end"]))
-        found[row["source"]] = (count + int(receipt.get("count") or 0), ranges)
+            ranges.setdefault((receipt["file"], ""), []).append((receipt["start"], receipt["end"]))
+        elif "from" in receipt:
+            place = f"{receipt['topic']}/{receipt['partition']}"
+            read = (receipt["from"], receipt["to"])
+            ranges.setdefault((place, receipt.get("topic_id") or "-"), []).append(read)
+        found[source] = (count + int(receipt.get("count") or 0), ranges)
     return dict(found)
 
 
-def _gaps(source: str, ranges: Ranges) -> Metric:
-    """Holes between the ranges of one file; what lies before the first is an earlier batch's."""
+def _place(gap: Mapping[str, Any]) -> tuple[str, int]:
+    return f"{gap.get('topic')}/{gap.get('partition')}", int(gap.get("offset") or 0)
+
+
+def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) -> Metric:
+    """Holes between the ranges of one file or partition; what lies before the first is an earlier batch's."""
     holes = []
-    for file, read in ranges.items():
+    for (place, topic_id), read in ranges.items():
         reached = min(start for start, _ in read)
         for start, end in sorted(read):
-            if start > reached:
-                holes.append(f"{file} bytes {reached} to {start}")
+            if start > reached and (place, reached) not in accepted:
+                holes.append(f"{place} {'offsets' if topic_id else 'bytes'} {reached} to {start}")
             reached = max(reached, end)
     return Metric("gaps", len(holes), source=source, detail="; ".join(holes[:FAILING_KEYS]))
+
+
+def _losses(source: str, accepted: Iterable[Mapping[str, Any]]) -> Metric:
+    """Gaps that a person has accepted: known, and still a reason to compare with the source."""
+    told = [
+        f"{gap.get('topic')}/{gap.get('partition')} {gap.get('reason') or ''}".strip() for gap in accepted
+    ]
+    return Metric("losses", len(told), source=source, detail="; ".join(told[:FAILING_KEYS]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -18,6 +19,7 @@ from pyspark.sql.types import VariantType
 from ingest.config import Expectation, matches
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.quality import keys, unexpected
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, PASS, WARN, Metric, Verdict
 from ingest.quality.judge import context
 from ingest.quality.subjects import Subject
@@ -26,28 +28,47 @@ _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_se
 _STATE = {"error": FAIL, "warn": WARN}
 
 
-def expected(lake: Lake, chosen: Iterable[Subject], tell: Callable[[str, str], None]) -> list[Verdict]:
-    """Judge what the pipeline file expects of the chosen mirrors."""
+def expected(
+    lake: Lake, chosen: Iterable[Subject], since: int, tell: Callable[[str, str], None]
+) -> list[Verdict]:
+    """Judge what the pipeline file expects of the chosen mirrors.
+
+    Args:
+        lake: the lake.
+        chosen: the mirrors.
+        since: the last batch checked before, for expectations on changed rows.
+        tell: is told what is being worked on.
+    """
     found: list[Verdict] = []
     gx: Any = None
     for subject in chosen:
-        wishes = [
-            wish
-            for rule in lake.pipeline.quality
-            if matches(rule.table, subject.table)
-            for wish in rule.expect
-        ]
-        if not wishes or subject.mirror is None or not subject.exists:
+        if subject.mirror is None or not subject.exists:
             continue
-        gx = gx or context()
-        tell(f"quality {subject.name}", "expectations")
-        frame = readable(lake.read(subject.path)).cache()
-        try:
-            batch = _batch(gx, subject.name, frame)
-            found += [_judged(batch, subject, subject.mirror, wish) for wish in wishes]
-        finally:
-            frame.unpersist()
+        for on, wishes in _wishes(lake, subject).items():
+            gx = gx or context()
+            tell(f"quality {subject.name}", "expectations")
+            frame = readable(_rows(lake, subject, since, on)).cache()
+            try:
+                batch = _batch(gx, f"{subject.name} {on}", frame)
+                found += [_judged(batch, frame, subject.name, subject.mirror, wish) for wish in wishes]
+            finally:
+                frame.unpersist()
     return found
+
+
+def _wishes(lake: Lake, subject: Subject) -> dict[str, list[Expectation]]:
+    """What is expected of a mirror, by the rows that are looked at."""
+    found: dict[str, list[Expectation]] = {}
+    for rule in lake.pipeline.quality:
+        if rule.expect and matches(rule.table, subject.table):
+            found.setdefault(rule.on, []).extend(rule.expect)
+    return found
+
+
+def _rows(lake: Lake, subject: Subject, since: int, on: str) -> DataFrame:
+    """The rows to look at; all of them where it cannot be told which have changed."""
+    changed = keys.changed_rows(lake, subject, since) if on == "changed" else None
+    return lake.read(subject.path) if changed is None else changed
 
 
 def readable(frame: DataFrame) -> DataFrame:
@@ -62,13 +83,14 @@ def _batch(gx: Any, name: str, frame: DataFrame) -> Any:
     return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
 
 
-def _judged(batch: Any, subject: Subject, mirror: Mirror, wish: Expectation) -> Verdict:
-    column = wish.arguments.get("column")
+def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expectation) -> Verdict:
+    given = wish.arguments.get("column")
+    column = given if isinstance(given, str) else None
     metric = Metric(
         wish.type,
         0.0,
-        subject.name,
-        column=column if isinstance(column, str) else None,
+        name,
+        column=column,
         severity=wish.severity,
         detail=_words(wish),
     )
@@ -79,7 +101,13 @@ def _judged(batch: Any, subject: Subject, mirror: Mirror, wish: Expectation) -> 
     complaint = _complaint(result.exception_info)
     if complaint:
         return _broken(metric, complaint)
-    return _verdict(metric, result)
+    verdict = _verdict(metric, result)
+    if verdict.state == PASS:
+        return verdict
+    there = next((one.column for one in mirror.columns if one.name == column), column)
+    return replace(
+        verdict, metric=replace(verdict.metric, failing=unexpected.keys(frame, mirror, wish, there))
+    )
 
 
 def _expectation(wish: Expectation, mirror: Mirror) -> Any:
@@ -110,7 +138,7 @@ def _complaint(info: Any) -> str:
 
 def _broken(metric: Metric, text: str) -> Verdict:
     first = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    return Verdict(_with(metric, 0.0, f"{metric.detail} could not be judged: {first}"), ERROR)
+    return Verdict(_found(metric, 0.0, f"{metric.detail} could not be judged: {first}"), ERROR)
 
 
 def _verdict(metric: Metric, result: Any) -> Verdict:
@@ -125,18 +153,11 @@ def _verdict(metric: Metric, result: Any) -> Verdict:
         text = f"{text}: observed {observed}"
     number = bad if bad is not None else observed
     value = float(number) if isinstance(number, int | float) else 0.0
-    return Verdict(_with(metric, value, text), PASS if result.success else _STATE[metric.severity])
+    return Verdict(_found(metric, value, text), PASS if result.success else _STATE[metric.severity])
 
 
-def _with(metric: Metric, observed: float, detail: str) -> Metric:
-    return Metric(
-        metric.check,
-        observed,
-        metric.mirror,
-        column=metric.column,
-        severity=metric.severity,
-        detail=detail[:MAX_DETAIL],
-    )
+def _found(metric: Metric, observed: float, detail: str) -> Metric:
+    return replace(metric, observed=observed, detail=detail[:MAX_DETAIL])
 
 
 def _words(wish: Expectation) -> str:

@@ -20,7 +20,8 @@ from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, CHECKS, DDL, REJECTS, RUNS
+from ingest.lake.rejects import still_open
+from ingest.lake.schemas import BOOKS, CHECKS, DDL, RUNS
 from ingest.quality import queries, statements
 from ingest.quality.catalogue import PASS
 from ingest.quality.facts import (
@@ -268,7 +269,7 @@ def _add_ddl(lake: Lake, tables: dict[str, TableFact]) -> None:
 
 
 def _rejects(lake: Lake) -> list[RejectFact]:
-    rows = _rows(lake, REJECTS.name)
+    rows = still_open(lake)
     if rows is None:
         return []
     table = F.concat_ws(".", *_LANE).alias("table")

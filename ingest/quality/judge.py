@@ -2,14 +2,13 @@
 
 Great Expectations runs two or three Spark jobs a check, so Spark measures everything at once
 (`ingest.quality.keys`) and the suite looks at the few numbers that came out.  It takes seconds to
-import, so only functions import it, and `warm_up` can do that beside other work.
+import, so only functions import it, and the stage lets that happen beside Spark's counting.
 """
 
 from __future__ import annotations
 
 import importlib
 import os
-import threading
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,13 +16,6 @@ from typing import Any
 from ingest.quality.catalogue import FAIL, PASS, WARN, Metric, Verdict
 
 _FAILED = {"error": FAIL, "warn": WARN}
-
-
-def warm_up() -> threading.Thread:
-    """Begin to import Great Expectations in the background."""
-    thread = threading.Thread(target=great_expectations, name="great-expectations", daemon=True)
-    thread.start()
-    return thread
 
 
 def great_expectations() -> Any:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-def place(order_key: Column) -> Column:
-    """The part of an order key before arrival; NULL where the message held no position at all."""
-    end = F.instr(order_key, "!")
-    half = end + 1 + _value(order_key, end + 1)
-    return F.when(~_is_weak(order_key, end), F.substr(order_key, F.lit(1), half))
+def place(order_key: str) -> str:
+    """SQL for the part of an order key before arrival; NULL where the message held no position at all."""
+    end = f"instr({order_key}, '!')"
+    half = f"{end} + 1 + {_value(order_key, f'{end} + 1')}"
+    return f"CASE WHEN NOT {_is_weak(order_key, end)} THEN substr({order_key}, 1, {half}) END"
 
 
-def _is_weak(order_key: Column, end: Column) -> Column:
+def _is_weak(order_key: str, end: str) -> str:
     """Epoch and phase and nothing else before the mark: arrival alone decides."""
-    epoch = 1 + _value(order_key, F.lit(1))
-    phase = 1 + _value(order_key, epoch + 1)
-    return end == epoch + phase + 1
+    epoch = f"(1 + {_value(order_key, '1')})"
+    phase = f"(1 + {_value(order_key, f'{epoch} + 1')})"
+    return f"({end} = {epoch} + {phase} + 1)"
 
 
-def _value(order_key: Column, at: Column) -> Column:
+def _value(order_key: str, at: str) -> str:
     """The number that the length mark at a place stands for."""
-    return F.instr(F.lit(_MARKS), F.substr(order_key, at, F.lit(1))) - 1
+    return f"(instr('{_MARKS}', substr({order_key}, {at}, 1)) - 1)"

@@ -26,6 +26,7 @@ def reproduces(
     of_table = _of(source)
     fixed = {
         "rows": f"SELECT count(*) FROM {mirror}",
+        "row_count": f"SELECT count(*) FROM {mirror}",
         "freshness": f"SELECT max(event_high) FROM books WHERE {of_table}",
         "up_to_date": f"SELECT batch, changes FROM books WHERE {of_table} ORDER BY batch DESC",
         "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {of_table} AND class = 'unknown'",
@@ -58,6 +59,8 @@ def of_source(check: str, source: str) -> str:
     return {
         "reject_rate": f"SELECT reason, detail, topic, `offset` FROM rejects WHERE kind = 'message' AND {mine}",
         "books_balance": f"SELECT * FROM books WHERE {mine} ORDER BY batch DESC",
+        "losses": f"SELECT batch, reason, value FROM decisions WHERE kind = 'accept-gap' AND subject = {literal(source)}",
+        "missing_parts": f"SELECT `transaction`, count(*) FROM changes WHERE kind = 'change' AND {mine} GROUP BY 1",
         "gaps": f"SELECT batch, CAST(value AS STRING) FROM bronze WHERE kind = 'receipt' AND {mine} ORDER BY batch",
     }.get(check, "")
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from pyspark.sql import functions as F
 
@@ -11,13 +13,16 @@ from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, CHECKS, RUNS
-from ingest.quality import counts, judge, keys, statements
+from ingest.lake.schemas import BOOKS, CHECKS
+from ingest.quality import counted, counts, judge, keys, ledgers, parts, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.expect import expected
+from ingest.quality.ledgers import Ledgers
+from ingest.quality.statements import Statement
 from ingest.quality.subjects import Subject, Survey, survey
 
 STAGE = "quality"
+CHECKED = "checked"  # the mark that a check leaves in the log of `checks`
 Tell = Callable[[str, str], None]
 
 
@@ -40,16 +45,20 @@ def check(
         tell: is told what is being worked on.
         partly: not all mirrors were meant to be brought up to date, so the batches stay unchecked.
     """
-    checked = Checked(since if partly else max(0, lake.progress("silver", BOOKS.name)))
-    known = survey(lake, since, also, decided)
-    chosen = known.subjects
-    loading = judge.warm_up()  # while Spark counts
-    tell(STAGE, "counting")
-    metrics = list(_measured(lake, known, since))
-    loading.join()
+    last = max(0, lake.progress("silver", BOOKS.name))
+    checked, touched = Checked(since if partly else last), frozenset(also)
+    with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # what can be done while Spark counts
+        imported = pool.submit(judge.great_expectations)
+        behind = pool.submit(ledgers.behind, lake) if since > 0 else None
+        tell(STAGE, "counting")
+        found = _look(lake, since, last, touched, decided)
+        earlier = _earlier(found, touched, behind.result() if behind else {})
+        if earlier < since:
+            found = _look(lake, earlier, last, touched, decided)
+        imported.result()
     tell(STAGE, "judging")
-    checked.verdicts = judge.judged(_limited(lake.pipeline, chosen, metrics))
-    checked.verdicts += expected(lake, chosen, tell)
+    checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
+    checked.verdicts += expected(lake, found.subjects, found.since, tell)
     keep(lake, checked)
     return checked
 
@@ -58,27 +67,10 @@ def last_checked(lake: Lake) -> int:
     """The last batch that a run has checked; 0 before the first."""
     if not lake.exists(CHECKS.name):
         return 0
+    if (marked := lake.last_mark(CHECKS.name, CHECKED)) is not None:
+        return marked
     found = lake.read(CHECKS.name).agg(F.max("batch").alias("batch")).first()
     return (found["batch"] if found else None) or 0
-
-
-def since(lake: Lake, checked: int, mirrors: Iterable[str]) -> int:
-    """From which batch on to check: earlier where a mirror has caught up on batches it had failed."""
-    names = list(mirrors)
-    if not names or not lake.exists(RUNS.name):
-        return checked
-    rows = (
-        lake.read(RUNS.name)
-        .where((F.col("stage") == "gold") & F.col("subject").isin(names))
-        .groupBy("subject")
-        .agg(
-            F.max(F.when(F.col("state") == "done", F.col("batch"))).alias("done"),
-            F.max(F.when(F.col("state").isin("failed", "held"), F.col("batch"))).alias("failed"),
-        )
-        .where(F.col("failed") > F.coalesce("done", F.lit(0)))
-        .collect()
-    )
-    return min([checked, *(row["done"] or 0 for row in rows)])
 
 
 def complaints(checked: Checked, told: Collection[str] = ()) -> tuple[list[str], list[str]]:
@@ -99,19 +91,54 @@ def _bounded(sentences: list[str], most: int = 20) -> list[str]:
     return [*sentences[:most], f"{len(sentences) - most} more checks complain: see `ingest quality`."]
 
 
-def _measured(lake: Lake, known: Survey, since: int) -> Iterator[Metric]:
-    chosen = known.subjects
-    logged = statements.read(lake)
-    counted = keys.count(lake, chosen, since, logged)
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was measured from one batch on, and what could not be."""
+
+    since: int
+    subjects: list[Subject]
+    metrics: list[Metric]
+    broken: list[Verdict]
+
+
+def _look(
+    lake: Lake, since: int, last: int, also: Collection[str], decided: Mapping[str, Mirror] | None
+) -> _Found:
+    """Measure the mirrors that batches behind ``since`` touched, and the sources that fed them."""
+    told = ledgers.read(lake, since, last)
+    surveyed = survey(lake, told.lanes, also, decided)
+    logged = statements.understood(lake, told.statements)
+    metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
+    metrics += _of_sources(lake, surveyed, told, since, last)
+    rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
+    differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, whole=since <= 0)
+    return _Found(since, surveyed.subjects, metrics + differing, broken)
+
+
+def _earlier(found: _Found, also: Collection[str], behind: Mapping[str, int]) -> int:
+    """From which batch on to look: earlier where a mirror has caught up on batches that it had failed."""
+    caught_up = [behind.get(one.name, found.since) for one in found.subjects if one.path in also]
+    return min([found.since, *caught_up])
+
+
+def _of_mirrors(
+    lake: Lake, chosen: Sequence[Subject], since: int, logged: Sequence[Statement]
+) -> Iterator[Metric]:
+    passed = keys.count(lake, chosen, since, logged)
     for subject in chosen:
-        found = counted.get(subject.path)
+        found = passed.get(subject.path)
         if found is not None:
             for name, n in found.numbers.items():
                 yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
     yield from counts.of_mirrors(lake, chosen)
     yield from counts.cell_rejects(lake, chosen, since)
     yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
-    yield from counts.of_sources(lake, known.booked, since)
+
+
+def _of_sources(lake: Lake, known: Survey, told: Ledgers, since: int, last: int) -> Iterator[Metric]:
+    rejected = counts.open_rejects(lake, known.booked, since)
+    yield from counts.of_sources(known.booked, told, rejected, since)
+    yield from parts.missing(lake, known.booked, since, last)
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[Subject], metrics: Iterable[Metric]) -> list[Metric]:
@@ -141,7 +168,8 @@ def rule_of(pipeline: Pipeline, table: TableId) -> QualityRule | None:
 def keep(lake: Lake, checked: Checked) -> None:
     """Append the verdicts to ``checks``."""
     now = lake.now()
-    lake.append_unguarded([_row(lake, checked.batch, one, now) for one in checked.verdicts], CHECKS)
+    rows = [_row(lake, checked.batch, one, now) for one in checked.verdicts]
+    lake.append_unguarded(rows, CHECKS, {} if checked.batch is None else {CHECKED: checked.batch})
 
 
 def _row(lake: Lake, batch: int | None, verdict: Verdict, now: object) -> tuple[object, ...]:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-
-from pyspark.sql import Row
-from pyspark.sql import functions as F
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import DDL
-from ingest.lake.statements import DISMISS, statement_id
-from ingest.lake.statements import decided as decided_by_people
+from ingest.lake.statements import DISMISS, decided, statement_id
+from ingest.quality import ledgers
+from ingest.quality.ledgers import POSITION
 
-_POSITION = ("source", "topic", "partition", "offset", "row")
+_MATTERS = {"drop_table", "create_table"}  # effects of which a person's word changes what is checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,39 +30,37 @@ class Statement:
     text: str
     kind: str
     effects: tuple[tuple[str, TableId], ...]  # action, table
+    id: str = ""
     decided: str = ""
 
 
 def read(lake: Lake) -> list[Statement]:
-    """All statements that may mean something, in order; DDL is rare."""
-    if not lake.exists(DDL.name):
-        return []
-    rows = (
-        lake.read(DDL.name)
-        .where(F.col("class") != "none")
-        .orderBy("order_key")
-        .select(
-            "batch", *_POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects"
-        )
-        .collect()
-    )
-    decided = decided_by_people(lake) if rows else {}
-    return [_statement(row, decided) for row in rows]
+    """All statements that may mean something, in order."""
+    return understood(lake, ledgers.logged(lake))
 
 
-def _statement(row: Row, decided: dict[str, str]) -> Statement:
+def understood(lake: Lake, rows: Iterable[Mapping[str, Any]]) -> list[Statement]:
+    """The ledger's rows as statements, in order. What people said is read only where it may matter."""
+    found = [_statement(row) for row in sorted(rows, key=lambda row: str(row["order_key"]))]
+    if not any(one.kind == "unknown" or _MATTERS & {action for action, _ in one.effects} for one in found):
+        return found
+    said = decided(lake)
+    return [replace(one, decided=said.get(one.id, "")) for one in found]
+
+
+def _statement(row: Mapping[str, Any]) -> Statement:
     effects = tuple(
-        (str(one["action"]), TableId(*one["table"])) for one in json.loads(row["effects"] or "[]")
+        (str(one["action"]), TableId(*one["table"])) for one in json.loads(row.get("effects") or "[]")
     )
     return Statement(
         row["source"],
-        TableId(row["database"], row["schema"], row["table"]),
+        TableId(row.get("database"), row.get("schema"), row.get("table")),
         row["batch"],
         row["order_key"],
-        row["statement"] or "",
+        row.get("statement") or "",
         row["class"],
         effects,
-        decided.get(statement_id(*(row[name] for name in _POSITION)), ""),
+        statement_id(*(row.get(name) for name in POSITION)),
     )
 
 

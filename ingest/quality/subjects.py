@@ -5,9 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from typing import Any
 
 from ingest.change import TableId, same_place
 from ingest.config import matches
@@ -15,11 +13,10 @@ from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS
+from ingest.quality.ledgers import LANE, SUMS
 
 GOLD = "gold"
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_LANE = ("source", "database", "schema", "table")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +84,8 @@ class Booked:
     messages: int = 0
     rejected: int = 0
     off: int = 0
+    control_ever: int = 0
+    tables: set[str] = field(default_factory=set)  # as a connector names them, with and without database
 
 
 @dataclass(slots=True)
@@ -98,24 +97,33 @@ class Survey:
 
 
 def survey(
-    lake: Lake, since: int, also: Iterable[str] = (), decided: Mapping[str, Mirror] | None = None
+    lake: Lake,
+    lines: Iterable[Mapping[str, Any]],
+    also: Iterable[str] = (),
+    decided: Mapping[str, Mirror] | None = None,
 ) -> Survey:
-    """The mirrors that batches after ``since`` touched, those of the paths ``also``, and the books' sums."""
-    if not lake.exists(BOOKS.name):
-        return Survey()
+    """The mirrors that new batches touched, those of the paths ``also``, and the books' sums.
+
+    Args:
+        lake: the lake.
+        lines: the books by lane.
+        also: mirrors to check although no new batch touched them, by path.
+        decided: each mirror's schema as last decided, if known already.
+    """
     known = mirrors.known(lake) if decided is None else decided
     made, found, touched = Survey(), dict[str, Subject](), set(also)
-    for row in _lines(lake, since).collect():
+    for row in lines:
         booked = made.booked.setdefault(row["source"], Booked())
-        for name in _SUMS:
-            setattr(booked, name, getattr(booked, name) + (row[name] or 0))
-        if row["table"] is None or not row["active"]:
+        for name in _BOOKED:
+            setattr(booked, name, getattr(booked, name) + row.get(name, 0))
+        if row.get("table") is None or not row.get("active"):
             continue
-        source = TableId(row["database"], row["schema"], row["table"])
+        source = TableId(*(row.get(name) for name in LANE[1:]))
+        booked.tables |= {str(source), str(source._replace(database=None))}
         table = target(lake.pipeline.rule(source), source)
         path = mirror_path(table)
         found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(_lane(row, source))
-        if row["new"]:
+        if row.get("new"):
             touched.add(path)
     made.subjects = [
         found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])
@@ -125,15 +133,16 @@ def survey(
     return made
 
 
-def _lane(row: Row, source: TableId) -> Lane:
+def _lane(row: Mapping[str, Any], source: TableId) -> Lane:
+    newest = row.get("newest")
     return Lane(
         source=row["source"],
         table=source,
-        last=row["last"] or 0,
-        **{name: row[name] or 0 for name in _COUNTS},
-        order_low=row["order_low"],
-        folded_high=row["folded_high"],
-        newest=None if row["newest"] is None else EPOCH + dt.timedelta(microseconds=row["newest"]),
+        last=row.get("last", 0),
+        **{name: row.get(name, 0) for name in _COUNTS},
+        order_low=row.get("order_low"),
+        folded_high=row.get("folded_high"),
+        newest=None if newest is None else EPOCH + dt.timedelta(microseconds=newest),
     )
 
 
@@ -141,34 +150,8 @@ def _selected(lake: Lake, subject: Subject) -> bool:
     return not lake.select or matches(lake.select, subject.table)
 
 
-_COUNTS = ("changes", "deletes", "key_changes", "truncates", "truncates_ever", "places")
-
-
-_SUMS = ("messages", "rejected", "off")
-_PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
-
-
-def _lines(lake: Lake, since: int) -> DataFrame:
-    """The books by lane, in one read: what is to be checked beside what was before."""
-    new, active = F.col("batch") > since, (F.col("changes") > 0) | (F.col("ddl") > 0)
-    changed = F.col("changes") > 0
-    parts = sum((F.coalesce(part, F.lit(0)) for part in _PARTS), F.lit(0))
-    return (
-        lake.read(BOOKS.name)
-        .withColumn("off", F.abs(F.col("messages") - parts))
-        .groupBy("source", *_LANE)
-        .agg(
-            F.max(active).alias("active"),
-            F.max(new & active).alias("new"),
-            F.max(F.when(changed, F.col("batch"))).alias("last"),
-            *[F.sum(F.when(new, F.col(name))).alias(name) for name in (*_COUNTS[:4], *_SUMS)],
-            F.sum("truncates").alias("truncates_ever"),
-            F.min(F.when(new & changed, F.col("order_low"))).alias("order_low"),
-            F.max(F.when(~new, F.col("order_high"))).alias("folded_high"),
-            F.unix_micros(F.max("event_high")).alias("newest"),
-            F.countDistinct("topic", "partition").alias("places"),
-        )
-    )
+_BOOKED = ("messages", "rejected", "off", "control_ever")
+_COUNTS = (*(name for name in SUMS if name not in _BOOKED), "truncates_ever", "places")
 
 
 def _look_up(lake: Lake, subject: Subject) -> None:

@@ -13,6 +13,7 @@ from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
 from ingest.lake.names import mirror_path
+from ingest.lake.rejects import DISMISSED, name_of
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
 from ingest.quality import stage
 from ingest.quality.gather import gather
@@ -27,16 +28,35 @@ lake: ./lake
 sources:
   - {name: desk, kind: files, path: ./desk/*.jsonl, format: dts-canal}
   - {name: gate, kind: files, path: ./gate/*.jsonl, format: dts-canal}
+  - {name: plex, kind: files, path: ./plex/*.jsonl, format: dts-shareplex}
+  - {name: bus, kind: kafka, bootstrap_servers: "nowhere:9092", topics: [parcels], format: debezium}
 quality:
   - table: depot.late
     freshness: 1h
+  - table: "*"
+    source_counts: counts.csv
   - table: depot.sound
     expect:
       - {type: expect_column_values_to_not_be_null, column: label}
       - {type: expect_column_values_to_be_between, column: id, max_value: 2, severity: warn}
       - {type: expect_column_values_to_be_unique, column: absent}
-      - {type: expect_column_values_to_be_in_set, column: label, value_set: [other]}
+    suite: expectations/sound.json
+  - table: depot.sound
+    on: changed
+    expect:
+      - {type: expect_column_values_to_be_between, column: id, min_value: 4, severity: warn}
 """
+COUNTS = "table,rows\ndepot.sound,3\ndepot.counted,4\ndepot.nowhere,7\n"
+SUITE = {
+    "name": "sound",
+    "expectations": [
+        {
+            "type": "expect_column_values_to_be_in_set",
+            "kwargs": {"column": "label", "value_set": ["other"]},
+            "severity": "critical",
+        }
+    ],
+}
 # op, key, position, batch; where there is a fifth member, the label that the row has
 SOUND = [
     ("insert", 1, 1, 1),
@@ -55,7 +75,15 @@ TIED = [
     ("partial", 7, 5, 1),
 ]
 LATE = [("insert", 1, 1, 1), ("insert", 2, 2, 2)]
+COUNTED = [("insert", 1, 1, 1)]
+PARCELS = [("insert", 1, 1, 1), ("insert", 2, 2, 1), ("insert", 3, 3, 1)]
+IN_TRANSACTION = {1: "tx1", 2: "tx1", 3: "tx2"}
 AGAIN = [("insert", 1, 5, 1), ("delete", 1, 2, 2), ("insert", 8, 1, 1), ("truncate", 0, 3, 1)]
+
+
+def source_of(table):
+    """Which source a table's changes come from."""
+    return "bus" if table == "parcels" else "desk"
 
 
 def change(table, offset, op, key, position, batch, label="a"):
@@ -65,8 +93,8 @@ def change(table, offset, op, key, position, batch, label="a"):
     after, before = (None, row) if op == "delete" else (None, None) if op == "truncate" else (row, None)
     partial, op = op == "partial", "update" if op == "partial" else op
     return (
-        "change", batch, "desk", "desk/1.jsonl", 0, offset, 0, op, "depot", None, table, place, str(position),
-        LONG_AGO, None, '["id"]', before, after, None, partial, None, None,
+        "change", batch, source_of(table), "desk/1.jsonl", 0, offset, 0, op, "depot", None, table, place, str(position),
+        LONG_AGO, IN_TRANSACTION.get(key) if table == "parcels" else None, '["id"]', before, after, None, partial, None, None,
     )  # fmt: skip
 
 
@@ -75,7 +103,7 @@ def lines(changes):
     for batch in sorted({one[1] for one in changes}):
         mine = [one for one in changes if one[1] == batch]
         yield {
-            "batch": batch, "source": "desk", "topic": "desk/1.jsonl", "partition": 0, "database": "depot",
+            "batch": batch, "source": source_of(mine[0][10]), "topic": "desk/1.jsonl", "partition": 0, "database": "depot",
             "table": mine[0][10], "messages": len(mine), "change_messages": len(mine), "changes": len(mine),
             "truncates": sum(one[7] == "truncate" for one in mine), "order_low": min(one[11] for one in mine),
             "order_high": max(one[11] for one in mine), "event_high": LONG_AGO,
@@ -89,6 +117,7 @@ class Planted:
         self.lake = lake
         self.changes: list[tuple[object, ...]] = []
         self.decided: list[tuple[object, ...]] = []
+        self.bronze: list[dict[str, object]] = []
 
     def mirror(self, name, changes, rows, applied=2, delta="id BIGINT, label STRING"):
         """A mirror with its changes; ``rows`` is what really stands in it."""
@@ -113,20 +142,33 @@ class Planted:
             for table in sorted(tables)
             for line in lines([one for one in self.changes if one[10] == table])
         ]
-        booked.append({"batch": 2, "source": "gate", "messages": 10, "control": 6, "rejected": 3})
+        booked.append({"batch": 2, "source": "gate", "messages": 10, "control": 4, "rejected": 5})
+        booked.append({"batch": 1, "source": "plex", "messages": 3, "control": 3})
+        booked.append({"batch": 1, "source": "bus", "messages": 2, "control": 2})
         self.rows(BOOKS, booked, self.lake.writer("silver", "books"), 2)
-        receipts = [
-            {"source": "desk", "count": len(self.changes), "file": "desk/1.jsonl", "start": 0, "end": 900},
-            {"source": "gate", "count": 10, "file": "gate/1.jsonl", "start": 0, "end": 50},
-            {"source": "gate", "count": 0, "file": "gate/1.jsonl", "start": 70, "end": 90},
-        ]
+        desk = sum(one[2] == "desk" for one in self.changes)
+        self.receipt("desk", {"count": desk, "file": "desk/1.jsonl", "start": 0, "end": 900})
+        self.receipt("gate", {"count": 10, "file": "gate/1.jsonl", "start": 0, "end": 50})
+        self.receipt("gate", {"count": 0, "file": "gate/1.jsonl", "start": 70, "end": 90})
+        self.receipt("plex", {"count": 3, "file": "plex/1.jsonl", "start": 0, "end": 9}, 1)
+        for n, start, end, count in ((0, 0, 5, 3), (0, 8, 10, 2), (1, 0, 4, 0), (1, 6, 9, 0)):
+            read = {"topic": "parcels", "partition": n, "from": start, "to": end, "count": count}
+            self.receipt("bus", {**read, "cluster": "c", "topic_id": "i"}, 1)
+        accepted = json.dumps({"topic": "parcels", "partition": 1, "offset": 4})
+        loss = "was trimmed by retention: offsets 4 to 5 were not read"
         self.rows(
-            BRONZE,
-            [
-                {"kind": "receipt", "batch": 2, "source": one["source"], "value": json.dumps(one).encode()}
-                for one in receipts
-            ],
+            DECISIONS,
+            [{"kind": "accept-gap", "subject": "bus", "batch": 2, "value": accepted, "reason": loss}],
         )
+        for name, count in (("tx1", 3), ("tx2", 1)):
+            share = [{"data_collection": "depot.parcels", "event_count": count}]
+            share.append({"data_collection": "depot.left_out", "event_count": 9})
+            end = {"status": "END", "id": name, "event_count": count + 9, "data_collections": share}
+            self.message("bus", end)
+        for transaction, idx in ((7, "1/3"), (7, "2/3"), (8, "1/1")):
+            self.message("plex", {"meta": {"op": "ins", "trans": transaction, "scn": 1, "idx": idx}})
+        self.rows(BRONZE, self.bronze)
+        self.poison()
         cell = {
             "source": "desk",
             "batch": 1,
@@ -139,7 +181,8 @@ class Planted:
             "detail": "no text",
             "raw": "?",
         }
-        self.rows(REJECTS, [cell], self.lake.writer("gold/mirrors/depot/tied/0", "rejects"), 1)
+        dismissed = {**cell, "key": '{"id":1}'}
+        self.rows(REJECTS, [cell, dismissed], self.lake.writer("gold/mirrors/depot/tied/0", "rejects"), 1)
         unread = {
             "batch": 1,
             "source": "desk",
@@ -170,6 +213,33 @@ class Planted:
             ],
         )
 
+    def receipt(self, source, told, batch=2):
+        """What bronze wrote of a range that it read."""
+        value = json.dumps(told).encode()
+        self.bronze.append({"kind": "receipt", "batch": batch, "source": source, "value": value})
+
+    def message(self, source, told):
+        """A message of the first batch."""
+        value = json.dumps(told).encode()
+        self.bronze.append({"kind": "message", "batch": 1, "source": source, "value": value})
+
+    def poison(self):
+        """Five messages that could not be decoded: one was replayed since, one dismissed."""
+        bad = [
+            {"source": "gate", "topic": "gate/1.jsonl", "partition": 0, "offset": n, "batch": 2,
+             "kind": "message", "reason": "bad-json", "detail": "the text ends inside an object"}
+            for n in range(5)
+        ]  # fmt: skip
+        self.rows(REJECTS, bad)
+        self.rows(BRONZE, [{**bad[0], "kind": "replay", "reason": None}])
+
+    def dismiss(self, *where):
+        """A person's word on rejects."""
+        names = self.lake.read(REJECTS.name).where(" AND ".join(where)).select(name_of().alias("name"))
+        self.rows(
+            DECISIONS, [{"kind": DISMISSED, "subject": row["name"], "value": "{}"} for row in names.collect()]
+        )
+
     def rows(self, schema, rows, writer="", batch=0):
         """Append rows given by the columns that they have."""
         self.lake.ensure(schema)
@@ -186,7 +256,11 @@ class Planted:
 @pytest.fixture(scope="module")
 def lake(spark, tmp_path_factory):
     """A small lake with every fault in it, and a mirror without any."""
-    file = tmp_path_factory.mktemp("depot") / "depot.yaml"
+    folder = tmp_path_factory.mktemp("depot")
+    file = folder / "depot.yaml"
+    (folder / "expectations").mkdir()
+    (folder / "expectations" / "sound.json").write_text(json.dumps(SUITE))
+    (folder / "counts.csv").write_text(COUNTS)
     file.write_text(PIPELINE)
     planted = Planted(Lake(spark, load(file)))
     planted.mirror("sound", SOUND, [(1, "a"), (2, "a"), (4, "a")])
@@ -196,7 +270,11 @@ def lake(spark, tmp_path_factory):
     )
     planted.mirror("late", LATE, [(1, "a")], applied=1)
     planted.mirror("again", AGAIN, [(1, "a")])
+    planted.mirror("counted", COUNTED, [(1, "a")])
+    planted.mirror("parcels", PARCELS, [(1, "a"), (2, "a"), (3, "a")])
     planted.write()
+    planted.dismiss("kind = 'message'", "offset = 1")
+    planted.dismiss("kind = 'cell'", "key LIKE '%1%'")
     return planted.lake
 
 
@@ -231,6 +309,12 @@ def test_each_fault_turns_its_own_light(checked):
         ("source gate", "books_balance", "fail"): 1,
         ("source gate", "gaps", "fail"): 1,
         ("source gate", "reject_rate", "warn"): 0.3,
+        ("source bus", "gaps", "fail"): 1,
+        ("source bus", "losses", "warn"): 1,
+        ("source bus", "missing_parts", "warn"): 1,
+        ("source plex", "missing_parts", "warn"): 1,
+        ("counted", "row_count", "fail"): 3,
+        ("nowhere", "row_count", "fail"): 7,
     }
     seen = found(checked)
     assert 3600 < seen.pop(("late", "freshness", "fail"))
@@ -268,9 +352,43 @@ def test_repetitions_are_counted_and_pass(checked):
 def test_expectations_are_judged(checked):
     """The user's own checks pass, warn, fail, or say that they cannot be judged."""
     states = [one.state for one in checked.verdicts if one.metric.check.startswith("expect_")]
-    assert ["pass", "warn", "error", "fail"] == states
+    assert ["pass", "warn", "error", "fail", "warn"] == states
     broken = next(one for one in checked.verdicts if one.state == "error")
     assert "absent" in broken.sentence()
+
+
+def test_rows_that_are_not_as_expected_are_named(checked):
+    """A number of bad rows sends people searching; their keys send them there."""
+    keys = [one.metric.failing for one in checked.verdicts if one.metric.check.startswith("expect_")]
+    assert [(), ('{"id":4}',), (), ('{"id":1}', '{"id":2}', '{"id":4}'), ('{"id":1}', '{"id":2}')] == keys
+
+
+def test_each_fault_is_said_in_words(checked):
+    """A steward reads the sentence, not the name of the check."""
+    said = {
+        (one.subject, one.metric.check): one.sentence() for one in checked.verdicts if one.state != "pass"
+    }
+    words = {
+        ("depot.broken", "key_unique"): "Rows beyond the first of their key: 1 (at most 0)",
+        ("depot.broken", "key_not_null"): "Rows with a NULL in a key column: 1 (at most 0)",
+        ("depot.broken", "missing_rows"): "Live keys among the changes that the mirror lacks: 1 (at most 0)",
+        ("depot.late", "up_to_date"): "1 decoded batches with 1 changes wait",
+        ("depot.late", "freshness"): "Age of the newest source commit",
+        ("depot.tied", "ambiguities"): "Ties: two different changes of one key at one place: 1",
+        ("depot.tied", "cell_rejects"): "1 cells are no text, for example '?'",
+        ("depot.tied", "ddl_pending"): "1 waits, the last: 'ALTER TABLE tied FROBNICATE'",
+        ("depot.tied", "schema"): "extra is INT, decided absent",
+        ("depot.counted", "row_count"): "the source counts 4 rows, the mirror has 1",
+        ("depot.nowhere", "row_count"): "the source counts 7 rows, there is no mirror",
+        ("source gate", "reject_rate"): "3 of 10 messages could not be decoded",
+        ("source gate", "books_balance"): "10 messages landed, 10 are in the books",
+        ("source gate", "gaps"): "gate/1.jsonl bytes 50 to 70",
+        ("source bus", "gaps"): "parcels/0 offsets 5 to 8",
+        ("source bus", "losses"): "parcels/1 was trimmed by retention: offsets 4 to 5 were not read",
+        ("source bus", "missing_parts"): "1 transactions lack changes: tx1 has 2 of 3",
+        ("source plex", "missing_parts"): "1 transactions lack changes: 7 has 2 of 3",
+    }
+    assert {} == {about: said.get(about) for about, text in words.items() if text not in said.get(about, "")}
 
 
 def test_failures_and_warnings_part(checked):
@@ -278,7 +396,8 @@ def test_failures_and_warnings_part(checked):
     failures, warnings = stage.complaints(checked, {"depot.late"})
     assert not any("wait: the mirror" in text for text in failures)
     assert any("depot.broken" in text for text in failures)
-    assert all("depot.tied" in text or "gate" in text or "depot.sound" in text for text in warnings)
+    mild = ("depot.tied", "source gate", "depot.sound", "source bus", "source plex")
+    assert all(text.startswith(mild) for text in warnings)
 
 
 def test_results_are_kept(lake, checked):
@@ -293,15 +412,21 @@ def test_new_batches_are_checked_alone(lake):
     again = stage.check(replace(lake), since=1)
     mirrors = {one.metric.mirror for one in again.verdicts} - {None}
     assert {"depot.sound", "depot.late", "depot.again"} == mirrors
-    assert {("late", "up_to_date", "fail"), ("source gate", "gaps", "fail")} < set(found(again))
+    seen = {
+        ("late", "up_to_date", "fail"),
+        ("source gate", "gaps", "fail"),
+        ("source bus", "missing_parts", "warn"),
+    }
+    assert seen < set(found(again))
     assert not any(subject in ("sound", "again") for subject, _, _ in found(again))
+    assert "pass" == [one.state for one in again.verdicts if one.metric.check.startswith("expect_")][-1]
 
 
 def test_the_report_says_it(lake, checked):
     """The page is made from what was kept, and comes to the same conclusion."""
     made = page(gather(replace(lake)))
-    assert {"bad": 4, "warn": 0, "none": 0, "good": 1} == made.counts
+    assert {"bad": 5, "warn": 0, "none": 0, "good": 2} == made.counts
     told = {(one.subject, one.title) for one in made.problems}
     assert ("depot.broken", "Rows are missing") in told
     assert ("depot.tied", "Cells did not fit their type: label") in told
-    assert ("source gate", "Bytes were skipped") in told
+    assert ("source gate", "Messages were skipped") in told

@@ -1,0 +1,139 @@
+"""The quality stage over many mirrors in one batch, and the report over many tables.
+
+    python -m benchmarks.quality                              # 50 mirrors of 100,000 rows, 500 tables
+    python -m benchmarks.quality --mirrors 5 --rows 1000
+
+The lake is made by Spark itself, each mirror with one insert a row; the checks compare all of it.  The exit code
+is 1 if a check complains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from ingest.change import TableId
+from ingest.config import load
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column, Mirror, decision
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DECISIONS
+from ingest.lake.session import session, stop
+from ingest.quality import stage
+from ingest.quality.report import render
+from tests.quality.conftest import facts
+
+PIPELINE = """\
+pipeline: yard
+lake: ./lake
+sources: [{name: gate, kind: files, path: ./*.jsonl, format: dts-canal}]
+"""
+_NUMBER = "concat(substr('0123456789', length(id) + 1, 1), id)"
+_ORDER = f"concat('1011', {_NUMBER}, '!10111010', {_NUMBER}, '!10')"
+
+
+def main() -> int:
+    """Make a lake, check it, draw a report; print what each took."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__.splitlines()[0])
+    parser.add_argument("--mirrors", type=int, default=50)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--tables", type=int, default=500, help="tables of the report")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "yard.yaml"
+        file.write_text(PIPELINE, "utf-8")
+        spark = session("benchmark", master="local[2]", profile="batch")
+        try:
+            lake = Lake(spark, load(file))
+            _make(lake, given.mirrors, given.rows)
+            counts = [_checked(lake, given.mirrors, given.rows) for _ in ("cold", "warm")]
+        finally:
+            stop(spark)
+    _report(given.tables)
+    return 1 if any(set(one) - {"pass", "warn"} for one in counts) else 0
+
+
+def _make(lake: Lake, mirrors: int, rows: int) -> None:
+    tables = [TableId("yard", None, f"t{i}") for i in range(mirrors)]
+    columns = (Column("id", "id", "int64"), Column("label", "label", "text"))
+    made = [Mirror(one, mirror_path(one), ("id",), columns) for one in tables]
+    lake.append_unguarded([decision(lake, one, 1, "made") for one in made], DECISIONS)
+    for one in made:
+        frame = lake.spark.range(1, rows + 1).selectExpr("id", "concat('label ', id) AS label")
+        writer = frame.coalesce(2).write.format("delta")
+        writer.option("txnAppId", lake.writer("gold", one.path)).option("txnVersion", 1).save(
+            lake.path(one.path)
+        )
+    every = lake.spark.range(mirrors * rows).selectExpr(
+        f"concat('t', id DIV {rows}) AS t", f"id % {rows} + 1 AS id"
+    )
+    image = "to_json(struct(CAST(id AS STRING) AS id, concat('label ', id) AS label))"
+    _append(
+        lake, CHANGES.name, CHANGES.ddl,
+        every.selectExpr("t AS table", "CAST(id AS STRING) AS id").selectExpr(
+            "*", "'change' AS kind", "1L AS batch", "'gate' AS source", "'f' AS topic", "0 AS partition",
+            "CAST(id AS BIGINT) AS offset", "0 AS row", "'insert' AS op", "'yard' AS database",
+            f"{_ORDER} AS order_key", f"{image} AS after", "false AS partial",
+        ),
+    )  # fmt: skip
+    line = f"1L AS batch, 'gate' AS source, 'f' AS topic, 0 AS partition, 'yard' AS database, {rows}L AS messages, "
+    line += f"{rows}L AS change_messages, {rows}L AS changes, current_timestamp() AS event_high"
+    books = lake.spark.range(mirrors).selectExpr("concat('t', id) AS table", *line.split(", "))
+    _append(lake, BOOKS.name, BOOKS.ddl, books, lake.writer("silver", BOOKS.name))
+    receipt = json.dumps({"file": "f", "start": 0, "end": 9, "count": mirrors * rows})
+    read = lake.spark.range(1).selectExpr(
+        "'receipt' AS kind", "1L AS batch", "'gate' AS source", f"CAST('{receipt}' AS BINARY) AS value"
+    )
+    _append(lake, BRONZE.name, BRONZE.ddl, read)
+
+
+def _append(lake: Lake, name: str, ddl: str, frame: DataFrame, writer: str = "") -> None:
+    """Append a frame that has some of a product table's columns."""
+    empty = lake.spark.createDataFrame([], ddl)
+    out = frame.unionByName(empty, allowMissingColumns=True).select(*empty.columns).write.format("delta")
+    if writer:
+        out = out.option("txnAppId", writer).option("txnVersion", 1)
+    out.mode("append").save(lake.path(name))
+
+
+def _checked(lake: Lake, mirrors: int, rows: int) -> dict[str, int]:
+    wall, busy = time.perf_counter(), _cpu()
+    counts = stage.check(lake).counts()
+    sys.stdout.write(
+        f"{mirrors} mirrors of {rows:,} rows: {time.perf_counter() - wall:.1f} s, "
+        f"{_cpu() - busy:.1f} CPU-s, {counts}\n"
+    )
+    return counts
+
+
+def _cpu() -> float:
+    """Processor seconds of this process and of the JVM that it started (Linux)."""
+    mine = os.getpid()
+    total = 0
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has ended since
+            continue
+        if mine in (int(stat.parent.name), int(fields[1])):
+            total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
+
+
+def _report(tables: int) -> None:
+    started = time.perf_counter()
+    text = render(facts(tables))
+    sys.stdout.write(
+        f"report of {tables} tables: {time.perf_counter() - started:.1f} s, {len(text.encode()) / 1e6:.2f} MB\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

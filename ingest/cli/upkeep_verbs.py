@@ -1,0 +1,84 @@
+"""The verb that keeps a lake in shape: ``maintain``."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, opened
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
+app = typer.Typer()
+_PANEL = "Mend"
+
+
+@app.command(rich_help_panel=_PANEL)
+def maintain(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
+    drop_bronze: Annotated[
+        str,
+        typer.Option(
+            "--drop-bronze-after",
+            metavar="TIME",
+            help="Drop messages that landed longer ago, such as 90d, once they are decoded; none if not given.",
+        ),
+    ] = "",
+    vacuum: Annotated[
+        bool, typer.Option(help="Delete files that no version within the promised days needs.")
+    ] = True,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Join small files, delete dead ones, drop old messages; no table says anything else afterwards."""
+    from ingest.cli.progress import Progress
+
+    before = _day(drop_bronze)
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock
+        from ingest.lake.upkeep import maintain as keep
+
+        with (
+            lock.held(lake.pipeline.lake, "maintenance"),
+            Progress(lake.spark, lake.pipeline.name) as progress,
+        ):
+            done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
+    if output_as == "json":
+        output.json([asdict(one) for one in done])
+        return
+    columns = ("table", "small files", "joined into", "dead files deleted", "messages dropped")
+    rows = [(one.table, one.joined, one.into, one.deleted, one.messages) for one in done]
+    output.table(columns, [row for row in rows if any(row[1:])])
+    if not any(any(row[1:]) for row in rows):
+        output.line("every table is in shape")
+
+
+def _day(age: str) -> dt.date | None:
+    from ingest.config.words import duration
+
+    if not age:
+        return None
+    try:
+        seconds = duration(age)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--drop-bronze-after") from None
+    return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)).date()
+
+
+def _tables(lake: Lake) -> list[str]:
+    """The product's own tables, then every mirror with its table of old states."""
+    from ingest.gold import history
+    from ingest.lake import mirrors
+    from ingest.lake.schemas import ALL
+
+    names = [schema.name for schema in ALL]
+    for mirror in mirrors.known(lake).values():
+        names += [mirror.path, history.table_of(mirror).path]
+    return names

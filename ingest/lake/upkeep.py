@@ -1,0 +1,128 @@
+"""Upkeep of a lake: small files joined, dead files deleted, old messages dropped.
+
+Nothing here changes what a query says.  Files that time travel still needs stay for the promised days
+(`horizon_days` of the pipeline file stands in each table as its own property, which VACUUM obeys), receipts
+stay for ever, and messages go only once silver has decoded them and no open reject points at them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.lake.lake import Lake
+from ingest.lake.names import literal, quoted
+from ingest.lake.rejects import PLACE, still_open
+from ingest.lake.schemas import BOOKS, BRONZE
+from ingest.lake.session import new_session, pace
+
+THREADS = 3
+SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller ones are joined, up to this size
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_LISTING = (
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism"  # VACUUM starts 10,000 tasks if not told
+)
+_OPTIMIZE = {
+    "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE),
+    "spark.databricks.delta.optimize.maxFileSize": str(JOINED_FILE),
+    "spark.databricks.delta.vacuum.parallelDelete.enabled": "true",
+}
+Tell = Callable[[str, str], None]
+
+
+@dataclass(slots=True)
+class Kept:
+    """What was done to one table."""
+
+    table: str  # its name under the lake
+    joined: int = 0  # small files that became
+    into: int = 0  # so many larger ones
+    deleted: int = 0  # dead files
+    messages: int = 0  # of bronze, dropped
+
+
+def maintain(
+    lake: Lake,
+    names: Iterable[str],
+    *,
+    bronze_before: dt.date | None = None,
+    vacuum: bool = True,
+    tell: Tell = lambda _table, _step: None,
+) -> list[Kept]:
+    """Keep tables in shape, under the lake's lock, which the caller holds.
+
+    Args:
+        lake: the lake.
+        names: the tables, by their names under the lake.
+        bronze_before: messages that landed before this day are dropped, where nothing needs them any more.
+        vacuum: delete files that no promised version needs.
+        tell: is told the table and the step that begins.
+    """
+    cores = str(lake.spark.sparkContext.defaultParallelism)
+    settings = {**_OPTIMIZE, _LISTING: cores, _USER_METADATA: lake.metadata()}
+
+    def one(name: str) -> Kept:
+        session = new_session(lake.spark)
+        for setting, value in settings.items():
+            session.conf.set(setting, value)
+        pace(session, 0, lake.snapshot(name).size or 0)
+        done = Kept(name)
+        if name == BRONZE.name and bronze_before is not None:
+            tell(name, "dropping old messages")
+            done.messages = _drop(lake, session, bronze_before)
+        tell(name, "joining small files")
+        _join(session, lake.path(name), done)
+        if vacuum:
+            tell(name, "deleting dead files")
+            done.deleted = _vacuum(session, lake.path(name))
+        return done
+
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
+        return list(pool.map(one, [name for name in names if lake.snapshot(name).exists]))
+
+
+def _join(session: SparkSession, path: str, done: Kept) -> None:
+    """OPTIMIZE, which also writes anew what deletion vectors have hollowed out; a table in shape is left alone."""
+    row = session.sql(f"OPTIMIZE delta.{quoted(path)}").first()
+    if row is not None:
+        done.joined, done.into = row["metrics"]["numFilesRemoved"], row["metrics"]["numFilesAdded"]
+
+
+def _vacuum(session: SparkSession, path: str) -> int:
+    """Delete what is older than the table's own retention, and say how many files that were."""
+    before = f"VACUUM delta.{quoted(path)} DRY RUN"
+    files = session.sql(before).count()
+    if files:
+        session.sql(f"VACUUM delta.{quoted(path)}").collect()
+    return files
+
+
+def _drop(lake: Lake, session: SparkSession, before: dt.date) -> int:
+    """Drop whole days of messages: partitions, so that no file is written anew."""
+    decoded = lake.progress("silver", BOOKS.name)
+    messages = lake.read(BRONZE.name).where(F.col("kind") == "message")
+    days = {
+        row["day"]: row["n"]
+        for row in messages.where(F.col("day") < F.lit(before))
+        .groupBy("day")
+        .agg(F.max("batch").alias("batch"), F.count("*").alias("n"))
+        .collect()
+        if row["batch"] <= decoded
+    }
+    waiting = still_open(lake) if days else None
+    if waiting is not None:
+        rejected = waiting.where(F.col("kind") == "message").select(*PLACE, "batch").distinct()
+        needed = messages.join(F.broadcast(rejected), [*PLACE, "batch"], "left_semi").select("day").distinct()
+        for row in needed.collect():
+            days.pop(row["day"], None)
+    if days:
+        listed = ", ".join(f"DATE {literal(day.isoformat())}" for day in sorted(days))
+        session.sql(
+            f"DELETE FROM delta.{quoted(lake.path(BRONZE.name))} WHERE kind = 'message' AND day IN ({listed})"
+        )
+    return sum(days.values())

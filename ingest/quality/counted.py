@@ -1,0 +1,111 @@
+"""The source's own row counts, from a file that somebody exports, against the rows of the mirrors."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ingest.change import TableId
+from ingest.config import Pipeline, QualityRule, matches
+from ingest.quality.catalogue import ERROR, Metric, Verdict
+from ingest.quality.subjects import Subject
+
+NAME = "row_count"
+
+
+def compared(
+    pipeline: Pipeline, chosen: Iterable[Subject], rows: Mapping[str | None, int], *, whole: bool
+) -> tuple[list[Metric], list[Verdict]]:
+    """Each mirror's difference to its source's count, and what could not be compared.
+
+    Args:
+        pipeline: whose ``quality:`` entries name the files.
+        chosen: the mirrors that are checked.
+        rows: their rows, by name.
+        whole: everything is checked, so that a counted table without a mirror is missing.
+    """
+    metrics: list[Metric] = []
+    broken: list[Verdict] = []
+    subjects = {subject.name: subject for subject in chosen}
+    for rule in pipeline.quality:
+        if not rule.source_counts:
+            continue
+        try:
+            counts = read(Path(rule.source_counts))
+        except ValueError as error:
+            broken.append(Verdict(Metric(NAME, 0.0, rule.table, detail=str(error)), ERROR))
+            continue
+        metrics += _metrics(rule, counts, subjects, rows, whole=whole)
+    return metrics, broken
+
+
+def _metrics(
+    rule: QualityRule,
+    counts: Mapping[str, int],
+    subjects: Mapping[str, Subject],
+    rows: Mapping[str | None, int],
+    *,
+    whole: bool,
+) -> Iterator[Metric]:
+    for table, expected in counts.items():
+        subject = subjects.get(table)
+        if subject is None:
+            parts = table.split(".")
+            known = (
+                TableId(parts[0], None, ".".join(parts[1:])) if len(parts) > 1 else TableId(None, None, table)
+            )
+            if whole and matches(rule.table, known):
+                yield Metric(
+                    NAME, expected, table, detail=f"the source counts {expected:,} rows, there is no mirror"
+                )
+        elif matches(rule.table, subject.table):
+            there = rows.get(subject.name, 0)
+            detail = f"the source counts {expected:,} rows, the mirror has {there:,}"
+            yield Metric(NAME, abs(there - expected), table, detail=detail)
+
+
+def read(file: Path) -> dict[str, int]:
+    """Rows by table, from CSV with a head line ``table,rows``, or JSON: an object, or a list of objects.
+
+    Raises:
+        ValueError: one sentence about what is wrong with the file.
+    """
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise ValueError(f"the row counts {file} cannot be read: {reason}") from None
+    listed = list(_json(file, text) if text.lstrip()[:1] in ("{", "[") else _csv(file, text))
+    found: dict[str, int] = {}
+    for place, table, rows in listed:
+        if not table or not str(rows).strip().isdecimal():
+            raise ValueError(
+                f"{file}, {place}: a table's name and a whole number of rows belong here, not {table!r} and {rows!r}"
+            )
+        found[table] = int(str(rows).strip())
+    return found
+
+
+def _csv(file: Path, text: str) -> Iterator[tuple[str, str, Any]]:
+    lines = csv.DictReader(io.StringIO(text), skipinitialspace=True)
+    if not {"table", "rows"} <= set(lines.fieldnames or ()):
+        raise ValueError(f"the row counts {file} begin with no line that names the columns table,rows")
+    for line in lines:
+        yield f"line {lines.line_num}", (line["table"] or "").strip(), line["rows"]
+
+
+def _json(file: Path, text: str) -> Iterator[tuple[str, str, Any]]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"the row counts {file} are not JSON: {error}") from None
+    if isinstance(found, dict):
+        yield from ((f"member {table!r}", table, rows) for table, rows in found.items())
+        return
+    for i, one in enumerate(found, 1):
+        given = one if isinstance(one, dict) else {}
+        yield f"entry {i}", str(given.get("table") or ""), given.get("rows")

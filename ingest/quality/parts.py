@@ -1,0 +1,126 @@
+"""Transactions that say how many changes they hold, and of which fewer came.
+
+Two shapes of message say so: the mark that ends a transaction with its ``event_count`` (and, for each table,
+its share), and a change that calls itself part ``i/n`` of its set.  Both are read from bronze, for marks
+are not kept as changes.  Parts may come a batch later, from other partitions; so a run judges what ended
+before its newest batch, and the check of a whole lake judges everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+from ingest import formats
+from ingest.config import Source
+from ingest.formats import About
+from ingest.lake.lake import Lake
+from ingest.lake.names import literal, quoted
+from ingest.lake.schemas import BRONZE, CHANGES
+from ingest.quality.catalogue import FAILING_KEYS, Metric
+from ingest.quality.subjects import Booked
+
+SPAN = 20  # batches over which the parts of one transaction may be spread
+_NUMBERED = "meta.seq"  # stands in the order of dialects whose messages number the parts of their set
+_SHARES = "ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>"
+
+
+def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
+    """Incomplete transactions of each source whose messages can tell."""
+    known = {source.name: source for source in lake.pipeline.sources if source.name in booked}
+    marked = [name for name, one in known.items() if _has_marks(booked[name], _about(one))]
+    numbered = [name for name, one in known.items() if _NUMBERED in _about(one).order]
+    if not marked and not numbered:
+        return
+    batches = f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}"
+    asked = []
+    if marked:
+        asked.append(_by_marks(lake, {name: booked[name].tables for name in marked}, since, batches))
+    if numbered:
+        asked.append(_by_numbers(lake, numbered, since, last, batches))
+    found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
+    for row in lake.spark.sql(" UNION ALL ".join(asked)).collect():
+        found[row["source"]] = (row["n"], sorted(json.loads(row["listed"])))
+    for name, (n, some) in found.items():
+        yield Metric("missing_parts", n, source=name, detail=_detail(n, some))
+
+
+def _about(source: Source) -> About:
+    return formats.load(source.format).ABOUT
+
+
+def _has_marks(booked: Booked, about: About) -> bool:
+    """True if marks of transactions may be among the messages, and their tables are known."""
+    return bool(booked.control_ever and booked.tables) and "commit" in about.operations and not about.binary
+
+
+def _detail(n: int, some: list[str]) -> str:
+    if not n:
+        return ""
+    return f"{n:,} transactions lack changes: {'; '.join(some[:FAILING_KEYS])}"
+
+
+def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:
+    """Ends of transactions against the changes that name them; tables that are left out are not expected."""
+    told = ", ".join(f"({literal(name)}, {literal(one)})" for name, some in tables.items() for one in some)
+    names = ", ".join(map(literal, tables))
+    member = "coalesce(get_json_object(text, '$.payload.{0}'), get_json_object(text, '$.{0}')) AS {0}"
+    members = ", ".join(member.format(one) for one in ("status", "id", "event_count", "data_collections"))
+    ends = (
+        f"SELECT source, {members} FROM (SELECT source, CAST(value AS STRING) AS text "
+        f"FROM {_table(lake, BRONZE.name)} WHERE kind = 'message' AND source IN ({names}) AND batch {batches} "
+        "AND contains(CAST(value AS STRING), '\"event_count\"'))"
+    )
+    shares = (
+        "SELECT source, id, explode(coalesce(from_json(data_collections, '" + _SHARES + "'), "
+        "array(named_struct('data_collection', '*', 'event_count', CAST(event_count AS BIGINT))))) AS share "
+        f"FROM ({ends}) WHERE status = 'END' AND id IS NOT NULL"
+    )
+    expected = (
+        f"SELECT s.source, s.id, max(s.share.event_count) AS told FROM ({shares}) s "
+        f"LEFT SEMI JOIN (VALUES {told}) t(source, name) ON s.source = t.source "
+        "AND (s.share.data_collection = t.name OR s.share.data_collection = '*') "
+        "GROUP BY s.source, s.id, s.share.data_collection"
+    )
+    came = (
+        f"SELECT source, transaction AS id, count(*) AS came FROM {_table(lake, CHANGES.name)} WHERE "
+        f"kind = 'change' AND source IN ({names}) AND batch >= {since - SPAN} GROUP BY source, transaction"
+    )
+    return _short(
+        f"SELECT e.source, e.id, e.told, coalesce(c.came, 0) AS came FROM (SELECT source, id, "
+        f"sum(told) AS told FROM ({expected}) GROUP BY source, id) e LEFT JOIN ({came}) c "
+        "ON e.source = c.source AND e.id = c.id"
+    )
+
+
+def _by_numbers(lake: Lake, sources: Iterable[str], since: int, last: int, batches: str) -> str:
+    """Sets by the numbers of their parts; a writer whose numbers never differ does not count them."""
+    names = ", ".join(map(literal, sources))
+    parts = (
+        "SELECT source, batch, get_json_object(text, '$.meta.trans') AS id, "
+        "get_json_object(text, '$.meta.scn') AS scn, get_json_object(text, '$.meta.idx') AS idx FROM ("
+        f"SELECT source, batch, CAST(value AS STRING) AS text FROM {_table(lake, BRONZE.name)} WHERE "
+        f"kind = 'message' AND source IN ({names}) AND batch BETWEEN {since - SPAN} AND {last})"
+    )
+    sets = (
+        "SELECT source, id, scn, min(batch) AS first, max(TRY_CAST(split_part(idx, '/', 2) AS BIGINT)) AS told, "
+        "count(DISTINCT TRY_CAST(split_part(idx, '/', 1) AS BIGINT)) AS came "
+        f"FROM ({parts}) WHERE id IS NOT NULL AND idx LIKE '%/%' GROUP BY source, id, scn"
+    )
+    counting = f"SELECT *, max(came) OVER (PARTITION BY source) AS most FROM ({sets})"
+    return _short(
+        f"SELECT source, id, told, came FROM ({counting}) WHERE most > 1 AND first {batches} AND told > 0"
+    )
+
+
+def _short(sets: str) -> str:
+    """How many sets of each source are short, and some of them in words."""
+    words = "concat(id, ' has ', CAST(came AS STRING), ' of ', CAST(told AS STRING))"
+    return (
+        f"SELECT source, count(*) AS n, to_json(slice(array_sort(collect_list({words})), 1, {FAILING_KEYS})) "
+        f"AS listed FROM ({sets}) WHERE came < told GROUP BY source"
+    )
+
+
+def _table(lake: Lake, name: str) -> str:
+    return f"delta.{quoted(lake.path(name))}"

@@ -1,0 +1,96 @@
+"""Upkeep: fewer files, the same answers, and nothing dropped that something needs."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from ingest.errors import IngestError
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import ALL
+from ingest.lake.upkeep import maintain
+from ingest.run import run
+from ingest.silver.rebuild import rebuild
+from tests.lakes import Depot, counted
+
+pytestmark = pytest.mark.spark
+
+BINS = "mirrors/depot/bins"
+NAMES = [*(schema.name for schema in ALL), BINS]
+
+
+@pytest.fixture(scope="module")
+def depot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Depot:
+    """A lake of four batches."""
+    made = Depot(tmp_path_factory.mktemp("upkeep"))
+    for _ in range(4):
+        made.grow()
+        run(spark, made.pipeline)
+    return made
+
+
+def test_joined_files_say_the_same(spark: SparkSession, depot: Depot) -> None:
+    """Maintenance that changes an answer, or keeps what time travel was promised from being read."""
+    lake = Lake(spark, depot.pipeline)
+    before = counted(lake), depot.found(spark)
+    oldest = spark.read.format("delta").option("versionAsOf", 0).load(lake.path(BINS)).collect()
+    done = {one.table: one for one in maintain(lake, NAMES)}
+    assert done["books"].joined >= 4
+    assert 1 == done["books"].into
+    assert {0} == {one.deleted for one in done.values()}
+    assert before == (counted(lake), depot.found(spark))
+    assert oldest == spark.read.format("delta").option("versionAsOf", 0).load(lake.path(BINS)).collect()
+    assert not any(one.joined for one in maintain(lake, NAMES))
+
+
+def test_dead_files_go_once_nobody_was_promised_them(spark: SparkSession, depot: Depot) -> None:
+    """A killed write leaves files that no version names: they would stay for ever."""
+    lake = Lake(spark, depot.pipeline)
+    dead = Path(lake.path(BINS)) / "part-00000-dead.zstd.parquet"
+    dead.write_bytes(b"PAR1")
+    assert [0] == [one.deleted for one in maintain(lake, [BINS])]
+    month_ago = time.time() - 30 * 86400
+    os.utime(dead, (month_ago, month_ago))
+    assert [1] == [one.deleted for one in maintain(lake, [BINS])]
+    assert not dead.exists()
+
+
+def test_runs_go_on_behind_maintenance(spark: SparkSession, depot: Depot) -> None:
+    """OPTIMIZE commits in a mirror must not look like a stranger's, nor hide how far a run has come."""
+    lake = Lake(spark, depot.pipeline)
+    maintain(lake, NAMES)
+    assert run(spark, depot.pipeline).batch is None
+    depot.grow()
+    result = run(spark, depot.pipeline)
+    assert (5, 0) == (result.batch, result.exit_code)
+
+
+def test_messages_go_only_when_nothing_needs_them(spark: SparkSession, tmp_path: Path) -> None:
+    """A dropped message that was still rejected could never be replayed, one not yet decoded is lost."""
+    depot = Depot(tmp_path)
+    depot.grow()
+    tomorrow = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
+    run(spark, depot.pipeline, ["bronze"])
+    lake = Lake(spark, depot.pipeline)
+    assert [0] == [one.messages for one in maintain(lake, ["bronze"], bronze_before=tomorrow)]
+    run(spark, depot.pipeline)
+    assert [0] == [
+        one.messages for one in maintain(lake, ["bronze"], bronze_before=tomorrow)
+    ]  # a reject waits
+
+    whole = Depot(tmp_path / "whole")
+    whole.grow(broken=False)
+    run(spark, whole.pipeline)
+    lake = Lake(spark, whole.pipeline)
+    assert [whole.lines] == [
+        one.messages for one in maintain(lake, ["bronze"], bronze_before=tomorrow, vacuum=False)
+    ]
+    assert whole.expected() == whole.found(spark)
+    with pytest.raises(IngestError, match="mirrors can still be rebuilt from silver"):
+        rebuild(lake, 2, dry_run=True)
+    assert run(spark, whole.pipeline).batch is None  # the receipts know what was read

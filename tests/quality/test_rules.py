@@ -1,0 +1,76 @@
+"""The keys of a ``quality:`` entry: suites, the rows that are looked at, the source's counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ingest.config import Expectation, QualityRule, load
+from ingest.errors import ConfigError
+
+HEAD = "pipeline: yard\nlake: ./lake\nsources:\n  - {name: y, kind: files, path: ./*.jsonl, format: canal}\nquality:\n"
+RULE = "  - table: yard.crates\n    suite: crates.json\n"
+FILLED = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}}
+
+
+def rules(folder: Path, more: str, suite: object = None) -> tuple[QualityRule, ...]:
+    """The rules of a pipeline file with such an entry."""
+    if suite is not None:
+        (folder / "crates.json").write_text(suite if isinstance(suite, str) else json.dumps(suite), "utf-8")
+    file = folder / "yard.yaml"
+    file.write_text(HEAD + more, "utf-8")
+    return load(file).quality
+
+
+def test_a_suite_joins_the_expectations_beside_it(tmp_path: Path) -> None:
+    """An expectation that is lost on the way is a check that always passes."""
+    old = {
+        "expectation_type": "expect_column_values_to_be_unique",
+        "kwargs": {"column": "id", "batch_id": "x"},
+    }
+    suite = {"name": "crates", "expectations": [FILLED | {"severity": "warning", "id": "1"}, old]}
+    own = "    expect:\n      - {type: expect_table_row_count_to_be_between, min_value: 1}\n"
+    expected = (
+        Expectation("expect_table_row_count_to_be_between", {"min_value": 1}),
+        Expectation("expect_column_values_to_not_be_null", {"column": "id"}, "warn"),
+        Expectation("expect_column_values_to_be_unique", {"column": "id"}),
+    )
+    assert expected == rules(tmp_path, RULE + own, suite)[0].expect
+
+
+@pytest.mark.parametrize(
+    ("suite", "told"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        ("{", "is not JSON"),
+        ([], "holds no list `expectations`"),
+        ({"expectations": []}, "holds no list `expectations`"),
+        ({"expectations": [{"kwargs": {}}]}, "expectation 1 of the suite"),
+        ({"expectations": [FILLED, FILLED | {"severity": "loud"}]}, "expectation 2 of the suite"),
+        ({"expectations": [FILLED | {"kwargs": []}]}, "needs `kwargs`"),
+    ],
+)
+def test_a_bad_suite_is_a_fault_of_its_line(tmp_path: Path, suite: object, told: str) -> None:
+    """A suite that fails at night, after all stages, is found too late."""
+    with pytest.raises(ConfigError) as caught:
+        rules(tmp_path, RULE, suite)
+    (problem,) = caught.value.problems
+    assert told in problem
+    assert problem.startswith(f"{tmp_path / 'yard.yaml'}:7:")
+
+
+def test_counts_and_rows_to_look_at(tmp_path: Path) -> None:
+    """Paths are taken from the file's own folder; all rows are looked at unless the file says otherwise."""
+    first, second = rules(
+        tmp_path, '  - {table: "*", source_counts: counts.csv, on: changed}\n  - {table: yard.crates}\n'
+    )
+    assert (str(tmp_path / "counts.csv"), "changed") == (first.source_counts, first.on)
+    assert ("", "mirror") == (second.source_counts, second.on)
+
+
+def test_rows_to_look_at_are_one_of_two_words(tmp_path: Path) -> None:
+    """A word that means nothing would quietly mean all rows."""
+    with pytest.raises(ConfigError, match="mirror"):
+        rules(tmp_path, "  - {table: yard.crates, on: new}\n")
