@@ -7,6 +7,7 @@ state has its word and its sign.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -287,6 +288,7 @@ def _sum_of(trends: Sequence[Sequence[float]]) -> Sequence[float]:
 # --- drawing ---
 
 _WIDTH, _HEIGHT = 64, 16
+_QUOTED = re.compile(r"`([^`]+)`")
 
 
 def spark(values: Sequence[float]) -> Markup:
@@ -310,10 +312,10 @@ def sign(light: str) -> Markup:
 
 
 def ticks(text: str) -> Markup:
-    """A text whose parts between backticks are commands or names."""
+    """A text whose parts between two backticks are commands or names; a single one is only itself."""
     parts = [
         Markup("<code>{}</code>").format(part) if i % 2 else escape(part)
-        for i, part in enumerate(text.split("`"))
+        for i, part in enumerate(_QUOTED.split(text))
     ]
     return Markup("").join(parts)
 
