@@ -1,14 +1,18 @@
 """Messages a second and core, format by format: ``python benchmarks/decode.py [--count N] [--write]``.
 
-Two figures per format: the bare parser in plain Python, and inside Spark the lift to all columns of
-``changes`` with its checks and books (`mapInArrow`, one core, nothing written). Beside them what people
-would write without this product, over the same messages as one format's. Rows of six columns, about 540
-bytes as Canal writes them. Processor time of this process, or wall time of a warm Spark on one core.
+Four figures per format, all of processor time: the parser alone; the lift to all columns of ``changes`` with its
+checks and books, of rows in which nothing needs converting (text, numbers) and of rows with moments too; and the
+latter inside Spark (`mapInArrow`, scan and both ways between Spark and Python included, nothing written, the whole
+process tree counted). Beside them what people would write without this product, over the same messages as one
+format's, and the ratio to the fastest of those ways. Rows of six columns, about 600 bytes as Canal writes them.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
+import os
+import platform
 import sys
 import tempfile
 import time
@@ -17,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
+
+import psutil
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -28,13 +34,15 @@ from tests.formats.one_history.history import KEYS, TYPES, Event, History
 from tests.formats.one_history.test_one_history import DIALECTS
 
 RESULTS = Path(__file__).with_name("results-decode.md")
-COLUMNS = (*KEYS, "worth", "remark", "packed_at", "seen_at")
+MOMENTS = (*KEYS, "worth", "remark", "packed_at", "seen_at")
+PLAIN = (*KEYS, "worth", "remark", "letter", "desk")
 BESIDE = "dts-canal"  # the format whose messages the other ways read
+BATCH = 500  # messages of an Arrow batch, as sessions are set
 ROUNDS = 3
 TIMES = 5  # how often Spark reads each message, so that starting a job does not count for much
-_TYPED = """database string, table string, type string, es bigint, id bigint,
-    data array<struct<id: bigint, lane: string, worth: decimal(38,10), remark: string, packed_at: string, seen_at: string>>,
-    old array<struct<id: bigint, lane: string, worth: decimal(38,10), remark: string, packed_at: string, seen_at: string>>"""
+_ROW = "struct<id: bigint, lane: string, worth: decimal(38,10), remark: string, packed_at: string, seen_at: string>"
+_TYPED = f"""database string, table string, type string, es bigint, id bigint,
+    data array<{_ROW}>, old array<{_ROW}>"""
 _PATHS = ("database", "table", "type", "es", "id", "data[0].id", "data[0].worth", "data[0].remark")
 
 
@@ -44,7 +52,9 @@ class Figures:
 
     name: str
     size: int
-    bare: float | None = None
+    parser: float | None = None
+    plain: float | None = None
+    lift: float | None = None
     spark: float | None = None
 
 
@@ -53,37 +63,54 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000, help="messages of each format")
     parser.add_argument("--only", nargs="*", default=list(formats.names()), help="these formats")
-    parser.add_argument("--no-spark", action="store_true", help="the bare parsers alone")
+    parser.add_argument("--no-spark", action="store_true", help="without Spark")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name} too")
     options = parser.parse_args()
+    begun = machine()
     figures = measure(options.only, options.count, spark=not options.no_spark)
-    print(text := table(figures, options.count))
+    print(text := f"{begun}\n\n{table(figures, options.count)}")
     if options.write:
-        RESULTS.write_text(
-            f"# Decoding, measured\n\n{(__doc__ or '').partition(chr(10))[2].strip()}\n\n{text}\n"
-        )
+        told = (__doc__ or "").partition("\n")[2].strip()
+        RESULTS.write_text(f"# Decoding, measured\n\n{told}\n\n{text}\n", encoding="utf-8")
+
+
+def machine() -> str:
+    """What the figures were measured on, and when."""
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    return (
+        f"{dt.datetime.now(dt.UTC):%Y-%m-%d}, {os.cpu_count()} cores of {platform.machine()}, "
+        f"Python {platform.python_version()}, load before the run {load} (other work shares the machine)."
+    )
 
 
 def measure(names: list[str], count: int, *, spark: bool) -> list[Figures]:
     """All figures, format by format."""
-    sent = {name: messages(name, count) for name in dict.fromkeys([*names, BESIDE])}
-    figures = [Figures(name, size(sent[name]), bare(name, sent[name])) for name in names]
-    figures.append(Figures("orjson.loads alone", size(sent[BESIDE]), _orjson(sent[BESIDE])))
+    sent = {name: messages(name, count, MOMENTS) for name in dict.fromkeys([*names, BESIDE])}
+    figures = []
+    for name in names:
+        found = Figures(name, size(sent[name]), alone(name, sent[name]))
+        found.plain = lifted(pipeline(name, declared=False), name, messages(name, count, PLAIN))
+        found.lift = lifted(pipeline(name), name, sent[name])
+        figures.append(found)
+    beside = sent[BESIDE]
+    others = [Figures("orjson.loads alone", size(beside), _orjson(beside))]
     if spark:
-        figures += in_spark(figures[:-1], sent)
-    return figures
+        others += in_spark(figures, sent)
+    return figures + others
 
 
-def messages(name: str, count: int) -> list[Message]:
+def messages(name: str, count: int, columns: tuple[str, ...]) -> list[Message]:
     """Inserts, updates and deletes, as the format's plain dialect writes them."""
     random = Random(name)  # noqa: S311 - data, no secrets
-    return [each for each in DIALECTS[name].write(History(0, list(_events(count, random)))) if each.value]
+    told = History(0, list(_events(count, random, columns)))
+    return [each for each in DIALECTS[name].write(told) if each.value]
 
 
-def _events(count: int, random: Random) -> Iterator[Event]:
-    columns = tuple(name for name in TYPES if name in COLUMNS)
+def _events(count: int, random: Random, wanted: tuple[str, ...]) -> Iterator[Event]:
+    columns = tuple(name for name in TYPES if name in wanted)
     for number in range(1, count + 1):
-        after = _row(number, random)
+        row = _row(number, random)
+        after = {name: row[name] for name in columns}
         kind = random.choices(("insert", "update", "delete"), (25, 65, 10))[0]
         before = None if kind == "insert" else {**after, "remark": f"what it was called before {number}"}
         moment = 1_714_550_400_000 + number * 7_000
@@ -98,6 +125,8 @@ def _row(number: int, random: Random) -> dict[str, str | None]:
         "remark": f"a parcel of the usual size, number {number}",
         "packed_at": "2024-05-01 08:20:17",
         "seen_at": f"2024-05-01T08:20:{number % 60:02d}Z",
+        "letter": None if number % 3 else "the letter beside it",
+        "desk": "beside the window",
     }
 
 
@@ -109,7 +138,7 @@ def size(sent: list[Message]) -> int:
 # --- plain Python -------------------------------------------------------------------------------
 
 
-def bare(name: str, sent: list[Message]) -> float:
+def alone(name: str, sent: list[Message]) -> float:
     """Messages a second of a format's parser."""
     parse, hints = formats.load(name).parse, DIALECTS[name].hints
 
@@ -118,6 +147,17 @@ def bare(name: str, sent: list[Message]) -> float:
             parse(each, hints)
 
     return _rate(run, len(sent), time.process_time)
+
+
+def lifted(told: Pipeline, name: str, sent: list[Message]) -> float:
+    """Messages a second from bronze's columns to those of ``changes``."""
+    from ingest.silver.lift import lift
+
+    lifting = _lifting(told, name)
+    batches = landed(sent).to_batches(max_chunksize=BATCH)
+    for page in lift(lifting)(iter(batches)):
+        assert "reject" not in page["kind"].to_pylist()  # else refusing would be measured
+    return _rate(lambda: list(lift(lifting)(iter(batches))), len(sent), time.process_time)
 
 
 def _orjson(sent: list[Message]) -> float:
@@ -141,28 +181,9 @@ def _rate(run: Callable[[], object], count: int, clock: Callable[[], float]) -> 
     return count / best
 
 
-# --- Spark --------------------------------------------------------------------------------------
-
-
-def in_spark(figures: list[Figures], sent: dict[str, list[Message]]) -> list[Figures]:
-    """Fill in the lift's figures; the other ways as lines of their own."""
-    from ingest.lake import session
-
-    spark = session.session("decode-benchmark", master="local[1]")
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            for each in figures:
-                landed = _landed(spark, folder, each.name, sent[each.name])
-                each.spark = _lifted(spark, landed, each.name, len(sent[each.name]))
-            return _other_ways(_landed(spark, folder, "beside", sent[BESIDE]), sent[BESIDE])
-    finally:
-        session.stop(spark)
-
-
-def _landed(spark: Any, folder: str, name: str, sent: list[Message]) -> Any:
-    """The messages as bronze holds them, in one Parquet file that is read again in each round."""
+def landed(sent: list[Message]) -> Any:
+    """The messages as bronze holds them."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     count = len(sent)
     headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -176,57 +197,91 @@ def _landed(spark: Any, folder: str, name: str, sent: list[Message]) -> Any:
         "value": pa.array([each.value for each in sent], pa.binary()),
         "headers": pa.array([None] * count, headers),
     }
+    return pa.table(columns)
+
+
+def pipeline(name: str, *, declared: bool = True) -> Pipeline:
+    """A pipeline with what the dialect's source must be told; ``declared`` gives it the columns' types too."""
+    hints: Hints = DIALECTS[name].hints
+    told = hints.tables(TableId(None, None, None))
+    rule = TableRule(keys=told.keys, columns=told.columns if declared else {})
+    source = Source("s", "files", name, options=hints.options, path="/none")
+    return Pipeline("b", Path("/none.yaml"), "/none", (source,), (rule,))
+
+
+def _lifting(told: Pipeline, name: str) -> Any:
+    from ingest.silver.lift import Lifting
+
+    schema = DIALECTS[name].hints.schema
+    schemas = {number: schema(number) for number in range(1, 5)} if schema else {}
+    return Lifting(told, schemas={"s": schemas})
+
+
+# --- Spark --------------------------------------------------------------------------------------
+
+
+def in_spark(figures: list[Figures], sent: dict[str, list[Message]]) -> list[Figures]:
+    """Fill in the lift's figures; the other ways as lines of their own."""
+    from ingest.lake import session
+
+    spark = session.session("decode-benchmark", master="local[1]")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            beside = _read(spark, folder, "beside", sent[BESIDE])
+            _other_ways(beside, sent[BESIDE])  # a cold Spark spends its time on compiling
+            for each in figures:
+                frame = _read(spark, folder, each.name, sent[each.name])
+                each.spark = _lifted(spark, frame, each.name, len(sent[each.name]))
+            return _other_ways(beside, sent[BESIDE])
+    finally:
+        session.stop(spark)
+
+
+def _read(spark: Any, folder: str, name: str, sent: list[Message]) -> Any:
+    """Messages in one Parquet file that is read again in each round."""
+    import pyarrow.parquet as pq
+
     path = f"{folder}/{name}.parquet"
-    pq.write_table(pa.table(columns), path)
+    pq.write_table(landed(sent), path)
     return spark.read.parquet(*[path] * TIMES)
 
 
-def _lifted(spark: Any, landed: Any, name: str, count: int) -> float:
+def _lifted(spark: Any, frame: Any, name: str, count: int) -> float:
     from ingest.lake.schemas import CHANGES
-    from ingest.silver.lift import INPUT, Lifting, lift
+    from ingest.silver.lift import INPUT, lift
 
-    lifting = Lifting(_pipeline(name), schemas={"s": _schemas(name)})
     schema = spark.createDataFrame([], CHANGES.ddl).schema
-    lifted = landed.select(*INPUT).mapInArrow(lift(lifting), schema)
-    assert not lifted.where("kind = 'reject'").count()  # else refusing would be measured
-    return _noop(lifted, count)
+    return _noop(frame.select(*INPUT).mapInArrow(lift(_lifting(pipeline(name), name)), schema), count)
 
 
 def _noop(frame: Any, count: int) -> float:
     def run() -> None:
         frame.write.format("noop").mode("overwrite").save()
 
-    return _rate(run, count * TIMES, time.perf_counter)
+    return _rate(run, count * TIMES, _tree_seconds)
 
 
-def _pipeline(name: str) -> Pipeline:
-    """A pipeline with what the dialect's source must be told."""
-    hints: Hints = DIALECTS[name].hints
-    told = hints.tables(TableId(None, None, None))
-    rule = TableRule(keys=told.keys, columns=told.columns)
-    source = Source("s", "files", name, options=hints.options, path="/none")
-    return Pipeline("b", Path("/none.yaml"), "/none", (source,), (rule,))
+def _tree_seconds() -> float:
+    """Processor time of this process, of Spark and of its Python workers, past ones too."""
+    mine = psutil.Process()
+    return sum(sum(each.cpu_times()[:4]) for each in (mine, *mine.children(recursive=True)))
 
 
-def _schemas(name: str) -> dict[int, str]:
-    schema = DIALECTS[name].hints.schema
-    return {number: schema(number) for number in range(1, 5)} if schema else {}
-
-
-def _other_ways(landed: Any, sent: list[Message]) -> list[Figures]:
+def _other_ways(frame: Any, sent: list[Message]) -> list[Figures]:
     from pyspark.sql import functions as functions_
 
     text = functions_.col("value").cast("string")
+    eight = [functions_.get_json_object(text, f"$.{path}").alias(f"c{i}") for i, path in enumerate(_PATHS)]
     ways = {
-        "from_json, typed": [functions_.from_json(text, _TYPED).alias("row")],
-        "get_json_object, eight of them": [
-            functions_.get_json_object(text, f"$.{path}").alias(f"c{i}") for i, path in enumerate(_PATHS)
-        ],
+        "from_json, typed": frame.select(functions_.from_json(text, _TYPED).alias("row")),
+        "get_json_object, eight of them": frame.select(*eight),
+        "mapInArrow, nothing done": frame.mapInArrow(_same, frame.schema),
     }
-    return [
-        Figures(name, size(sent), None, _noop(landed.select(*columns), len(sent)))
-        for name, columns in ways.items()
-    ]
+    return [Figures(name, size(sent), spark=_noop(way, len(sent))) for name, way in ways.items()]
+
+
+def _same(batches: Iterator[Any]) -> Iterator[Any]:
+    return batches
 
 
 # --- the table ----------------------------------------------------------------------------------
@@ -234,14 +289,17 @@ def _other_ways(landed: Any, sent: list[Message]) -> list[Figures]:
 
 def table(figures: list[Figures], count: int) -> str:
     """The figures as Markdown."""
+    typed = next((each.spark for each in figures if each.name == "from_json, typed"), None)
     lines = [
-        "| format or way | bytes | parser alone, messages/s | inside Spark, messages/s/core |",
-        "|---|---|---|---|",
+        "| format or way | bytes | parser alone | lift, nothing converted | lift | inside Spark | to typed from_json |",
+        "|---|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {each.name} | {each.size} | {_figure(each.bare)} | {_figure(each.spark)} |" for each in figures
-    ]
-    return "\n".join([*lines, "", f"{count:,} messages of each format; the best of {ROUNDS} rounds."])
+    for each in figures:
+        rates = " | ".join(map(_figure, (each.parser, each.plain, each.lift, each.spark)))
+        ratio = f"{each.spark / typed:.2f}" if each.spark and typed else ""
+        lines.append(f"| {each.name} | {each.size} | {rates} | {ratio} |")
+    told = f"Messages a second of processor time; {count:,} messages of each format; the best of {ROUNDS} rounds."
+    return "\n".join([*lines, "", told])
 
 
 def _figure(rate: float | None) -> str:

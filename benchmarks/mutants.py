@@ -153,10 +153,8 @@ MUTANTS = (
     Mutant(
         "arrival before sequence, in silver",
         "ingest/silver/sheet.py",
-        """{_sequence(change, order_by)}!"
-        f"{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}\"""",
-        """!"
-        f"{small_key(change.half)}{arrivals[place]}{_sequence(change, order_by)}!{small_key(change.row)}\"""",
+        "{sequence}!{small_key(change.half)}{arrivals[place]}!",
+        "!{small_key(change.half)}{arrivals[place]}{sequence}!",
         SPARK,
     ),
 )

@@ -150,10 +150,11 @@ def _date_part(value: Any) -> str:
 
 
 def _clock_part(value: Any, micros: bool) -> str:
-    parts = (value["hour"], value["minute"], value["second"], value["millis"])
-    if parts == _NO_CLOCK:
-        return ""
-    hour, minute, second, ticks = (part or 0 for part in parts)
+    parts = hour, minute, second, ticks = value["hour"], value["minute"], value["second"], value["millis"]
+    if None in parts:
+        if parts == _NO_CLOCK:
+            return ""
+        hour, minute, second, ticks = (part or 0 for part in parts)
     if hour >= 0 and minute >= 0 and second >= 0 and ticks >= 0:
         return f"{hour:02d}:{minute:02d}:{second:02d}{_fraction(ticks, micros)}"
     return f"-{abs(hour):02d}:{abs(minute):02d}:{abs(second):02d}{_fraction(abs(ticks), micros)}"

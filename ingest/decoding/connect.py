@@ -86,10 +86,25 @@ def plan(
     reading: Reading,
 ) -> Plan:
     """The plan of one schema's rows, made once; ``fields`` reads the fields out of the schema."""
-    return _plan(schema, fields, tuple(declared.items()), meanings, reading)
+    place = (schema, fields, id(declared), meanings, reading)
+    known = _recent.get(place)
+    if known is None:
+        if len(_recent) >= MAX_PLANS:
+            _recent.clear()
+        found = _plan(schema, fields, tuple(declared.items()), meanings, reading)
+        known = _recent[place] = (found, declared)
+    return known[0]
 
 
-@lru_cache(maxsize=1024)
+MAX_PLANS = 1024  # kept at a time
+_recent: dict[tuple[object, ...], tuple[Plan, Mapping[str, str]]] = {}
+"""Plans by the declared columns' identity, which costs less than to look at each of them for every row.
+
+They are kept beside their plan: as long as they live, no other columns have their identity.
+"""
+
+
+@lru_cache(maxsize=MAX_PLANS)
 def _plan(
     schema: str | bytes,
     fields: Callable[[Any], Iterable[Field]],

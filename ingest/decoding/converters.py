@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import lru_cache
 
 from ingest import types, values
 from ingest.errors import Undecodable
@@ -12,10 +13,33 @@ from ingest.errors import Undecodable
 def zoned(value: str, zone: str) -> str:
     """An instant, as `ingest.values.zoned_text` reads it."""
     size = len(value)
-    usual = (size == 20 and value[19] == "Z") or (size == 19 and zone == "UTC")
+    usual = size == 19 or (size == 20 and value[19] == "Z")
     if usual and value[7] == "-" and value[13] == ":" == value[16] and value[10] in " T":
-        return dt.datetime.fromisoformat(value[:19]).isoformat() + "Z"
+        second = value[:19]
+        dt.datetime.fromisoformat(second)  # refuses what is in no calendar
+        hour = f"{value[:10]}T{value[11:13]}" if size == 20 or zone == "UTC" else _hour(value[:13], zone)
+        if hour is not None:
+            return f"{hour}{second[13:]}Z"
     return values.zoned_text(value, zone)
+
+
+@lru_cache(maxsize=16_384)
+def _hour(text: str, zone: str) -> str | None:
+    """UTC's date and hour at an hour of a zone's clocks, for the instants of a stream are not far apart.
+
+    None where they are not whole hours apart, or no longer so when the hour ends.
+    """
+    start, clock = dt.datetime.fromisoformat(text), values.zone_of(zone)
+    offset = clock.utcoffset(start)
+    if not offset or offset % _HOUR or offset != clock.utcoffset(start.replace(minute=59, second=59)):
+        return None
+    try:
+        return (start - offset).isoformat()[:13]
+    except OverflowError:
+        return None
+
+
+_HOUR = dt.timedelta(hours=1)
 
 
 def zoneless(value: str) -> str:

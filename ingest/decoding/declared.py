@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from ingest import types
@@ -67,13 +68,17 @@ def column(declared: str, reading: Reading) -> Column:
     logical = without_digits(declared)
     if convert is None:
         return Column(logical, json_values.text, plain_text)
+    whole = _of_whole(declared, reading)
 
     def using(text: Text) -> Text:
         def read(value: Any) -> str | None:
             if value is None:
                 return None
-            given = value if type(value) in _TEXTS else Number(text(value) or "")
+            kind = type(value)
             try:
+                if kind is int and whole:
+                    return whole(value)
+                given = value if kind is str or kind is bytes else Number(text(value) or "")
                 return str(convert(given, declared, reading))  # encoders take no `Number`
             except (ValueError, TypeError):
                 return str(text(value))
@@ -83,7 +88,17 @@ def column(declared: str, reading: Reading) -> Column:
     return Column(logical, using(json_values.text), using(plain_text))
 
 
-_TEXTS = (str, bytes)
+def _of_whole(declared: str, reading: Reading) -> Callable[[int], str] | None:
+    """The short way for integers; None where there is none."""
+    base = types.base(declared)
+    if base not in _CLOCKS:
+        return _WHOLE.get(base)
+    try:
+        return partial(
+            _CLOCKS[base], unit=_ticks(reading.time if base == "time" else reading.datetime, declared)
+        )
+    except ValueError:
+        return None
 
 
 def without_digits(logical: str) -> str:
@@ -138,8 +153,7 @@ def _integer(value: str, _declared: str, _reading: Reading) -> str:
 
 def _uint64(value: str, _declared: str, _reading: Reading) -> str:
     """Captures carry unsigned 64-bit numbers as signed ones: 2^64-1 arrives as -1."""
-    number = int(number_text(value))
-    return str(number + 2**64 if -(2**63) <= number < 0 else number)
+    return _unwrapped(int(number_text(value)))
 
 
 def unwrap(image: Image | None, columns: Mapping[str, str]) -> None:
@@ -148,6 +162,10 @@ def unwrap(image: Image | None, columns: Mapping[str, str]) -> None:
         value = image.get(name) if image and logical == "uint64" else None
         if image and value and value.startswith("-") and value[1:].isdecimal():
             image[name] = str(int(value) + 2**64)
+
+
+def _unwrapped(number: int) -> str:
+    return str(number + 2**64 if -(2**63) <= number < 0 else number)
 
 
 def _number(value: str, _declared: str, _reading: Reading) -> str:
@@ -195,7 +213,7 @@ def _clock_text(value: str, form: str, timezone: str) -> str:
     return value.removesuffix("Z")
 
 
-_CLOCKS: dict[str, Callable[[int, int], str]] = {
+_CLOCKS: dict[str, Callable[..., str]] = {
     "time": time_text,
     "datetime": datetime_text,
     "timestamp": timestamp_text,
@@ -251,3 +269,10 @@ _DECLARED: dict[str, Callable[[Any, str, Reading], str]] = {
     "bit": _bit,
     "geometry": _geometry,
 }
+
+_WHOLE: dict[str, Callable[[int], str]] = {
+    **{base: str for base, convert in _DECLARED.items() if convert in (_integer, _number, _decimal, _bit)},
+    "uint64": _unwrapped,
+    "date": date_text,
+}
+"""What those make of integers, in one step."""

@@ -68,18 +68,18 @@ def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
         Undecodable: no JSON object, malformed, a name given twice, or a member of a wrong kind.
     """
     try:
-        return _read(value, bare=bare), None
+        return _read(value, bare), None
     except Undecodable as error:
         mended = values.lenient(value) if error.code == "bad-json" else value
         if mended == value:
             raise
         try:
-            return _read(mended, bare=bare), MENDED
+            return _read(mended, bare), MENDED
         except Undecodable:
             raise error from None
 
 
-def _read(value: bytes, *, bare: bool) -> Found:
+def _read(value: bytes, bare: bool) -> Found:
     found: Found
     try:
         found = (_bare if bare else _decoded).decode(value)
@@ -147,7 +147,7 @@ def _word(found: Mapping[str, Raw], name: str) -> Text:
 
 def absent(kept: object) -> bool:
     """True for a member that is missing or null, decoded or not."""
-    return kept is UNSET or kept is None or (isinstance(kept, Raw) and values.is_null(kept))
+    return kept is UNSET or kept is None or (type(kept) is Raw and values.is_null(kept))
 
 
 def content(raw: Bytes) -> bytes:
@@ -156,10 +156,12 @@ def content(raw: Bytes) -> bytes:
     return b"" if found == b"null" else found
 
 
-def rows(kept: Rows | Raw) -> Rows:
-    """The row images of ``data`` or ``old``; a null stands where the writer had no row."""
+def rows(kept: Rows | Raw | UnsetType | None) -> Rows:
+    """The row images of ``data`` or ``old``, none if absent; a null stands where the writer had no row."""
     if not isinstance(kept, Raw):
-        return kept
+        return kept or []
+    if values.is_null(kept):
+        return []
     return [None if values.is_null(row) else values.image(row) for row in sealed_rows(kept)]
 
 
@@ -238,8 +240,7 @@ def glimpse(sample: bytes) -> Glimpse | None:
     """A look at a message, or None if it is no flat message."""
     try:
         found, _ = read(sample)
-        data = [] if absent(found.data) else rows(found.data)  # type: ignore[arg-type]  # not UNSET
-        old = [] if absent(found.old) else rows(found.old)  # type: ignore[arg-type]
+        data, old = rows(found.data), rows(found.old)
         declared = declared_types(found.mysql_type)
     except Undecodable:
         return None

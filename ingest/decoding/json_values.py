@@ -9,7 +9,7 @@ a `bool`, an `int`, a list or a dict; any other number is a `Raw` of its own byt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -21,7 +21,7 @@ Values = dict[str, Any]
 _Read = TypeVar("_Read")
 
 
-class Document(NamedTuple):
+class Document(msgspec.Struct, gc=False):
     """A converter's message: the schema's bytes (empty without one), the payload (None where it is null)."""
 
     schema: bytes
@@ -40,6 +40,7 @@ _plain = msgspec.json.Decoder(Values, float_hook=Raw)
 _wrapped = msgspec.json.Decoder(_Wrapped, float_hook=Raw)
 _encode = msgspec.json.encode
 _WRAPPED = (b'{"schema":', b'{"payload":')
+MAX_SCHEMAS = 1024  # kept at a time
 
 
 def object_of(raw: bytes) -> Values:
@@ -84,7 +85,22 @@ def unwrapped(raw: bytes) -> Document:
 
 def _schema(raw: Raw | UnsetType) -> bytes:
     schema = b"" if isinstance(raw, UnsetType) else bytes(raw)
-    return b"" if schema == b"null" else schema
+    return b"" if schema == b"null" else _known_again(schema)
+
+
+_schemas: dict[tuple[int, bytes], bytes] = {}
+
+
+def _known_again(schema: bytes) -> bytes:
+    """The same object for the same bytes: a hash of kilobytes costs far more than their comparison."""
+    mark = (len(schema), schema[-60:])  # a table's name stands near the end
+    known = _schemas.get(mark)
+    if known == schema:
+        return known
+    if len(_schemas) >= MAX_SCHEMAS:
+        _schemas.clear()
+    _schemas[mark] = schema
+    return schema
 
 
 def mended(raw: bytes, read: Callable[[bytes], _Read]) -> tuple[_Read, str | None]:
@@ -122,4 +138,6 @@ def _digits(number: Any) -> Raw:
 
 def texts(found: Any) -> dict[str, str | None]:
     """A small object's members as text; none where it is no object."""
-    return {name: text(value) for name, value in found.items()} if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: value if type(value) is str else text(value) for name, value in found.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -157,7 +157,10 @@ def integer_text(value: str) -> str:
         return str(int(value == "true"))
     if not values.NUMBER.fullmatch(value) or len(value) > 100:
         raise ValueError("no integer")
-    number = Decimal(value)
+    try:
+        number = Decimal(value)
+    except InvalidOperation:  # an exponent of twenty digits
+        raise ValueError("no integer") from None
     if abs(number.adjusted()) > 40 or number != number.to_integral_value():
         raise ValueError("no integer")
     return str(int(number))

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -63,16 +62,11 @@ ABOUT = About(
 )
 
 MESSAGE = "m"  # written into PostgreSQL's log by pg_logical_emit_message; of no table
-OPS = {
-    "c": Op.INSERT,
-    "u": Op.UPDATE,
-    "d": Op.DELETE,
-    "r": Op.READ,
-    "t": Op.TRUNCATE,
-    MESSAGE: Op.CONTROL,
-}
+READ, INSERT, UPDATE, DELETE = Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE  # 0.1 us each to look up in the enum
+TRUNCATE, CONTROL = Op.TRUNCATE, Op.CONTROL
+OPS = {"c": INSERT, "u": UPDATE, "d": DELETE, "r": READ, "t": TRUNCATE, MESSAGE: CONTROL}
 OLD_KEY = "__debezium.oldkey"
-FLAT_OPS = {name: op for name, op in OPS.items() if op not in (Op.TRUNCATE, Op.CONTROL)}
+FLAT_OPS = {name: op for name, op in OPS.items() if op not in (TRUNCATE, CONTROL)}
 PLACEHOLDER = "__debezium_unavailable_value"
 
 
@@ -83,18 +77,19 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    (schema, found, _), note = json_values.mended(message.value, json_values.unwrapped)
+    document, note = json_values.mended(message.value, json_values.unwrapped)
+    found = document.payload
     if found is None:
         return [no_value(message, json_key(message.key, hints), hints)]
     kind = kind_of(found)
     if kind == "row":
-        return [_row(schema, found, message, hints, note)]
+        return [_row(document.schema, found, message, hints, note)]
     if kind == "flat":
-        return [_flat(schema, found, message, hints, note)]
+        return [_flat(document.schema, found, message, hints, note)]
     return control(kind, found)
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, gc=False):
     """A wrapped row, its images canonical already; ``key`` is the Kafka key's image."""
 
     op: str | None
@@ -139,7 +134,7 @@ def row_change(event: Event, declared: TableHints, options: Options) -> Change:
     if op is None:
         raise Undecodable("unknown-operation", f"op is {event.op!r}, none of {' '.join(OPS)}")
     places, position = sequence(event.source)
-    if op is Op.CONTROL:
+    if op is CONTROL:
         return Change(op=op, table=event.table, event_time=event_time(event.source), note="message")
     before, after, notes = _images(op, event)
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
@@ -152,7 +147,7 @@ def row_change(event: Event, declared: TableHints, options: Options) -> Change:
         before=before,
         after=after,
         types=event.types,
-        partial=bool(missing and op is not Op.DELETE),
+        partial=bool(missing and op is not DELETE),
         phase=_phase(op, event.source, places),
         sequence=places,
         position=position,
@@ -165,31 +160,31 @@ def row_change(event: Event, declared: TableHints, options: Options) -> Change:
 def _images(op: Op, event: Event) -> tuple[Image | None, Image | None, list[str]]:
     """Before and after as the operation needs them, from the message's images and the keys."""
     notes = [event.note] if event.note else []
-    if op is Op.TRUNCATE:
+    if op is TRUNCATE:
         return None, None, notes
-    if op is Op.DELETE:
+    if op is DELETE:
         before = event.before if event.before is not None else event.key
         if not before:
             raise Undecodable("no-image", "a delete has neither a before image nor a Kafka key")
         return before, None, notes
     if event.after is None:
         raise Undecodable("no-image", f"op {event.op!r} has no after image")
-    if op is Op.INSERT and event.old_key:
+    if op is INSERT and event.old_key:
         return event.old_key, event.after, [*notes, "the key changed"]
-    return (event.before if op is Op.UPDATE else None), event.after, notes
+    return (event.before if op is UPDATE else None), event.after, notes
 
 
 def _phase(op: Op, source: Image, places: tuple[int, ...]) -> int:
-    return 0 if op is Op.READ and (not places or "lsn" in source) else 1
+    return 0 if op is READ and (not places or "lsn" in source) else 1
 
 
 def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
     """A null value: the delete of its key where ``options.table`` names the topic's table, else a mark."""
     table = hints.table_of(message.topic)
     if not key or table is None:
-        return Change(op=Op.CONTROL, note="tombstone")
+        return Change(op=CONTROL, note="tombstone")
     keys = hints.tables(table).keys or tuple(key)
-    return Change(op=Op.DELETE, table=table, keys=keys, before=key, note="null value")
+    return Change(op=DELETE, table=table, keys=keys, before=key, note="null value")
 
 
 # --- flattened rows -----------------------------------------------------------------------------
@@ -229,7 +224,7 @@ def flat_change(
     """The change of one flattened row; without an operation it is an upsert."""
     if not row:
         raise Undecodable("not-this-format", "the message has no columns and no member of a Debezium event")
-    op = Op.DELETE if meta.get("deleted") == "true" else FLAT_OPS.get(meta.get("op") or "u")
+    op = DELETE if meta.get("deleted") == "true" else FLAT_OPS.get(meta.get("op") or "u")
     if op is None:
         raise Undecodable("unknown-operation", f"__op is {meta.get('op')!r}, none of {' '.join(FLAT_OPS)}")
     source = {name.removeprefix("source_"): value for name, value in meta.items()}
@@ -239,10 +234,10 @@ def flat_change(
         op=op,
         table=table,
         keys=declared.keys or tuple(key or ()),
-        before=row if op is Op.DELETE else None,
-        after=None if op is Op.DELETE else row,
+        before=row if op is DELETE else None,
+        after=None if op is DELETE else row,
         types={name: logical for name, logical in known.items() if not name.startswith("__")},
-        partial=bool(missing) and op is not Op.DELETE,
+        partial=bool(missing) and op is not DELETE,
         phase=_phase(op, source, places),
         sequence=places,
         position=position,

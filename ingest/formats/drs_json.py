@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
+from ingest.decoding.flat_frames import Dialect
 from ingest.formats import About
-from ingest.formats.canal import Dialect, changes
+from ingest.formats.canal import changes
 
 ABOUT = About(
     title="JSON, Huawei Cloud DRS",

@@ -15,8 +15,9 @@ from ingest import types
 from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
+from ingest.decoding.flat_frames import Dialect
 from ingest.formats import About
-from ingest.formats.canal import Dialect, changes
+from ingest.formats.canal import changes
 from ingest.formats.oms_canal import oracle_tenant
 
 ABOUT = About(

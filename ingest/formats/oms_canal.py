@@ -23,8 +23,9 @@ from ingest import types, values
 from ingest.change import Change, Hints, Image, Message
 from ingest.decoding.columns import Converter, Settings, bytes_in, instant
 from ingest.decoding.flat import Rows, glimpse, sealed_rows
+from ingest.decoding.flat_frames import Dialect, Plan
 from ingest.formats import About
-from ingest.formats.canal import Dialect, Plan, changes
+from ingest.formats.canal import changes
 
 ABOUT = About(
     title="Canal JSON, OceanBase Migration Service (OMS)",

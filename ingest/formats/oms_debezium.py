@@ -55,12 +55,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    (schema, found, wrapped), note = json_values.mended(message.value, json_values.unwrapped)
-    if not wrapped:
+    document, note = json_values.mended(message.value, json_values.unwrapped)
+    found = document.payload
+    if not document.wrapped:
         raise Undecodable("not-this-format", "the message has no payload")
     if found is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    return [event(schema, found, message, hints, note)]
+    return [event(document.schema, found, message, hints, note)]
 
 
 def event(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:

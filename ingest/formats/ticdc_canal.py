@@ -19,9 +19,10 @@ from msgspec import Raw
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
 from ingest.decoding.flat import NOWHERE, Found, Position, content, glimpse, position_of, read
+from ingest.decoding.flat_frames import MARKS, Dialect
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.formats.canal import MARKS, TEXT_MAKERS, Dialect, changes
+from ingest.formats.canal import TEXT_MAKERS, changes
 
 ABOUT = About(
     title="Canal-JSON, TiDB TiCDC",

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ingest import ddl, formats
 from ingest.change import NO_TABLE, Change, Hints, Message, TableId, number_key
 from ingest.config import Pipeline
 from ingest.errors import Undecodable
 from ingest.lake.books import Line
+from ingest.lake.starts import Starts, parted
 from ingest.silver import sheet, tally
 
 DECODER = "1"  # raised whenever a parser's reading of some message changes
@@ -32,13 +32,14 @@ INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "hea
 class Lifting:
     """What the workers need to know; small, and free of secrets.
 
-    ``epochs`` gives each source the epoch of its sequence; ``batch`` replaces the number of the
-    bronze rows on a replay, whose rows keep the arrival of their own bytes.  ``schemas`` gives each source with a
-    registry its schemas by id.
+    ``starts`` says where each source's epochs begin, ``epochs`` in which one a deck is; ``batch``
+    replaces the number of the bronze rows on a replay, whose rows keep the arrival of their own bytes.
+    ``schemas`` gives each source with a registry its schemas by id.
     """
 
     pipeline: Pipeline
     epochs: Mapping[str, int] = field(default_factory=dict)
+    starts: Starts = field(default_factory=dict)
     batch: int | None = None
     schemas: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
 
@@ -46,11 +47,8 @@ class Lifting:
 Batches = Iterator[pa.RecordBatch]
 
 
-class Taken(NamedTuple):
-    """One decoded message: its row in the Arrow batch, and its changes."""
-
-    at: int
-    changes: Sequence[Change]
+Taken = dict[int, Sequence[Change]]
+"""Decoded messages: each one's row in the Arrow batch, and its changes."""
 
 
 class Refused(NamedTuple):
@@ -74,7 +72,7 @@ class Span(NamedTuple):
     """The messages of one place, and where their rows stand among all rows."""
 
     place: Place
-    messages: list[Taken]
+    messages: list[Sequence[Change]]
     start: int
     end: int
 
@@ -92,15 +90,14 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
     """The function that ``mapInArrow`` runs: batches of bronze columns `INPUT` to rows of ``changes``."""
 
     def run(batches: Batches) -> Batches:
-        decks = {
-            source.name: Deck(lifting, rank, source.name)
-            for rank, source in enumerate(lifting.pipeline.sources)
-        }
+        ranks = {source.name: rank for rank, source in enumerate(lifting.pipeline.sources)}
+        decks: dict[tuple[str, int], Deck] = {}
         for batch in batches:
-            names = batch.column("source").unique().to_pylist()
-            for name in names:
-                mine = batch if len(names) == 1 else batch.filter(pc.equal(batch.column("source"), name))
-                yield from decks[name].lift(mine)
+            for name, epoch, mine in parted(batch, lifting.starts):
+                if (name, epoch) not in decks:
+                    within = replace(lifting, epochs={name: epoch})
+                    decks[name, epoch] = Deck(within, ranks[name], name)
+                yield from decks[name, epoch].lift(mine)
         for deck in decks.values():
             if deck.lines:
                 yield deck.books()
@@ -151,16 +148,17 @@ class Deck:
 
     # --- decoding ---
 
-    def _decoded(self, bronze: pa.RecordBatch) -> tuple[list[Taken], list[Refused]]:
-        taken: list[Taken] = []
+    def _decoded(self, bronze: pa.RecordBatch) -> tuple[Taken, list[Refused]]:
+        taken: Taken = {}
         refused: list[Refused] = []
         parse, hints = self.parse, self.hints
         columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
+        new = tuple.__new__  # half the time of calling Message
         for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
                 pairs = _pairs(headers) if headers else ()
-                found = parse(Message(value, key, topic, pairs), hints)
-                taken.append(Taken(at, found if type(found) is list else list(found)))
+                found = parse(new(Message, (value, key, topic, pairs)), hints)
+                taken[at] = found if type(found) is list else list(found)
             except Undecodable as error:
                 refused.append(Refused(at, error.code, error.detail))
             except Exception as error:
@@ -168,54 +166,54 @@ class Deck:
         return taken, refused
 
     def _weeded(
-        self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken], refused: list[Refused]
-    ) -> tuple[list[Taken], list[Refused]]:
+        self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken, refused: list[Refused]
+    ) -> tuple[Taken, list[Refused]]:
         """The messages whose changes can be written, and all others."""
-        kept: list[Taken] = []
-        for each in taken:
+        kept: Taken = {}
+        for at, changes in taken.items():
             try:
-                self._written(bronze, batches, [each])
-                kept.append(each)
+                self._written(bronze, batches, {at: changes})
+                kept[at] = changes
             except Exception as error:
-                refused.append(_stumbled(each.at, error))
+                refused.append(_stumbled(at, error))
         return kept, refused
 
     # --- writing ---
 
-    def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken]) -> Written:
+    def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> Written:
         spans: list[Span] = []
         rows: list[Change] = []
         at: list[int] = []
-        for place, messages in self._grouped(bronze, batches, taken).items():
+        for place, mine in self._grouped(bronze, batches, taken).items():
             start = len(rows)
             if not self._is_excluded(place.table):
-                kept = [each for each in messages if not tally.is_control(each.changes)]
-                rows += [change for each in kept for change in each.changes]
-                at += [each.at for each in kept for _ in each.changes]
-            spans.append(Span(place, messages, start, len(rows)))
+                for number, changes in tally.with_rows(mine).items():
+                    rows += changes
+                    at += [number] * len(changes)
+            spans.append(Span(place, list(mine.values()), start, len(rows)))
         orders = sheet.order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
         return Written(spans, rows, orders, page)
 
-    def _grouped(
-        self, bronze: pa.RecordBatch, batches: pa.Array, taken: list[Taken]
-    ) -> dict[Place, list[Taken]]:
+    def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[Place, Taken]:
         """Messages by their book line; a message is booked under its first change's table."""
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
         places = list(zip(*map(sheet.listed, columns), strict=True))
-        groups: dict[tuple[tuple[int, str, int], TableId], list[Taken]] = {}
-        for each in taken:
-            table = each.changes[0].table if each.changes else NO_TABLE
-            groups.setdefault((places[each.at], table), []).append(each)
-        return {Place(*place, table): messages for (place, table), messages in groups.items()}
+        groups: dict[tuple[tuple[int, str, int], TableId], Taken] = {}
+        for at, changes in taken.items():
+            group = (places[at], changes[0].table if changes else NO_TABLE)
+            known = groups.get(group)
+            if known is None:
+                known = groups[group] = {}
+            known[at] = changes
+        return {Place(*place, table): mine for (place, table), mine in groups.items()}
 
     def _arrivals(self, bronze: pa.RecordBatch) -> list[str]:
         """The arrival of each message, as it stands in its order keys."""
         columns = [sheet.listed(bronze.column(name)) for name in ("batch", "partition", "offset")]
-        small, rank = sheet.small_key, self.rank
+        keys = list(map(sheet.number_keys, columns))
         return [
-            f"{small(number)}{rank}{small(partition)}{number_key(offset)}"
-            for number, partition, offset in zip(*columns, strict=True)
+            number + self.rank + partition + offset for number, partition, offset in zip(*keys, strict=True)
         ]
 
     # --- books ---
@@ -227,7 +225,7 @@ class Deck:
                 line.messages += len(messages)
                 line.routed_out += len(messages)
                 continue
-            tally.count_messages(line, [each.changes for each in messages])
+            tally.count_messages(line, messages)
             if end > start:
                 tally.count_rows(line, written.rows[start:end], written.orders[start:end])
 

@@ -7,7 +7,7 @@ one list per column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -45,9 +45,12 @@ SCHEMA = pa.schema(
 """The columns of ``changes``, in their order."""
 
 _FROM_BRONZE = ("topic", "partition", "offset")
+_DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
 _json = msgspec.json.encode
 small_key = lru_cache(maxsize=4096)(number_key)
 """`number_key` for the numbers that recur: phases, halves, rows."""
+_FEW = 10**35  # numbers below it have one length mark before their digits
+_MARKS = ["", *(number_key(10**digits)[0] for digits in range(35))]
 
 
 def changes(
@@ -65,15 +68,16 @@ def changes(
         Exception: a text that cannot be written, or a number past its column; of any row.
     """
     places = pa.array(at, pa.int32())
-    statements = [change.op is Op.DDL for change in rows]
+    ops = [change.op for change in rows]
     tables = [change.table for change in rows]
+    has_statements = _DDL in ops
     columns = {
-        "kind": _kinds(statements),
+        "kind": ["ddl" if op is _DDL else "change" for op in ops] if has_statements else "change",
         "batch": batch.take(places),
         "source": source,
         **{name: bronze.column(name).take(places) for name in _FROM_BRONZE},
         "row": [change.row for change in rows],
-        "op": [change.op for change in rows],
+        "op": ops,
         "database": [table[0] for table in tables],
         "schema": [table[1] for table in tables],
         "table": [table[2] for table in tables],
@@ -87,7 +91,7 @@ def changes(
         "types": _shared([change.types for change in rows]),
         "partial": [change.partial for change in rows],
         "note": [change.note for change in rows],
-        "payload": [payload(row) if row.op is Op.DDL else None for row in rows] if any(statements) else None,
+        "payload": [payload(row) if row.op is _DDL else None for row in rows] if has_statements else None,
     }
     return _record_batch(columns, len(rows))
 
@@ -109,7 +113,7 @@ def books(source: str, batches: Sequence[int], payloads: Sequence[str]) -> pa.Re
 
 
 def order_keys(
-    rows: Iterable[Change], at: Iterable[int], arrivals: Sequence[str], epoch: str, order_by: str
+    rows: Sequence[Change], at: Sequence[int], arrivals: Sequence[str], epoch: str, order_by: str
 ) -> list[str]:
     """Each row's place in history, as `ingest.change.order_key` writes it.
 
@@ -120,18 +124,33 @@ def order_keys(
         epoch: the written epoch of the source's sequence.
         order_by: ``sequence``, ``arrival`` or ``event_time``.
     """
+    sequences = _sequences(rows, order_by)
     return [
-        f"{epoch}{small_key(change.phase)}{_sequence(change, order_by)}!"
-        f"{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
-        for change, place in zip(rows, at, strict=True)
+        f"{epoch}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
+        for change, sequence, place in zip(rows, sequences, at, strict=True)
     ]
 
 
-def _sequence(change: Change, order_by: str) -> str:
-    if order_by != "sequence":
-        return "" if order_by == "arrival" else number_key(change.event_time or 0)
-    numbers = change.sequence
-    return number_key(numbers[0]) if len(numbers) == 1 else "".join(map(number_key, numbers))
+def _sequences(rows: Sequence[Change], order_by: str) -> Sequence[str]:
+    """The written sequence of each row; nothing where arrival decides."""
+    if order_by == "arrival":
+        return [""] * len(rows)
+    if order_by == "event_time":
+        return number_keys([change.event_time or 0 for change in rows])
+    sequences = [change.sequence for change in rows]
+    if len(set(map(len, sequences))) > 1:
+        return ["".join(map(number_key, numbers)) for numbers in sequences]
+    places = [number_keys(numbers) for numbers in zip(*sequences, strict=True)]
+    return list(map("".join, zip(*places, strict=True))) if places else [""] * len(rows)
+
+
+def number_keys(numbers: Sequence[int]) -> list[str]:
+    """`number_key` of many numbers; those that no source counts beyond need no call each."""
+    if not numbers or min(numbers) < 0 or max(numbers) >= _FEW:
+        return list(map(number_key, numbers))
+    if numbers[0] == numbers[-1] and numbers.count(numbers[0]) == len(numbers):
+        return [number_key(numbers[0])] * len(numbers)
+    return [_MARKS[len(digits)] + digits for digits in map(str, numbers)]
 
 
 def listed(column: pa.Array) -> list[Any]:
@@ -143,23 +162,15 @@ def listed(column: pa.Array) -> list[Any]:
     return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
-def _kinds(statements: list[bool]) -> str | list[str]:
-    return ["ddl" if each else "change" for each in statements] if any(statements) else "change"
-
-
 def _shared(values: list[Any]) -> list[bytes | None]:
     """JSON of values that parsers share between rows, written once for each; nothing for empty ones.
 
     The list holds every value, so that no two of them can have one identity.
     """
-    written: dict[int, bytes | None] = {
-        id(value): _json(value) if value else None for value in _distinct(values)
-    }
-    return [written[id(value)] for value in values]
-
-
-def _distinct(values: list[Any]) -> Iterable[Any]:
-    return {id(value): value for value in values}.values()
+    marks = list(map(id, values))
+    distinct = dict(zip(marks, values, strict=True))
+    written = {mark: _json(value) if value else None for mark, value in distinct.items()}
+    return list(map(written.__getitem__, marks))
 
 
 def _record_batch(columns: dict[str, Any], count: int) -> pa.RecordBatch:
@@ -175,4 +186,6 @@ def _array(value: Any, kind: pa.DataType, count: int) -> pa.Array:
         return pa.repeat(pa.scalar(value, kind), count)
     if isinstance(value, pa.Array):
         return value if value.type == kind else value.cast(kind)
+    if value and value[0] is value[-1] and value.count(value[0]) == count:
+        return pa.repeat(pa.scalar(value[0], kind), count)
     return pa.array(value, kind)

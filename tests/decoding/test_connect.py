@@ -109,3 +109,45 @@ def test_fraction_digits_in_declared_types():
     assert types.is_logical("datetime(3)")
     assert not types.is_logical("date(3)")
     assert "TIMESTAMP_NTZ" == types.delta("datetime(3)")
+
+
+@given(
+    st.integers(-(2**70), 2**70), st.sampled_from(["int64", "uint64", "bit", "date", "time", "decimal(9,2)"])
+)
+def test_integers_of_declared_columns(number, logical):
+    """The short way of integers must not part from the way of every other number."""
+    column = declared.column(logical, declared.Reading())
+    assert column.json(values.Number(number)) == column.json(number)
+
+
+@pytest.mark.parametrize("logical", ["datetime", "datetime(3)", "timestamp(6)", "datetime(9)", "time(3)"])
+@pytest.mark.parametrize("units", ["adaptive", "millis", "nanos"])
+def test_clocks_of_declared_columns(logical, units):
+    """What a number counts is worked out once for its column, and is the same for each value."""
+    column = declared.column(logical, declared.Reading(time=units, datetime=units))
+    for number in (0, -1, 1_714_551_617_123, 10**30):
+        assert column.json(values.Number(number)) == column.json(number)
+
+
+def test_schemas_alike_in_length_and_end():
+    """A schema taken for another one gives every value the wrong type."""
+    message = b'{"schema":{"fields":[{"field":"a","type":"%s"}],"tail":"%s"},"payload":{"a":1}}'
+    first, second = (message % (width, b"x" * 99) for width in (b"int32", b"int64"))
+    for _ in range(2):
+        found = [json_values.unwrapped(raw).schema for raw in (first, second)]
+        assert [b"int32" in found[0], b"int64" in found[1]] == [True, True]
+
+
+def test_plans_of_columns_that_come_and_go():
+    """A plan found by columns that are gone would be that of other columns."""
+
+    def fields(_schema):
+        return ()
+
+    def meaningless(_field):
+        return None
+
+    for number in range(3 * connect.MAX_PLANS):
+        name = f"c{number % 7}"
+        plan = connect.plan("p", fields, {name: "date"}, meaningless, declared.Reading())
+        assert {name: "date"} == plan.types

@@ -1,0 +1,140 @@
+"""What a list of column types asks for in messages of Canal's family, worked out once and not per row.
+
+A *dialect* is a member of the family: the few points in which it differs from the others.  From it, a
+message's ``mysqlType`` and ``pkNames`` and the pipeline file comes the *frame* of a table's messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+from ingest import types
+from ingest.change import Op, TableHints, TableId
+from ingest.decoding import flat
+from ingest.decoding.columns import Converters, Maker, Settings
+from ingest.decoding.flat import NOWHERE, Found, Position, Rows
+from ingest.errors import Undecodable
+
+MARKS = {
+    "MHEARTBEAT": Op.HEARTBEAT,
+    "HEARTBEAT": Op.HEARTBEAT,
+    "GTID": Op.CONTROL,
+    "XACOMMIT": Op.CONTROL,
+    "XAROLLBACK": Op.CONTROL,
+}
+
+
+def mysql_types(declared: Mapping[str, str]) -> dict[str, str]:
+    """Logical types of MySQL's own type names."""
+    return {column: types.mysql(name) for column, name in declared.items()}
+
+
+class Plan(NamedTuple):
+    """What one list of column types asks for, worked out once per distinct list."""
+
+    types: dict[str, str]
+    columns: frozenset[str]  # the message's own list; a row that lacks one of them is partial
+    converters: Converters
+    large: frozenset[str]
+    bits: frozenset[str]
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dialect:
+    """Where a member of the family differs from the others.
+
+    Args:
+        makers: by base logical type, what makes a column's converter.
+        position: the documented place of a message, if there is one.
+        types: logical types of the names in ``mysqlType``.
+        bare_rows: makes texts of rows that hold bare numbers, where the writer sends such.
+        deleted_in_old: a DELETE's row is looked for in ``old`` first.
+        gtid_is_transaction: ``gtid`` names one transaction, not the set of all executed ones.
+        large: text types whose unchanged value is sent as NULL, as binary and JSON then are too;
+            empty where the writer does no such thing.
+        marks: message types that carry no row.
+    """
+
+    makers: Mapping[str, Maker]
+    position: Callable[[Found], Position] = lambda _found: NOWHERE
+    types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
+    bare_rows: Callable[[list[Any] | Raw, Plan], Rows] | None = None
+    deleted_in_old: bool = False
+    gtid_is_transaction: bool = False
+    large: frozenset[str] = frozenset()
+    marks: Mapping[str, Op] = field(default_factory=lambda: MARKS)
+
+
+class Frame(NamedTuple):
+    """What all messages of one table with one list of types share; no keys where the rows must tell them."""
+
+    plan: Plan
+    keys: tuple[str, ...]
+
+
+@lru_cache(maxsize=1024)
+def frame_of(
+    table: TableId,
+    mysql_type: bytes,
+    pk_names: bytes,
+    tables: Callable[[TableId], TableHints],
+    timezone: str,
+    binary: str | None,
+    dialect: Dialect,
+) -> Frame:
+    """The frame of a table's messages; ``tables`` tells what the pipeline file says of it."""
+    declared = tables(table)
+    plan = _plan(mysql_type, tuple(declared.columns.items()), timezone, binary, dialect)
+    return Frame(plan, declared.keys or _key_names(pk_names))
+
+
+@lru_cache(maxsize=1024)
+def _plan(
+    mysql_type: bytes,
+    columns: tuple[tuple[str, str], ...],
+    timezone: str,
+    binary: str | None,
+    dialect: Dialect,
+) -> Plan:
+    """What rows of one ``mysqlType`` need under the pipeline's ``columns:`` and options."""
+    declared = flat.declared_types(Raw(mysql_type))
+    logical = dialect.types(declared) | dict(columns)
+    converters, unlabelled = [], []
+    for column, kind in logical.items():
+        make = dialect.makers.get(types.base(kind))
+        change = make(declared.get(column, ""), Settings(timezone, binary)) if make else None
+        if change:
+            converters.append((column, change))
+        elif make and kind in ("enum", "set"):
+            unlabelled.append(column)
+    return Plan(
+        types=logical,
+        columns=frozenset(declared),
+        converters=tuple(converters),
+        large=frozenset(
+            column for column in declared if _is_large(logical[column], declared[column], dialect)
+        ),
+        bits=frozenset(column for column, kind in logical.items() if types.base(kind) == "bit"),
+        note=f"labels unknown, numbers kept: {', '.join(unlabelled)}" if unlabelled else None,
+    )
+
+
+def _is_large(logical: str, declared: str, dialect: Dialect) -> bool:
+    return logical in types.LOB or declared.partition("(")[0].strip().lower() in dialect.large
+
+
+def _key_names(pk_names: bytes) -> tuple[str, ...]:
+    try:
+        return tuple(_names.decode(pk_names)) if pk_names else ()
+    except Exception:  # the decoder leaks exceptions of other modules
+        raise Undecodable("bad-message", "pkNames is no list of names") from None
+
+
+_names = msgspec.json.Decoder(list[str])

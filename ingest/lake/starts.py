@@ -1,0 +1,101 @@
+"""Where epochs begin, in terms of bronze: the part of it that workers need, which imports no Spark.
+
+A source's messages before its first start have epoch 0, those from the first start on epoch 1, and so on;
+nobody numbers epochs, so that an older start that is found later finds its place among the others.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.change import Order, order_key
+
+
+class Place(NamedTuple):
+    """A message's place in bronze, within its source."""
+
+    batch: int
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}/{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where an epoch begins: in the named partitions at their places, in all others with ``batch``."""
+
+    batch: int
+    places: tuple[Place, ...] = ()
+
+    @property
+    def first(self) -> int:
+        """The oldest batch that may hold messages of the epoch."""
+        return min([self.batch, *(place.batch for place in self.places)])
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.places)) or f"batch {self.batch}"
+
+    def to_json(self) -> str:
+        """The start as `decisions` keep it; equal starts are equal texts."""
+        return json.dumps({"batch": self.batch, "places": sorted(self.places)}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Start:
+        """Read a start back."""
+        found = json.loads(text)
+        return cls(found["batch"], tuple(Place(*one) for one in found["places"]))
+
+    def reached(self, rows: pa.RecordBatch) -> pa.Array:
+        """Which of one source's bronze rows stand at or behind the start."""
+        batch, topic, partition, offset = (
+            rows.column(name) for name in ("batch", "topic", "partition", "offset")
+        )
+        found = pc.greater_equal(batch, self.batch)
+        for place in self.places:
+            own = pc.and_(pc.equal(topic, place.topic), pc.equal(partition, place.partition))
+            behind = pc.or_(
+                pc.greater(batch, place.batch),
+                pc.and_(pc.equal(batch, place.batch), pc.greater_equal(offset, place.offset)),
+            )
+            found = pc.if_else(own, behind, found)
+        return found
+
+
+Starts = Mapping[str, Sequence[Start]]
+"""The starts of each source, oldest first."""
+
+
+def parted(rows: pa.RecordBatch, starts: Starts) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Bronze rows by source and epoch, in their order."""
+    names = rows.column("source").unique().to_pylist()
+    for name in names:
+        mine = rows if len(names) == 1 else rows.filter(pc.equal(rows.column("source"), name))
+        for epoch, part in _by_epoch(mine, starts.get(name, ())):
+            yield name, epoch, part
+
+
+def _by_epoch(rows: pa.RecordBatch, starts: Sequence[Start]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    reached = [start.reached(rows) for start in starts]
+    reached = [one for one in reached if pc.any(one).as_py()]
+    if not reached:
+        yield 0, rows
+        return
+    epochs = pa.array([0] * rows.num_rows, pa.int64())
+    for one in reached:
+        epochs = pc.add(epochs, pc.cast(one, pa.int64()))
+    for epoch in sorted(epochs.unique().to_pylist()):
+        yield epoch, rows.filter(pc.equal(epochs, epoch))
+
+
+def beginning(epoch: int) -> str:
+    """The order key that stands before every change of an epoch, and behind all earlier ones."""
+    return order_key(Order(epoch, 0, (), 0, (), 0))

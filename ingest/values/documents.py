@@ -1,0 +1,264 @@
+"""Exact JSON: objects member by member, row images, and the slow and careful way for whatever is unusual.
+
+Fast decoders take the last of two equal names and a float for a number.  So each result is encoded again,
+and only one of the same length passes; all others go to `strict`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from ingest.change import Image
+from ingest.errors import Undecodable
+
+Raw = msgspec.Raw
+Scalar = str | None
+
+_encode = msgspec.json.encode
+_members = msgspec.json.Decoder(dict[str, Raw])
+_texts = msgspec.json.Decoder(dict[str, str | None])
+_items = msgspec.json.Decoder(list[Raw])
+_string = msgspec.json.Decoder(str)
+
+MAX_DEPTH = 100  # deeper nesting than this occurs in no dialect, and costs decoders their stack
+
+
+class Number(str):
+    """A JSON number's own text."""
+
+    __slots__ = ()
+
+
+_anything = msgspec.json.Decoder(dict[str, Any], float_hook=Number)
+
+
+def members(raw: bytes | Raw) -> dict[str, Raw]:
+    """One level of a JSON object, each value as its own bytes.
+
+    Raises:
+        Undecodable: not an object, malformed, or a name that occurs twice (``duplicate-key``).
+    """
+    try:
+        found = _members.decode(raw)
+    except Exception as error:
+        raise _malformed(raw, error) from None
+    if len(_encode(found)) != _length(raw):
+        # Shorter: blanks or escapes, which are harmless, or a name given twice, which is not.
+        _refuse_duplicates(raw)
+    return found
+
+
+def opened(raw: bytes) -> tuple[dict[str, Raw], str | None]:
+    """One message's top level, with a note if it could be read only after `lenient` mended it.
+
+    Raises:
+        Undecodable: ``not-this-format`` for JSON that is no object, else as `members`.
+    """
+    try:
+        return members(raw), None
+    except Undecodable as error:
+        if error.code != "bad-json":
+            raise
+        mended = lenient(raw)
+        if mended != raw:
+            return members(mended), "lenient: comments or trailing commas were dropped"
+        _refuse_other_json(raw)
+        raise
+
+
+def _refuse_other_json(raw: bytes) -> None:
+    if raw.lstrip()[:1] in (b"{", b""):
+        return
+    try:
+        strict(raw)
+    except Undecodable:
+        return
+    raise Undecodable("not-this-format", "the message is JSON, but no object")
+
+
+def image(raw: bytes | Raw) -> Image:
+    """A JSON object as a row image: strings as they are, numbers and booleans as their text.
+
+    Nested objects and arrays become compact JSON text.
+    """
+    try:
+        found = _texts.decode(raw)
+    except msgspec.ValidationError:
+        return bare_image(raw)
+    except Exception as error:
+        raise _malformed(raw, error) from None
+    if len(_encode(found)) != _length(raw):
+        _refuse_duplicates(raw)
+    return found
+
+
+def bare_image(raw: bytes | Raw) -> Image:
+    """The same as `image`, faster for dialects that send bare numbers and slower for the others."""
+    data = bytes(raw)
+    try:
+        found = _anything.decode(data)
+        bare = 0
+        for name, value in found.items():
+            kind = type(value)
+            if kind is not str and value is not None:
+                found[name] = str(value) if kind is int or kind is Number else _bare_text(value)
+                bare += 2  # the quotes that it now has
+    except Exception:
+        return _slow_image(data)
+    # any other difference (blanks, escapes, a name twice, -0) is for the careful way to judge
+    return found if len(_encode(found)) == len(data) + bare else _slow_image(data)
+
+
+def _slow_image(raw: bytes) -> Image:
+    return {name: text(value) for name, value in members(raw).items()}
+
+
+def _bare_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    raise TypeError("nested")
+
+
+def items(raw: bytes | Raw) -> list[Raw]:
+    """The elements of a JSON array, each as its own bytes."""
+    try:
+        return _items.decode(raw)
+    except Exception as error:
+        raise _malformed(raw, error) from None
+
+
+def text(raw: bytes | Raw) -> Scalar:
+    """One JSON value as text or None: the string itself, or the number's, boolean's, object's text."""
+    data = bytes(raw)
+    first = data[:1]
+    if first == b'"':
+        return string(raw)
+    if first == b"n":
+        return None
+    if first in b"{[":
+        return compact(data)
+    return data.decode("ascii")
+
+
+def string(raw: bytes | Raw) -> str:
+    """One JSON string, decoded."""
+    try:
+        return _string.decode(raw)
+    except Exception as error:
+        raise _malformed(raw, error) from None
+
+
+def is_null(raw: bytes | Raw | None) -> bool:
+    """True for a missing member and for JSON null."""
+    return raw is None or bytes(raw) == b"null"
+
+
+def compact(raw: bytes) -> str:
+    """A JSON object or array as compact text, its numbers kept to the last digit."""
+    return json.dumps(strict(raw), ensure_ascii=False, separators=(",", ":"), cls=_NumberEncoder)
+
+
+def strict(raw: bytes | Raw) -> Any:
+    """Any JSON document as Python values, numbers as `Number`, no name twice, no NaN.
+
+    The slow and careful way: for control members and for what the fast decoders refuse.
+    """
+    data = bytes(raw)
+    try:
+        decoded = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
+    try:
+        value = json.loads(
+            decoded,
+            parse_int=Number,
+            parse_float=Number,
+            parse_constant=_refuse_constant,
+            object_pairs_hook=_unique,
+        )
+    except (ValueError, RecursionError) as error:
+        raise _malformed(data, error) from None
+    if "\\u" in decoded:
+        _refuse_surrogates(value)
+    return value
+
+
+def lenient(raw: bytes) -> bytes:
+    """Mend what documents print and machines do not send: ``//`` comments and trailing commas.
+
+    Returns the input itself where there is nothing of the kind. Strings are left alone.
+    """
+    return _LENIENT.sub(lambda m: m.group(1) or b"", raw)
+
+
+_LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*+")|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)
+"""Strings (kept), comments and trailing commas; possessive, so that no input takes long."""
+
+
+class _NumberEncoder(json.JSONEncoder):
+    def iterencode(self, o: Any, _one_shot: bool = False) -> Any:
+        return _write(o)
+
+
+def _write(value: Any) -> Any:
+    if isinstance(value, Number):
+        yield str(value)
+    elif isinstance(value, dict):
+        yield "{"
+        for i, (name, member) in enumerate(value.items()):
+            yield ("," if i else "") + json.dumps(name, ensure_ascii=False) + ":"
+            yield from _write(member)
+        yield "}"
+    elif isinstance(value, list):
+        yield "["
+        for i, member in enumerate(value):
+            if i:
+                yield ","
+            yield from _write(member)
+        yield "]"
+    else:
+        yield json.dumps(value, ensure_ascii=False)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Undecodable("duplicate-key", f"the name {twice!r} occurs twice in one JSON object")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise Undecodable("bad-json", f"{name} is no JSON value")
+
+
+def _refuse_surrogates(value: Any) -> None:
+    try:
+        _encode(value, enc_hook=str)  # str: a Number is no plain text to msgspec
+    except UnicodeEncodeError:
+        raise Undecodable("bad-unicode", "a lone surrogate is no character") from None
+
+
+def _refuse_duplicates(raw: bytes | Raw) -> None:
+    strict(raw)
+
+
+def _length(raw: bytes | Raw) -> int:
+    return len(raw) if type(raw) is bytes else len(memoryview(raw))
+
+
+def _malformed(raw: bytes | Raw, error: BaseException) -> Undecodable:
+    if isinstance(error, Undecodable):
+        return error
+    if isinstance(error, RecursionError):
+        return Undecodable("too-deep", "the JSON is nested too deeply")
+    if isinstance(error, UnicodeDecodeError):
+        return Undecodable("bad-utf8", f"byte {error.start} is not UTF-8")
+    if bytes(raw)[:3] == b"\xef\xbb\xbf":
+        return Undecodable("bad-json", "the message starts with a byte order mark")
+    return Undecodable("bad-json", str(error))

@@ -1,0 +1,191 @@
+"""From bronze to rows of changes: what is written at once for many rows, against one row at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.change import Change, Message, Op, Order, TableId, number_key, order_key
+from ingest.config import Pipeline
+from ingest.config.model import Source, TableRule
+from ingest.lake.books import Line, merged
+from ingest.silver import sheet
+from ingest.silver.lift import OVERSIZE, Deck, Lifting, lift
+from tests.formats.one_history.history import history
+from tests.formats.one_history.test_one_history import DIALECTS
+
+PARCELS, LOCKERS = TableId("depot", None, "parcels"), TableId("depot", None, "lockers")
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def lifting(name: str, *rules: TableRule) -> Lifting:
+    """A pipeline with one source of a dialect, told what the dialect's readers must be told."""
+    dialect = DIALECTS[name]
+    told = dialect.hints.tables(PARCELS)
+    rules = rules or (TableRule(keys=told.keys, columns=told.columns),)
+    source = Source("s", "files", dialect.format, options=dialect.hints.options, path="/none")
+    schema = dialect.hints.schema
+    schemas = {number: schema(number) for number in range(1, 5)} if schema else {}
+    return Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), rules), schemas={"s": schemas})
+
+
+def bronze(messages: Sequence[Message], first: int = 0) -> pa.RecordBatch:
+    """Messages as they have landed, from an offset on."""
+    count = len(messages)
+    headers = [[{"key": key, "value": value} for key, value in each.headers] or None for each in messages]
+    columns = {
+        "batch": pa.array([3] * count, pa.int64()),
+        "source": pa.array(["s"] * count),
+        "topic": pa.array([each.topic or "t" for each in messages]),
+        "partition": pa.array([(first + at) % 2 for at in range(count)], pa.int32()),
+        "offset": pa.array(range(first, first + count), pa.int64()),
+        "key": pa.array([each.key for each in messages], pa.binary()),
+        "value": pa.array([each.value for each in messages], pa.binary()),
+        "headers": pa.array(headers, HEADERS),
+    }
+    return pa.record_batch(columns)
+
+
+def rows(how: Lifting, messages: Sequence[Message], size: int) -> tuple[list[dict[str, object]], list[Line]]:
+    """The rows and the book lines that come of messages in batches of a size."""
+    batches = [bronze(messages[at : at + size], at) for at in range(0, len(messages), size)]
+    found = [row for page in lift(how)(iter(batches)) for row in page.to_pylist()]
+    lines = merged(Line.from_json(str(row["payload"])) for row in found if row["kind"] == "book")
+    kept = [row for row in found if row["kind"] != "book"]
+    return sorted(kept, key=lambda row: (row["offset"], row["row"])), lines
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_batch_says_what_its_messages_say(name: str):
+    """What is shared between the rows of a batch may not seep from one row into another."""
+    messages = DIALECTS[name].write(history(1)) + DIALECTS[name].write(history(2)) + [Message(b"}")]
+    how = lifting(name)
+    one_by_one, lines = rows(how, messages, 1)
+    assert {"change", "reject"} <= {row["kind"] for row in one_by_one}
+    for size in (7, len(messages)):
+        assert (one_by_one, lines) == rows(how, messages, size)
+
+
+numbers = st.one_of(st.integers(0, 300), st.integers(-(10**40), 10**40))
+
+
+@given(st.lists(numbers))
+def test_keys_of_many_numbers(found: list[int]):
+    """Two ways to write a number are two orders."""
+    assert list(map(number_key, found)) == sheet.number_keys(found)
+
+
+@pytest.mark.parametrize("order_by", ["sequence", "arrival", "event_time"])
+@given(st.lists(st.tuples(st.lists(numbers, max_size=4), st.integers(0, 9), st.integers(-5, 5)), max_size=5))
+def test_order_keys_are_those_of_the_order(order_by: str, told: list[tuple[list[int], int, int]]):
+    """Silver's own order, were it another one, would fold a row's changes in the wrong order."""
+    found = [
+        Change(op=Op.INSERT, sequence=tuple(sequence), row=row, half=row % 2, event_time=time)
+        for sequence, row, time in told
+    ]
+    arrivals = ["".join(map(number_key, (3, 0, 1, at))) for at in range(len(found))]
+    written = sheet.order_keys(found, range(len(found)), arrivals, number_key(7), order_by)
+    places = {
+        "sequence": [change.sequence for change in found],
+        "arrival": [()] * len(found),
+        "event_time": [(change.event_time or 0,) for change in found],
+    }[order_by]
+    assert [
+        order_key(Order(7, 1, place, change.half, (3, 0, 1, at), change.row))
+        for at, (change, place) in enumerate(zip(found, places, strict=True))
+    ] == written
+
+
+# --- what becomes of a message ---------------------------------------------------------------------
+
+
+def deck(told: dict[bytes, list[Change]], *rules: TableRule) -> Deck:
+    """A deck whose parser looks a message up."""
+    made = Deck(lifting("dms", *(rules or (TableRule(),))), 0, "s")
+    made.parse = lambda message, _hints: told[message.value or b""]
+    return made
+
+
+def change(op: Op, table: TableId = PARCELS, **more: object) -> Change:
+    """A change of one row."""
+    return Change(op=op, table=table, **more)  # type: ignore[arg-type]
+
+
+def test_messages_are_counted_by_the_strongest_thing_in_them():
+    """A message counted twice or not at all leaves the books without balance."""
+    told = {
+        b"row": [change(Op.INSERT, after={"id": "1"})],
+        b"mark": [change(Op.HEARTBEAT)],
+        b"nothing": [],
+        b"both": [change(Op.TRUNCATE), change(Op.DDL, ddl="TRUNCATE parcels", row=1)],
+        b"marked row": [change(Op.BEGIN), change(Op.DELETE, before={"id": "1"})],
+    }
+    mine = deck(told)
+    (page,) = mine.lift(bronze([Message(value) for value in told]))
+    assert [(0, "insert"), (4, "begin"), (4, "delete"), (3, "truncate"), (3, "ddl")] == [
+        (row["offset"], row["op"]) for row in sorted(page.to_pylist(), key=lambda row: row["partition"])
+    ]
+    lines = merged(mine.lines.values())
+    assert all(line.balanced for line in lines)
+    assert (5, 2, 1, 2) == tuple(
+        sum(getattr(line, name) for line in lines)
+        for name in ("messages", "change_messages", "ddl", "control")
+    )
+
+
+def test_books_count_what_gold_asks_for():
+    """An update not counted as a change of its key would leave the row under its old key."""
+    names = {"id": "int64"}
+    told = {
+        b"0": [change(Op.INSERT, keys=("id",), after={"id": "1", "v": "a"}, types=names, note="odd")],
+        b"2": [change(Op.UPDATE, keys=("id",), before={"id": "1"}, after={"id": "2"}, types=names)],
+        b"4": [change(Op.UPDATE, keys=("id",), before={"id": "2"}, after={"v": "b"}, partial=True)],
+        b"6": [change(Op.UPDATE, before={"v": "b"}, after={"v": "c"}, partial=True, event_time=5)],
+        b"8": [change(Op.DELETE, keys=("id",), before={"id": "2", "w": None}, event_time=3)],
+    }
+    mine = deck(told)
+    list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4, 6, 6, 8, 8)])))
+    (line, _) = merged(mine.lines.values())  # the even offsets' partition
+    assert (5, 1, 3, 1) == (line.changes, line.inserts, line.updates, line.deletes)
+    assert (2, 2, 1, 1) == (line.partials, line.key_changes, line.inherits, line.noted)
+    assert (3, 5) == (line.event_low, line.event_high)
+    assert [["id"]] == line.keys
+    assert {"id": "int64", "v": "unknown", "w": "unknown"} == line.columns
+
+
+def test_tables_left_out_are_counted_and_not_written():
+    """A message that vanishes without a count cannot be told from a lost one."""
+    told = {
+        b"in": [change(Op.INSERT, after={"id": "1"})],
+        b"out": [change(Op.INSERT, LOCKERS, after={"id": "1"})],
+    }
+    mine = deck(told, TableRule(match="lockers", exclude=True), TableRule())
+    pages = list(mine.lift(bronze([Message(value) for value in (b"in", b"out")])))
+    assert ["parcels"] == [row["table"] for page in pages for row in page.to_pylist()]
+    assert {"parcels": 0, "lockers": 1} == {line.table: line.routed_out for line in mine.lines.values()}
+
+
+def test_what_cannot_be_written_is_set_aside_alone():
+    """One lone surrogate in one row must not take the batch with it."""
+    told = {
+        b"good": [change(Op.INSERT, after={"id": "1"})],
+        b"bad": [change(Op.INSERT, after={"id": "\ud800"})],
+        b"late": [change(Op.INSERT, after={"id": "1"}, event_time=2**70)],
+    }
+    pages = list(deck(told).lift(bronze([Message(value) for value in told])))
+    assert [("change", 0), ("reject", 1), ("reject", 2)] == [
+        (row["kind"], row["offset"]) for page in pages for row in page.to_pylist()
+    ]
+
+
+def test_a_record_too_large_to_land_is_told():
+    """Its value is cut off: read as it stands it would be a lie."""
+    cut = Message(b"good", headers=((OVERSIZE, b"99"),))
+    (page,) = deck({b"good": [change(Op.INSERT, after={"id": "1"})]}).lift(bronze([cut]))
+    assert "record-too-large" == json.loads(page.to_pylist()[0]["payload"])["reason"]
