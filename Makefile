@@ -7,13 +7,15 @@ BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requirements.lock
 
-.PHONY: help demo test e2e lint jars mutants histories clean distclean
+.PHONY: help demo test e2e lint jars dist mutants histories bench bench-full clean distclean
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
 	@echo 'make test       set up and run all tests; no services, no root'
 	@echo 'make e2e        run the long tests: kills, random histories, a real broker; what cannot be had is skipped'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
+	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, an hour'
+	@echo 'make dist       build the wheel for a cluster'
 	@echo 'make lint       style, types and layers'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
 	@echo 'make clean      delete what demo and tests wrote; distclean deletes .venv too'
@@ -45,6 +47,18 @@ mutants: $(VENV)/.ready-dev
 histories: $(VENV)/.ready-dev
 	$(BIN)/python -m benchmarks.histories plain
 	$(BIN)/python -m benchmarks.histories spark
+
+bench: $(VENV)/.ready-bench
+	@$(INGEST) jars fetch --quiet >/dev/null
+	$(BIN)/python -m benchmarks
+
+bench-full: $(VENV)/.ready-bench
+	@$(INGEST) jars fetch --quiet >/dev/null
+	$(BIN)/python -m benchmarks --full
+
+dist: $(VENV)/.ready
+	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir dist .
+	@ls dist/*.whl
 
 jars: $(VENV)/.ready
 	@$(INGEST) jars fetch
@@ -81,6 +95,10 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 
 $(VENV)/.ready-dev: $(VENV)/.ready
 	@$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.ready-bench: $(VENV)/.ready
+	@$(PIP) --editable '.[bench]'
 	@touch $@
 
 $(VENV)/.ready-e2e: $(VENV)/.ready-dev

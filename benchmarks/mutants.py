@@ -132,8 +132,8 @@ MUTANTS = (
     Mutant(
         "batch replay applied twice",
         "ingest/gold/apply.py",
-        "_work(lake, books, ledger, plan, before.transactions.get(writer, -1))",
-        "_work(lake, books, ledger, plan, -1)",
+        "plan, before.transactions.get(writer, -1))\n    result.version",
+        "plan, -1)\n    result.version",
         SPARK,
     ),
     Mutant(

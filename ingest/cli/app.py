@@ -35,6 +35,8 @@ VERBS = {
     "backfill": "mend_verbs",
     "pause": "mend_verbs",
     "resume": "mend_verbs",
+    "epoch": "epoch_verbs",
+    "maintain": "upkeep_verbs",
     "quality": "quality_verbs",
     "report": "quality_verbs",
     "accept-gap": "gap_verbs",

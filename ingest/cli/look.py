@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -15,7 +16,8 @@ from pyspark.sql import types as T
 from ingest.change import TableId
 from ingest.cli.registering import Field, Registered
 from ingest.errors import IngestError
-from ingest.gold import approval
+from ingest.gold import approval, history
+from ingest.gold import fidelity as fidelities
 from ingest.lake import asof, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
@@ -27,15 +29,53 @@ from ingest.values import fraction
 
 
 def tables(lake: Lake) -> list[dict[str, Any]]:
-    """One entry per mirror, held ones without a table included."""
+    """One entry per mirror, held ones without a table and tables of old states included."""
     mirrors = known_mirrors.known(lake)
     runs = _last_runs(lake)
-    rows = _row_counts(lake, list(mirrors.values()))
+    beside = _histories(lake, mirrors.values())
+    rows = _row_counts(lake, [*mirrors.values(), *beside.values()])
     found = [
+        _entry(lake, beside[path], runs.get(one.name, {}), rows.get(beside[path].path))
+        for path, one in mirrors.items()
+        if path in beside
+    ]
+    found += [
         _entry(lake, mirror, runs.pop(mirror.name, {}), rows.get(mirror.path)) for mirror in mirrors.values()
     ]
     found.extend(_held(name, run) for name, run in runs.items())
     return sorted(found, key=lambda one: one["table"])
+
+
+def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The entry of that name, of the mirror if a table of old states has the same one.
+
+    Raises:
+        IngestError: there is none.
+    """
+    found = [one for one in entries if one["table"] == name]
+    if not found:
+        listed = ", ".join(sorted({one["table"] for one in entries})) or "none yet: run the pipeline first"
+        raise IngestError(f"There is no mirror {name}; there are {listed}.")
+    return found[-1]
+
+
+def fidelity(lake: Lake, name: str) -> list[dict[str, Any]]:
+    """How exactly a mirror's columns hold what was sent; nothing for a table that is no mirror."""
+    return [
+        {"column": one.column, "logical": one.type, "type": one.delta}
+        | {count: one.counts[count] for count in fidelities.COUNTS}
+        for mirror in known_mirrors.known(lake).values()
+        if mirror.name == name
+        for one in fidelities.of_mirror(lake, mirror)
+    ]
+
+
+def _histories(lake: Lake, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
+    """The tables of old states that there are, by their mirrors' paths."""
+    if not any(rule.history for rule in lake.pipeline.tables):
+        return {}
+    beside = {one.path: history.table_of(one) for one in mirrors if one.keys}
+    return {path: table for path, table in beside.items() if lake.exists(table.path)}
 
 
 def _entry(lake: Lake, mirror: Mirror, run: dict[str, Any], rows: int | None) -> dict[str, Any]:
@@ -106,7 +146,8 @@ def registered(lake: Lake) -> list[Registered]:
     """Every mirror as an engine's catalog needs it, with the columns and comments that its table has."""
     known = known_mirrors.known(lake)
     runs = _last_runs(lake)
-    found = [_registered(lake, one, runs.pop(one.name, {})) for one in known.values()]
+    found = [_registered(lake, one, {}) for one in _histories(lake, known.values()).values()]
+    found += [_registered(lake, one, runs.pop(one.name, {})) for one in known.values()]
     found += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
     return sorted(found, key=lambda one: str(one.table))
 
@@ -250,7 +291,12 @@ def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[A
     Raises:
         IngestError: the query is none, names no table, or Spark refuses it.
     """
-    mirrors = {one.table: _delta(lake, one.path) for one in known_mirrors.known(lake).values()}
+    known = known_mirrors.known(lake).values()
+    named = [
+        *_histories(lake, known).values(),
+        *known,
+    ]  # a mirror keeps its name, whatever lies beside others
+    mirrors = {one.table: _delta(lake, one.path) for one in named}
     return _queried(lake, text, limit, mirrors)
 
 

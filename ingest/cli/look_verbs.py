@@ -32,21 +32,31 @@ def tables(
     dialect: Annotated[
         Literal["spark", "duckdb", "trino"], typer.Option(help="Whose SQL, with --output sql.")
     ] = "spark",
+    table: Annotated[
+        str, typer.Option(help="Only this one, with what became of the cells sent for each column.")
+    ] = "",
     jars_dir: JarsDir = None,
 ) -> None:
     """Every mirror: its name, path, keys, columns, rows, batch and state."""
     from ingest.cli import look, registering
 
+    if table and output_as == "sql":
+        raise ConfigError(["--table has no meaning with --output sql: a catalog wants every mirror"])
     with opened(file, jars_dir) as lake:
         if output_as == "sql":
             output.text(registering.sql(dialect, look.registered(lake)))
             return
         rows = look.tables(lake)
+        if table:
+            rows = [{**look.named(rows, table), "fidelity": look.fidelity(lake, table)}]
     if output_as == "json":
         output.json(rows)
         return
     columns = ("table", "state", "rows", "batch", "version", "keys", "path")
     output.table(columns, [[_flat(row[name]) for name in columns] for row in rows])
+    for row in rows if table else ():
+        cells = row["fidelity"]
+        output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])
 
 
 @app.command(rich_help_panel=_PANEL, cls=Watched)

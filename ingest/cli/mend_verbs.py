@@ -44,11 +44,11 @@ def rebuild(
         from ingest.lake import lock
 
         with lock.held(lake.pipeline.lake, f"rebuild of {layer}"):
-            rows = _silver(lake, dry_run) if layer == "silver" else _mirrors(lake, tables or [], dry_run)
+            rows = _silver(lake, dry_run) if layer == "silver" else fold_anew(lake, tables or [], dry_run)
     if output_as == "json":
         output.json(rows)
     else:
-        _print(rows)
+        printed(rows)
     if layer == "silver" and not dry_run and any(row["missing"] or row["surplus"] for row in rows):
         output.note(f"next: ingest rebuild {file}")
     if any(row["state"] in ("failed", "held") for row in rows):
@@ -71,21 +71,22 @@ def backfill(
             newest = max(0, lake.progress("silver", "books"))
             rows = _silver(lake, dry_run, max(0, newest - last))
             if not dry_run and any(row["missing"] or row["surplus"] for row in rows):
-                rows += _mirrors(lake, [], dry_run)
+                rows += fold_anew(lake, [], dry_run)
     if output_as == "json":
         output.json(rows)
     else:
-        _print(rows)
+        printed(rows)
     if any(row["state"] in ("failed", "held") for row in rows):
         raise typer.Exit(1)
 
 
-def _mirrors(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
-    from ingest.gold.rebuild import rebuild as fold_anew
+def fold_anew(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
+    """Mirrors made anew from silver, none meaning all: one entry for each, for people or as JSON."""
+    from ingest.gold.rebuild import rebuild as made
 
     return [
         _row(one.mirror, one.state, one.batch, one.message, one.difference)
-        for one in fold_anew(lake, names, dry_run=dry_run)
+        for one in made(lake, names, dry_run=dry_run)
     ]
 
 
@@ -113,7 +114,8 @@ def _row(name: str, state: str, batch: int, message: str, found: Difference | No
     }
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
+def printed(rows: list[dict[str, Any]]) -> None:
+    """Print what a rebuild found."""
     columns = ("table", "state", "batch", "rows", "missing", "surplus", "differing", "message")
     output.table(columns, [[row[name] for name in columns] for row in rows])
     for row in rows:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,7 +31,7 @@ from ingest.gold.work import Books, Job, LaneId, jobs, lane, shard_of
 from ingest.lake import log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import CHANGES, DECISIONS, REJECTS
+from ingest.lake.schemas import CHANGES, DECISIONS
 from ingest.lake.session import new_session, pace
 
 STAGE = "gold"
@@ -255,7 +256,7 @@ def _merge(
                 merging.load(lake, session, mirror, source, _made(lake, plan))
                 return
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # the latter where rows are written
             if tolerant or MISFIT not in str(error):
                 raise
         else:
@@ -299,8 +300,8 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
         cells = misfits.cells(gathered.outcomes, mirror, one, batch)
         if cells is not None:
             found.append(cells)
-    own = replace(lake, spark=session)
-    own.append(misfits.union(found), REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
+    first = min(one.first for one, _ in work)
+    misfits.keep(replace(lake, spark=session), mirror, found, first, batch)
 
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:

@@ -169,7 +169,8 @@ def schema_steps(lake: Lake, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
 
 def raw(lake: Lake, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
     """The messages that rows were decoded from, by their places."""
-    places = sorted({tuple(row[name] for name in PLACE) for row in rows}, key=str)
+    named = (row for row in rows if row["topic"] is not None)  # a complete re-snapshot has no message
+    places = sorted({tuple(row[name] for name in PLACE) for row in named}, key=str)
     if not places or not lake.exists(BRONZE.name):
         return {}
     wanted = lake.spark.createDataFrame(

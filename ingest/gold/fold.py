@@ -60,6 +60,8 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
         F.col("order_key").alias(ORDER),
         "op",
         F.col("partial") if shape.partials else F.lit(False).alias("partial"),
+        "after",
+        "before",
         F.from_json("after", image).alias("a"),
         F.from_json("before", image).alias("b"),
         (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias(
@@ -132,12 +134,12 @@ def _split(
 
 
 def _typed_keys(mirror: Mirror, tolerant: bool) -> tuple[list[Column], list[Column]]:
-    """The key after and before a change, whose images are ``a`` and ``b``."""
-    sides = (("a", "b"), ("b", "a"))
-    new, old = (
-        [_typed_key(_key(one.name, *side), one.type, tolerant) for one in mirror.key_columns]
-        for side in sides
-    )
+    """The key after and before a change, whose images are ``a`` and ``b``; the same where it cannot move."""
+    op, new, old = F.col("op"), [], []
+    for one in mirror.key_columns:
+        after, before = _key(one.name, "a", "b"), _key(one.name, "b", "a")
+        new.append(_typed_key(F.when(op == "delete", before).otherwise(after), one.type, tolerant))
+        old.append(_typed_key(F.when(op == "read", after).otherwise(before), one.type, tolerant))
     return new, old
 
 
@@ -155,7 +157,13 @@ def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Co
 
 
 def _key(name: str, first: str, second: str) -> Column:
-    return F.coalesce(F.col(first)[name], F.col(second)[name])
+    """A key cell's text from the first image that has the column, be it NULL there."""
+    cell, keys = F.col(first)[name], F.json_object_keys(_IMAGES[first])
+    there = cell.isNotNull() | F.coalesce(F.array_contains(keys, name), F.lit(False))
+    return F.when(there, cell).otherwise(F.col(second)[name])
+
+
+_IMAGES = {"a": "after", "b": "before"}
 
 
 def _typed_key(text: Column, logical: str, tolerant: bool) -> Column:

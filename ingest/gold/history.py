@@ -1,7 +1,8 @@
 """History tables (``history: true``): every state of every row beside its mirror, as SCD type 2.
 
-``<table>__history`` has the mirror's columns and ``valid_from``, ``valid_to``, ``is_current``.  States
-follow the fold's order; the moments are the changes' event times, and only shown: of two states with one
+``histories/<database>/<table>``, in queries ``<table>__history``, has the mirror's columns and
+``valid_from``, ``valid_to``, ``is_current``.  It lies beside the mirrors, not among them: there a source
+table of that name would have the same path.  States follow the fold's order; the moments are the changes' event times, and only shown: of two states with one
 moment the order still decides which is current.  A state that a statement ended, or whose change names no
 time, has no ``valid_to``.  Each batch folds the touched keys again from their whole history and puts their
 states in the place of those that stand, in one guarded commit: so late changes are no special case.
@@ -29,10 +30,11 @@ from ingest.gold.merge import Guard, sent_name
 from ingest.gold.refold import ROW, Beyond, change_of, first_cell, grouped, groups, keyed_rows
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.names import column_name, folded, quoted
+from ingest.lake.names import MIRRORS, column_name, folded, quoted
 from ingest.lake.schemas import CHANGES, DDL
 
 SUFFIX = "__history"
+FOLDER = "histories/"
 FROM, TO, CURRENT, TAKEN = (
     "%from",
     "%to",
@@ -53,7 +55,8 @@ def table_of(mirror: Mirror) -> Mirror:
     taken = {folded(one.column) for one in mirror.columns}
     extra = [Column(name, column_name(shown, taken), logical) for name, shown, logical in _EXTRA]
     name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
-    return replace(mirror, table=name, path=mirror.path + SUFFIX, columns=(*mirror.columns, *extra))
+    path = FOLDER + mirror.path.removeprefix(MIRRORS)
+    return replace(mirror, table=name, path=path, columns=(*mirror.columns, *extra))
 
 
 def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard) -> None:

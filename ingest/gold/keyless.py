@@ -19,6 +19,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -33,7 +34,7 @@ from ingest.gold.merge import TXN_APP, TXN_VERSION, Guard, sent_name
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import CHANGES, REJECTS
+from ingest.lake.schemas import CHANGES
 
 if TYPE_CHECKING:
     from ingest.gold.schema import Plan
@@ -58,7 +59,7 @@ def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard
             if tolerant:
                 _keep_misfits(lake, session, plan, work, guard.batch)
             _fold(lake, session, plan, work, guard, tolerant=tolerant)
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # the latter where rows are written
             if tolerant or MISFIT not in str(error):
                 raise
         else:
@@ -295,7 +296,5 @@ def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, bat
         cells = misfits.cells(texts, plan.mirror, one, batch)
         if cells is not None:
             found.append(cells)
-    own = replace(lake, spark=session)
-    own.append(
-        misfits.union(found), REJECTS, f"{misfits.STAGE}/{plan.mirror.path}/{plan.mirror.generation}", batch
-    )
+    first = min(one.first for one, _ in work)
+    misfits.keep(replace(lake, spark=session), plan.mirror, found, first, batch)

@@ -170,14 +170,17 @@ def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> Non
 
 
 def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
-    """Make the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard."""
+    """Make the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard.
+
+    There is no table to replace, but a write that failed or was killed leaves files there, on which CREATE fails.
+    """
     columns = []
     for i, one in enumerate(mirror.columns):
         about = {"comment": comment} if (comment := comment_of(one)) else {}
         columns.append(F.col(quoted(sent_name(i))).alias(one.column, metadata=about))
     source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
     session.sql(
-        f"CREATE TABLE {_place(lake, mirror)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
+        f"CREATE OR REPLACE TABLE {_place(lake, mirror)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
     )
 
 

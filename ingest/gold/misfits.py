@@ -16,11 +16,16 @@ from ingest import types
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, key_cells, key_name, value_name
 from ingest.gold.gather import Lane, of_lane
+from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 
 STAGE = "gold"
 _TYPES = {"partition": "int", "offset": "bigint", "batch": "bigint"}
+_SAME = (
+    "kind", "source", "topic", "partition", "offset", "database", "schema", "table", "key", "column", "detail",
+    "raw",
+)  # fmt: skip
 
 
 def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFrame | None:
@@ -95,6 +100,28 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
     )
 
 
+def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: int) -> None:
+    """Append what does not fit to `rejects`, guarded.
+
+    A run that was killed before its merge has written its own already, under an older batch than this one:
+    what it wrote is left out.
+
+    Args:
+        lake: the lake, through the mirror's own session.
+        mirror: with its columns as decided.
+        found: rows of `rejects`.
+        first: the first batch that the mirror has not folded.
+        batch: the one that it is about to fold.
+    """
+    rows = reduce(DataFrame.unionByName, found)
+    stage = f"{STAGE}/{mirror.path}/{mirror.generation}"
+    if first <= lake.progress(stage, REJECTS.name) < batch:
+        known = lake.read(REJECTS.name).where((F.col("stage") == STAGE) & (F.col("batch") >= first))
+        same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _SAME]
+        rows = rows.alias("found").join(known.alias("known"), same, "left_anti")
+    lake.append(rows, REJECTS, stage, batch)
+
+
 def _rejects(rows: DataFrame, mirror: Mirror, given: Mapping[str, Column]) -> DataFrame:
     parts = zip(("database", "schema", "table"), mirror.table, strict=True)
     known = {"stage": F.lit(STAGE), **{name: F.lit(part) for name, part in parts}, **given}
@@ -102,8 +129,3 @@ def _rejects(rows: DataFrame, mirror: Mirror, given: Mapping[str, Column]) -> Da
     return rows.select(
         *[known.get(name, F.lit(None)).cast(_TYPES.get(name, "string")).alias(name) for name in names]
     )
-
-
-def union(frames: list[DataFrame]) -> DataFrame:
-    """All rows of frames with the columns of `rejects`."""
-    return reduce(DataFrame.unionByName, frames)

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
-from ingest.gold import merge
+from ingest.gold import history, merge
 from ingest.gold.apply import STAGE, Folded, apply
 from ingest.gold.work import Books, open_books
 from ingest.lake import mirrors
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
+from ingest.lake.names import MIRRORS, mirror_path
 from ingest.lake.schemas import BOOKS, DECISIONS, REJECTS, RUNS
 from ingest.lake.shadow import shadow_of
 
@@ -86,7 +86,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     state = lake.snapshot(mirror.path)
     applied = state.transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), books.last)
     result = Rebuilt(mirror.name, "failed", applied)
-    with shadow_of(lake, "mirrors/", REJECTS.name) as shadow:
+    with shadow_of(lake, MIRRORS, history.FOLDER, REJECTS.name) as shadow:
         decided = {mirror.path: mirror}
         shadow.paused = _paths(lake, books) - {mirror.path}
         upto = replace(books, last=applied, lines=[line for line in books.lines if line.batch <= applied])
@@ -135,18 +135,26 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
 
 
 def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int) -> None:
-    """The rows in one commit, then the decision that names its generation.
+    """The old states and the rows, in one commit each, then the decision that names their generation.
 
     A run killed between the two goes on under the old generation, whose progress is the same batch.
     """
+    states = history.table_of(mirror)
+    for one in (states, mirror):
+        if one is states and not shadow.exists(states.path):
+            continue
+        _make(lake, one)
+        writer = lake.writer(STAGE, one.path, mirror.generation)
+        lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True)
+    lake.append_unguarded([mirrors.decision(lake, mirror, decided_at, "rebuilt")], DECISIONS)
+    _add_misfits(lake, shadow, mirror, batch)
+
+
+def _make(lake: Lake, mirror: Mirror) -> None:
     if not lake.snapshot(mirror.path).exists:
         rule = lake.pipeline.rule(mirror.table)
         plain = rule.plain_tables or lake.pipeline.plain_tables
         merge.create(lake, lake.spark, mirror, merge.Made(plain, rule.change_feed))
-    writer = lake.writer(STAGE, mirror.path, mirror.generation)
-    lake.publish(shadow.read(mirror.path), mirror.path, writer, batch, new_schema=True)
-    lake.append_unguarded([mirrors.decision(lake, mirror, decided_at, "rebuilt")], DECISIONS)
-    _add_misfits(lake, shadow, mirror, batch)
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:

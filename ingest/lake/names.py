@@ -10,6 +10,7 @@ from ingest.change import TableId
 _SAFE = re.compile(r"[a-z0-9_-]")
 _MAX_BYTES = 100
 _HASHED_HEAD = 60
+MIRRORS = "mirrors/"
 
 
 def path_part(name: str | None) -> str:
@@ -44,7 +45,7 @@ def mirror_path(table: TableId) -> str:
     last = path_part(table.table)
     if table.schema is not None:
         last = path_part(table.schema) + "." + last
-    return f"mirrors/{path_part(table.database)}/{last}"
+    return f"{MIRRORS}{path_part(table.database)}/{last}"
 
 
 def quoted(name: str) -> str:

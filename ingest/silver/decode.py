@@ -14,11 +14,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
+from ingest.lake import epochs
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.session import pace
-from ingest.silver import receipts, replay
+from ingest.silver import clearings, receipts, replay
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.registry import schemas
 
@@ -91,12 +92,15 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told) ->
         changes = replay.decoded(lake, messages, todo, moved, known, lifted)
     else:
         changes = lifted(messages, lifting(lake, messages))
+    cleared = clearings.rows(lake, epochs.read(lake), todo)
+    if cleared is not None:
+        changes = changes.unionByName(cleared, allowMissingColumns=True)
     lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, todo[-1])
 
 
 def lifting(lake: Lake, messages: DataFrame) -> Lifting:
     """What the workers need to decode these messages with today's parsers and options."""
-    return Lifting(_shipped(lake.pipeline), schemas=schemas(lake, messages))
+    return Lifting(_shipped(lake.pipeline), starts=epochs.read(lake).starts, schemas=schemas(lake, messages))
 
 
 def lifted(messages: DataFrame, how: Lifting) -> DataFrame:

@@ -15,7 +15,6 @@ from pyspark.sql import functions as F
 from ingest.errors import IngestError
 from ingest.lake.compare import Difference, as_sets
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.shadow import shadow_of
 from ingest.silver.decode import STAGE, decode
@@ -61,7 +60,7 @@ def rebuild(
         IngestError: bronze no longer holds every batch, or the new books do not balance.
     """
     last = max(0, lake.progress(STAGE, BOOKS.name))
-    _refuse_trimmed(lake, since, last)
+    refuse_trimmed(lake, since, last)
     with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
         tell("silver", "decoding")
         done = decode(shadow, last, cores, since)
@@ -83,24 +82,38 @@ def _only(schema: TableSchema, since: int) -> str:
     return " AND ".join(parts + ([f"{batch} > {since}"] if since else []))
 
 
-def _refuse_trimmed(lake: Lake, since: int, last: int) -> None:
+def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
+    """Refuse to decode anew what bronze no longer holds.
+
+    Raises:
+        IngestError: there is nothing behind ``since``, or messages of some batch are gone.
+    """
     if since >= last:
         raise IngestError(
             "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
         )
+    kind = F.col("kind")
+    told = F.get_json_object(F.col("value").cast("string"), "$.count").cast("bigint")
     there = {
-        row["batch"]
+        row["batch"]: (row["kept"], row["told"])
         for row in lake.read(BRONZE.name)
-        .where(F.col("kind").isin("receipt", REPLAY) & (F.col("batch") <= last))
-        .select("batch")
-        .distinct()
+        .where(F.col("batch").between(since + 1, last))
+        .groupBy("batch")
+        .agg(
+            F.count(F.when(kind == "message", 1)).alias("kept"),
+            F.coalesce(F.sum(F.when(kind == "receipt", told)), F.lit(0)).alias("told"),
+        )
         .collect()
     }
-    missing = [batch for batch in range(since + 1, last + 1) if batch not in there]
+    missing = [
+        batch
+        for batch in range(since + 1, last + 1)
+        if batch not in there or there[batch][0] < there[batch][1]
+    ]
     if missing:
         raise IngestError(
-            f"Bronze holds nothing of batch {missing[0]} any more ({len(missing)} of {last - since} batches are gone), so "
-            "silver cannot be made from it: mirrors can still be rebuilt from silver."
+            f"Bronze no longer holds all messages of batch {missing[0]} ({len(missing)} of {last - since} batches "
+            "lack some), so silver cannot be made from it: mirrors can still be rebuilt from silver."
         )
 
 

@@ -40,13 +40,14 @@ class Depot:
         """A row that was inserted, updated or deleted; ``at`` is a place in history of its own."""
         types = dict.fromkeys(cells, "int")
         members = {"data": [cells], "mysqlType": types, "old": old and [old], "pkNames": ["id"], "sql": ""}
-        return self._say(at, isDdl=False, type=kind, **members)
+        return self.say(at, isDdl=False, type=kind, **members)
 
     def ddl(self, sql: str) -> Depot:
         """A statement."""
-        return self._say(0, isDdl=True, sql=sql, type="DDL")
+        return self.say(0, isDdl=True, sql=sql, type="DDL")
 
-    def _say(self, at: int, **members: Any) -> Depot:
+    def say(self, at: int = 0, **members: Any) -> Depot:
+        """A message with these members, of the table unless they name another."""
         self.number += 10
         at = at or self.number
         moment = 1714521600000 + 1000 * at

@@ -23,7 +23,7 @@ def states(depot: Depot) -> list[tuple[Any, ...]]:
     """Id, value, begin and end in seconds since the start, and whether the state is current; in order."""
     from pyspark.sql import functions as F
 
-    frame = depot.lake().read("mirrors/yard/depot__history")
+    frame = depot.lake().read("histories/yard/depot")
     began, ended = (F.unix_seconds(name) - int(START.timestamp()) for name in ("valid_from", "valid_to"))
     rows = frame.select("id", "n", began.alias("began"), ended.alias("ended"), "is_current").collect()
     return sorted((tuple(row) for row in rows), key=lambda row: row[:1] + row[2:3])
@@ -47,3 +47,29 @@ def test_states(spark: SparkSession, tmp_path: Path) -> None:
     late = [(1, 1, 10, 25, False), (1, 7, 25, 30, False), *expected[1:]]
     assert late == states(depot)
     assert [9] == [row["id"] for row in depot.rows()]
+
+
+def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
+    """A source may have a table ``depot__history``: rows of two tables in one path ruin both."""
+    from ingest.cli import look
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot.row(id="1", n="1")
+    own = {"data": [{"id": "7", "n": "7"}], "mysqlType": {"id": "int", "n": "int"}, "pkNames": ["id"]}
+    depot.say(table="depot__history", isDdl=False, type="INSERT", old=None, sql="", **own)
+    depot.run()
+    assert [1] == [row["id"] for row in depot.rows()]
+    assert [7] == [row["id"] for row in depot.rows("depot__history")]
+    assert [(1, 1, 10, None, True)] == states(depot)
+    names = [one["table"] for one in look.tables(depot.lake())]
+    assert [
+        "yard.depot",
+        "yard.depot__history",
+        "yard.depot__history",
+        "yard.depot__history__history",
+    ] == names
+    assert (["id", "n"], [[7, 7]]) == look.query(depot.lake(), "SELECT * FROM yard.depot__history")
+    assert (["id", "is_current"], [[7, True]]) == look.query(
+        depot.lake(), "SELECT id, is_current FROM yard.depot__history__history"
+    )

@@ -2,9 +2,10 @@
 
 A folder holds a pipeline, its messages in batches (``part-1.jsonl``, ``part-2.jsonl``, ...) and
 ``expected.json``: the mirrors' rows with every cell as text, the mirrors that must be held and why, the
-rejects by kind, and under ``at_once`` rows that rightly differ if all comes in one batch (a policy that keeps
-the first columns).  All folders run together, as sources of one pipeline: once batch by batch, once with all
-batches in one.
+rejects by kind, under ``epochs`` the files with which a person lets an epoch begin, and the tables whose
+re-snapshot is complete with them, and under ``at_once`` rows that rightly differ if all comes in one batch (a
+policy that keeps the first columns).  All folders run together, as sources of one pipeline: once batch by
+batch, once with all batches in one.
 """
 
 from __future__ import annotations
@@ -65,7 +66,38 @@ def play(spark: SparkSession, folder: Path, *, apart: bool) -> Outcome:
         result = running.run(spark, pipeline, ("bronze", "silver", "gold"), warm)
         outcome.held = {one.mirror: one.message for one in result.mirrors if one.state == "held"}
         outcome.failed += [f"{one.mirror}: {one.message}" for one in result.mirrors if one.state == "failed"]
+    begin_epochs(spark, pipeline)
     return gather(spark, pipeline, outcome)
+
+
+def begin_epochs(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Decide on the epochs that scenarios ask for, then carry them all out in one go."""
+    from ingest.gold import rebuild as gold
+    from ingest.lake import epochs
+    from ingest.lake.lake import Lake
+    from ingest.silver import rebuild as silver
+
+    lake = Lake(spark, pipeline)
+    first: list[int] = []
+    names: list[str] = []
+    topics = lake.read("bronze").select("source", "topic", "partition").distinct().collect()
+    for folder in FOLDERS:
+        for asked in expected_of(folder).get("epochs", ()):
+            [place] = [
+                f"{row['topic']}/{row['partition']}/0"
+                for row in topics
+                if row["source"] == folder.name and row["topic"].endswith(asked["from"])
+            ]
+            start = epochs.at_places(lake, folder.name, [place])
+            epochs.decide(lake, folder.name, start, "")
+            for table in epochs.tables(lake, folder.name, start.first):
+                epochs.tell(
+                    lake, folder.name, start, table, "", complete=str(table) in asked.get("complete", ())
+                )
+                names.append(str(table))
+            first.append(start.first)
+    silver.rebuild(lake, 2, since=min(first) - 1, dry_run=False)
+    assert {"rebuilt"} == {one.state for one in gold.rebuild(lake, names, dry_run=False)}
 
 
 def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> Outcome:

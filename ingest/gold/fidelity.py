@@ -1,0 +1,108 @@
+"""How exactly a mirror's columns hold what was sent: every cell of its changes, counted by what became of it.
+
+A cell that is not NULL is one of four: *rejected* (no value of the column's type: NULL in the mirror, its text
+in ``rejects``), *truncated* (a time with more than six fraction digits: a declared loss), *widened* (the
+message's own type is narrower than the column's: no loss) or *fit*.  Counted from silver in one pass, so that
+nothing has to be kept up to date, and cells are counted that later changes have overwritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from ingest.gold import evidence
+from ingest.gold.cast import cast, truncates
+from ingest.gold.misfits import can_misfit
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column as MirrorColumn
+from ingest.lake.mirrors import Mirror, widens
+from ingest.lake.schemas import CHANGES
+
+COUNTS = ("fit", "widened", "truncated", "rejected", "nulls", "absent")
+
+
+@dataclass(frozen=True, slots=True)
+class Fidelity:
+    """One column of a mirror: its types, and how many of the cells sent for it came to what."""
+
+    column: str
+    type: str
+    delta: str
+    counts: Counter[str]
+
+
+def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
+    """Every column of a mirror with its cells, of the changes behind a batch up to the last one folded."""
+    applied = lake.snapshot(mirror.path).transactions.get(
+        lake.writer("gold", mirror.path, mirror.generation), 0
+    )
+    changes = lake.read(CHANGES.name).where(
+        (F.col("kind") == "change") & (F.col("batch") > since) & (F.col("batch") <= applied)
+    )
+    lanes = [evidence.of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
+    if not lanes:
+        return [Fidelity(one.name, one.type, one.delta, Counter()) for one in mirror.columns]
+    return count(reduce(DataFrame.unionByName, lanes), mirror.columns, mirror.keys)
+
+
+def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[str] = ()) -> list[Fidelity]:
+    """The cells of changes, by column.
+
+    Args:
+        changes: rows of ``changes`` of one mirror.
+        columns: its columns.
+        keys: its key columns, whose cells are never truncated: their change is rejected.
+    """
+    image = StructType([StructField(one.name, StringType()) for one in columns])
+    told = changes.where(F.col("after").isNotNull()).select(
+        "types", F.from_json("after", image).alias("a"), F.json_object_keys("after").alias("sent")
+    )
+    sums = [
+        F.count_if(value).alias(f"{name}{i}")
+        for i, one in enumerate(columns)
+        for name, value in _tests(one, is_key=one.name in keys).items()
+    ]
+    groups = told.groupBy("types").agg(F.count("*").alias("rows"), *sums).collect() if sums else []
+    found = [Fidelity(one.name, one.type, one.delta, Counter()) for one in columns]
+    for row in groups:
+        types = json.loads(row["types"] or "{}")
+        for i, one in enumerate(found):
+            whole = {name: row[f"{name}{i}"] for name in ("there", "sent", "rejected", "truncated")}
+            one.counts.update(
+                _counts(row["rows"], whole, widened=widens(types.get(one.column, "unknown"), one.type))
+            )
+    return found
+
+
+def _tests(one: MirrorColumn, *, is_key: bool) -> dict[str, Column]:
+    """What is asked of each cell; the pass asks it of all columns at once."""
+    text = F.col("a")[one.name]
+    there, never = text.isNotNull(), F.lit(False)
+    misfit = there & cast(text, one.type).isNull() if can_misfit(one.type) else never
+    cut = truncates(text, one.type)
+    loses = never if cut is None else there & ~misfit & cut
+    return {
+        "there": there,
+        "sent": F.array_contains("sent", one.name),
+        "rejected": misfit | loses if is_key else misfit,
+        "truncated": never if is_key else loses,
+    }
+
+
+def _counts(rows: int, told: dict[str, int], *, widened: bool) -> dict[str, int]:
+    exact = told["there"] - told["rejected"] - told["truncated"]
+    return {
+        "widened" if widened else "fit": exact,
+        "truncated": told["truncated"],
+        "rejected": told["rejected"],
+        "nulls": told["sent"] - told["there"],
+        "absent": rows - told["sent"],
+    }

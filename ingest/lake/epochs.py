@@ -1,0 +1,184 @@
+"""Epochs as people decided them: where a source's sequence started again, and which tables were read anew.
+
+A start is a row of `decisions` (kind ``epoch``), and so is the word that a re-snapshot of a table in the
+newest epoch has begun or is complete (kind ``resnapshot``); of several words about one thing the last counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest.change import TableId
+from ingest.errors import IngestError
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import BOOKS, BRONZE, DECISIONS
+from ingest.lake.starts import Place, Start
+
+EPOCH, RESNAPSHOT = "epoch", "resnapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Resnapshot:
+    """A table that its source tells anew from the beginning of an epoch on."""
+
+    source: str
+    start: Start
+    table: TableId
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """All that was decided, in the order of the starts."""
+
+    starts: dict[str, tuple[Start, ...]] = field(default_factory=dict)
+    resnapshots: tuple[Resnapshot, ...] = ()
+
+    def number(self, source: str, start: Start) -> int:
+        """The epoch that begins there."""
+        return self.starts[source].index(start) + 1
+
+    def of(self, source: str, start: Start) -> list[Resnapshot]:
+        """The re-snapshots of one epoch."""
+        return [one for one in self.resnapshots if (one.source, one.start) == (source, start)]
+
+
+_kept: dict[
+    str, tuple[int, Epochs]
+] = {}  # by lake: a warm session reads them again when there is a new decision
+
+
+def read(lake: Lake) -> Epochs:
+    """The epochs and re-snapshots of all sources."""
+    path, version = lake.path(DECISIONS.name), lake.snapshot(DECISIONS.name).version
+    if path not in _kept or _kept[path][0] != version:
+        _kept[path] = (version, _read(lake) if version >= 0 else Epochs())
+    return _kept[path][1]
+
+
+def _read(lake: Lake) -> Epochs:
+    rows = lake.read(DECISIONS.name).where(F.col("kind").isin(EPOCH, RESNAPSHOT))
+    stands: dict[tuple[str, Start], bool] = {}
+    told: dict[tuple[str, Start, TableId], bool] = {}
+    for row in sorted(rows.collect(), key=lambda row: row["decided_at"]):
+        value = json.loads(row["value"])
+        start = Start.from_json(value["start"])
+        if row["kind"] == EPOCH:
+            stands[row["subject"], start] = value["stands"]
+        else:
+            told[row["subject"], start, TableId(*value["table"])] = value["complete"]
+    starts: dict[str, tuple[Start, ...]] = {}
+    for source, start in sorted((one for one, stand in stands.items() if stand), key=_in_order):
+        starts[source] = (*starts.get(source, ()), start)
+    kept = (one for one in told.items() if one[0][1] in starts.get(one[0][0], ()))
+    return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))
+
+
+def _in_order(one: tuple[str, Start]) -> tuple[object, ...]:
+    source, start = one
+    return source, start.first, start.places
+
+
+# --- deciding -------------------------------------------------------------------------------------
+
+
+def decide(lake: Lake, source: str, start: Start, reason: str, *, stands: bool = True) -> None:
+    """Write down that an epoch begins, or that it does not after all."""
+    _append(lake, EPOCH, source, start, {"stands": stands}, reason)
+
+
+def tell(lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool) -> None:
+    """Write down that a table is read anew, or that this is complete."""
+    _append(lake, RESNAPSHOT, source, start, {"table": list(table), "complete": complete}, reason)
+
+
+def _append(lake: Lake, kind: str, source: str, start: Start, value: dict[str, Any], reason: str) -> None:
+    text = json.dumps({"start": start.to_json(), **value}, ensure_ascii=False)
+    lake.append_unguarded([(lake.now(), kind, source, start.first, text, reason, lake.run)], DECISIONS)
+
+
+# --- places ---------------------------------------------------------------------------------------
+
+
+def with_batch(batch: int, last: int) -> Start:
+    """The start with a whole batch.
+
+    Raises:
+        IngestError: it is further away than the next one.
+    """
+    if not 1 <= batch <= last + 1:
+        raise IngestError(f"Batch {batch} is not landed, nor the next one to come: give 1 to {last + 1}.")
+    return Start(batch)
+
+
+def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
+    """The start at messages, one in a partition; the others of the source follow with the next batch.
+
+    Of files, those that the same batch read behind the named one belong to the new epoch, too.
+
+    Raises:
+        IngestError: a text is no place, or bronze has no message there.
+    """
+    places = [_place(lake, source, text) for text in texts]
+    if len({(place.topic, place.partition) for place in places}) < len(places):
+        raise IngestError(f"Two places are in one partition: an epoch of {source} begins in each only once.")
+    behind = max(place.batch for place in places) + 1
+    kind = next(one.kind for one in lake.pipeline.sources if one.name == source)
+    if kind == "files":
+        places += _files_behind(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
+    return Start(behind, tuple(sorted(places)))
+
+
+def _place(lake: Lake, source: str, text: str) -> Place:
+    topic, _, rest = text.rpartition("/")
+    topic, _, partition = topic.rpartition("/")
+    if not (topic and partition.isdecimal() and rest.isdecimal()):
+        raise IngestError(
+            f"{text!r} is no place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
+            "print it; of a file its path, its number in the batch and the byte."
+        )
+    found = (
+        lake.read(BRONZE.name)
+        .where((F.col("kind") == "message") & (F.col("source") == source) & (F.col("topic") == topic))
+        .where((F.col("partition") == int(partition)) & (F.col("offset") == int(rest)))
+        .agg(F.min("batch").alias("batch"))
+        .collect()[0]["batch"]
+    )
+    if found is None:
+        raise IngestError(f"Bronze holds no message of {source} at {text}.")
+    return Place(found, topic, int(partition), int(rest))
+
+
+def _files_behind(lake: Lake, source: str, place: Place) -> list[Place]:
+    rows = (
+        lake.read(BRONZE.name)
+        .where((F.col("kind") == "message") & (F.col("source") == source))
+        .where((F.col("batch") == place.batch) & (F.col("partition") > place.partition))
+        .select("topic", "partition")
+        .distinct()
+        .collect()
+    )
+    return [Place(place.batch, row["topic"], row["partition"], 0) for row in rows]
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def tables(lake: Lake, source: str, since: int = 0) -> list[TableId]:
+    """The tables of which a source told anything in batch ``since`` or later."""
+    if not lake.exists(BOOKS.name):
+        return []
+    rows = (
+        lake.read(BOOKS.name)
+        .where((F.col("source") == source) & F.col("table").isNotNull() & (F.col("batch") >= since))
+        .where((F.col("changes") > 0) | (F.col("ddl") > 0))
+        .select("database", "schema", "table")
+        .distinct()
+        .collect()
+    )
+    return sorted((TableId(*row) for row in rows), key=str)

@@ -1,0 +1,44 @@
+"""Complete re-snapshots: a truncate at the beginning of an epoch, for each table that was told anew in it.
+
+Nobody sent it, so it is made here whenever the epoch's first batch is decoded.  To the fold and the checks
+it is a truncate like any other: rows of which the epoch says nothing go, rows that it tells stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pyspark.sql import DataFrame
+
+from ingest.change import Op
+from ingest.lake.books import Line
+from ingest.lake.epochs import Epochs, Resnapshot
+from ingest.lake.lake import Lake
+from ingest.lake.starts import beginning
+
+_COLUMNS = (
+    "kind STRING, batch BIGINT, source STRING, row INT, op STRING, `database` STRING, `schema` STRING, "
+    "`table` STRING, order_key STRING, partial BOOLEAN, note STRING, payload STRING"
+)
+Row = tuple[object, ...]
+
+
+def rows(lake: Lake, told: Epochs, batches: Sequence[int]) -> DataFrame | None:
+    """Rows of ``changes`` for the epochs that begin in some batches; None if there are none."""
+    found = [
+        row
+        for one in told.resnapshots
+        if one.complete and one.start.first in batches
+        for row in _told(one, told.number(one.source, one.start))
+    ]
+    return lake.spark.createDataFrame(found, _COLUMNS).coalesce(1) if found else None
+
+
+def _told(one: Resnapshot, epoch: int) -> Iterator[Row]:
+    """The truncate, and its book line."""
+    batch, place = one.start.first, beginning(epoch)
+    note = f"epoch {epoch} of {one.source} begins here, and with it a complete snapshot of the table"
+    yield ("change", batch, one.source, 0, str(Op.TRUNCATE), *one.table, place, False, note, None)
+    line = Line(batch, one.source, None, None, *one.table, changes=1, truncates=1, noted=1)
+    line.order_low = line.order_high = place
+    yield ("book", batch, one.source, 0, None, None, None, None, None, None, None, line.to_json())

@@ -1,0 +1,102 @@
+"""Keys in the Spark fold against the plain one: cells that are absent, NULL or no value of their type."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.change import Change, Op, Order, TableId, order_key
+from ingest.fold import Key, Placed, Table, fold, steps
+from ingest.lake.mirrors import Column, Mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+TYPES = {"shelf": "int64", "id": "int64"}
+MIRROR = Mirror(
+    TableId("yard", None, "box"),
+    "mirrors/yard/box",
+    ("shelf", "id"),
+    (Column("shelf", "shelf", "int64"), Column("id", "id", "int64"), Column("n", "n", "string")),
+)
+CELLS: tuple[dict[str, str | None], ...] = ({}, {"id": None}, {"id": "1"}, {"id": "2"}, {"id": "x"})
+NO_IMAGE = None
+
+
+def cases() -> list[list[Placed]]:
+    """For each shelf two rows that stand, then one change with every kind of key cell in its images."""
+    ops = [(op, partial) for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE) for partial in (False, True)]
+    images = (NO_IMAGE, *CELLS)
+    found = []
+    chosen = [
+        one for one in itertools.product(ops, images, images) if one[1] is not None or one[2] is not None
+    ]
+    for shelf, ((op, partial), before, after) in enumerate(chosen):
+        own = {"shelf": str(shelf)}
+        rows = [Change(op=Op.INSERT, after={**own, "id": key, "n": "old"}) for key in ("1", "2")]
+        was = before if before is None else {**own, **before}
+        now = after if after is None else {**own, **after, "n": "new"}
+        rows.append(Change(op=op, before=was, after=now, partial=partial and op is Op.UPDATE))
+        found.append([Placed(Order(0, 1, (i,), 0, (shelf, i), 0), row) for i, row in enumerate(rows)])
+    return found
+
+
+def frame(spark: SparkSession, events: list[Placed]) -> DataFrame:
+    """Changes as `changes` holds them."""
+    rows = [
+        (
+            order_key(event.order),
+            str(event.change.op),
+            event.change.partial,
+            *(
+                image if image is None else json.dumps(image)
+                for image in (event.change.before, event.change.after)
+            ),
+            1,
+            "t",
+            0,
+            i,
+        )
+        for i, event in enumerate(events)
+    ]
+    names = (
+        "order_key STRING, op STRING, partial BOOLEAN, before STRING, after STRING, row INT, topic STRING, "
+    )
+    return spark.createDataFrame(rows, names + "`partition` INT, `offset` BIGINT")
+
+
+def rejected(events: list[Placed]) -> set[str]:
+    """The order keys of the changes that the plain fold rejects."""
+    table = Table(MIRROR.keys, TYPES)
+    return {
+        order_key(step.event.order)
+        for step in steps(table, events)
+        if isinstance(step.event, Placed) and step.why.startswith("rejected")
+    }
+
+
+def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
+    """A NULL in the new image is no missing cell: read from the old image, the change moves another row."""
+    from ingest.gold.fold import GONE, Shape, events, key_cells, key_name, outcomes, value_name
+
+    told = [event for case in cases() for event in case]
+    frame(spark, told).write.parquet(str(tmp_path / "c"))
+    changes = spark.read.parquet(str(tmp_path / "c"))
+    shape = Shape()
+    happened = outcomes(events(changes, MIRROR, shape, tolerant=True), MIRROR, shape)
+    rows: dict[Key, Any] = {
+        (row[key_name(0)], row[key_name(1)]): row[value_name(2)]
+        for row in happened.where(f"NOT `{GONE}`").collect()
+    }
+    plain = {key: row.values.get("n") for key, row in fold(told, MIRROR.keys, TYPES).items()}
+    assert plain == rows
+    parsed, fits, _ = key_cells(changes, MIRROR)
+    bad = parsed.where(~fits | fits.isNull()).select("order_key").collect()
+    assert rejected(told) == {row["order_key"] for row in bad}
+    assert len(rejected(told)) > 50
