@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from ingest.errors import ConfigError
@@ -112,7 +113,11 @@ def _text(path: Path) -> str:
 
 def _compose(path: Path, text: str) -> Node:
     try:
-        node: Node | None = YAML(typ="rt", pure=True).compose(text)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore", ReusedAnchorWarning
+            )  # YAML 1.2: the later anchor counts from there on
+            node: Node | None = YAML(typ="rt", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)

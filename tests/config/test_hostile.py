@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingest.config import load
@@ -22,6 +22,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@example(b"&a \n  - &a ")
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.lists(PIECES, max_size=30).map("".join).map(str.encode), st.binary(max_size=60)))
 def test_any_bytes_end_in_sentences(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:

@@ -1,0 +1,184 @@
+"""The contest of PERFORMANCE: one batch into three tables, by the product and by what people would write today.
+
+    python -m benchmarks            # the quick form: smaller, one round, printed
+    python -m benchmarks --full     # the full form: three rounds in turn, all variants, written to results.md
+
+Each contestant runs in a process of its own, on copies of the same tables: first cold (from the start of its process to
+its last commit), then warm (the same batch again, on another copy).  No figure is printed before all results have been
+compared with what the tables must hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from benchmarks.contest.ground import ALL, PRODUCT, Ground, Verdict
+from benchmarks.contest.measure import Failed, Step
+from benchmarks.contest.workload import Workload
+
+RESULTS = Path(__file__).parents[1] / "results.md"
+SEED = 20_240_501
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How large, how often."""
+
+    name: str
+    rows: int
+    messages: int
+    rounds: int
+
+
+QUICK = Form("quick form", 200_000, 40_000, 1)
+FULL = Form("full form", 1_000_000, 200_000, 3)
+
+
+def main() -> int:
+    """Run one form; 1 if the product was wrong."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--full", action="store_true", help="three rounds and all variants; writes results.md"
+    )
+    parser.add_argument("--work", type=Path, help="a new folder to work in, which is kept")
+    parser.add_argument("--only", nargs="*", default=[], help="only contestants whose name begins so")
+    options = parser.parse_args()
+    form = FULL if options.full else QUICK
+    if options.work:
+        return run(form, options.work, options.only)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        return run(form, Path(folder), options.only)
+
+
+def run(form: Form, folder: Path, only: list[str]) -> int:
+    """All rounds, then the verdicts, then the figures."""
+    started = time.monotonic()
+    text, wrong = headline(form, folder / "cdcy", only)
+    parts = [machine(form), text]
+    if form is FULL:
+        from benchmarks.contest.variants import variants
+
+        more, faults = variants(folder)
+        parts.append(more)
+        wrong += faults
+    parts.append(f"All of it took {(time.monotonic() - started) / 60:.0f} minutes.")
+    print(whole := "\n\n".join(parts))
+    if form is FULL and not only:
+        RESULTS.write_text(f"# Measured\n\n{whole}\n", "utf-8")
+    return 1 if wrong else 0
+
+
+def machine(form: Form) -> str:
+    """What the figures were measured on, when, and how much they say."""
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    memory = psutil.virtual_memory().total / 2**30
+    text = (
+        f"{form.name.capitalize()}, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores of "
+        f"{platform.machine()}, {memory:.0f} GiB, Python {platform.python_version()}, {platform.system()} "
+        f"{platform.release()}; load at the end {load}."
+    )
+    if form is QUICK:
+        text += (
+            "\nThis is the quick form: smaller tables, one round. `make bench-full` has the figures to quote."
+        )
+    return text
+
+
+# --- the headline ---
+
+
+def headline(form: Form, folder: Path, only: list[str]) -> tuple[str, int]:
+    """The table of the main workload, and how many of the product's results were wrong."""
+    workload = Workload(SEED, 3, form.rows)
+    ground = Ground(folder, workload)
+    chosen = tuple(one for one in ALL if not only or one is PRODUCT or one.name.startswith(tuple(only)))
+    say(f"base load: 3 tables of {form.rows:,} rows")
+    base = ground.prepare(chosen)
+    lines = workload.batch(form.messages)
+    file = ground.batch("batch-1", lines)
+    ground.expect("after", workload)
+    size = sum(map(len, lines)) // len(lines)
+    rounds: dict[str, list[list[Step]]] = {one.name: [] for one in chosen}
+    for number in range(form.rounds):
+        for one in chosen:
+            say(f"round {number + 1} of {form.rounds}: {one.name}")
+            label = f"{one.name} {number + 1}"
+            passes = [([("cold", [file])], "after"), ([("warm", [file])], "after")]
+            try:
+                rounds[one.name].append(ground.run(one, label, passes))
+            except Failed as error:
+                say(str(error))
+    say("comparing")
+    verdicts = ground.verdicts()
+    wrong = sum(
+        verdict.error != "" or bool(verdict.wrong)
+        for label, verdict in verdicts.items()
+        if label.startswith("product")
+    )
+    told = (
+        f"## {form.messages:,} messages into 3 tables of {form.rows:,} rows\n\n"
+        f"{size} bytes a message, 25 % inserts, 65 % updates ({workload.reborn:,} of them met a deleted row and are "
+        f"inserts), 10 % deletes, keys zipfian 0.99.\n"
+        f"Base load by the product: {base.wall:.1f} s, {base.cpu:.1f} CPU-s, {base.peak:.2f} GiB.\n\n"
+    )
+    return told + table(rounds, verdicts) + stages(rounds[PRODUCT.name]), wrong
+
+
+def table(rounds: dict[str, list[list[Step]]], verdicts: dict[str, Verdict]) -> str:
+    """One line for each contestant: medians over the rounds, and the ratio of each to the product."""
+    head = "| contestant | cold s | CPU-s | warm s | CPU-s | peak GiB | warm wall / product's | CPU / product's | result |\n"
+    lines = [head + "|---|---|---|---|---|---|---|---|---|"]
+    ours = rounds[PRODUCT.name]
+    for name, found in rounds.items():
+        if not found:
+            lines.append(f"| {name} | | | | | | | | failed |")
+            continue
+        cold, warm = middle(found, 0), middle(found, 1)
+        wall, cpu = warm[0] / middle(ours, 1)[0], warm[1] / middle(ours, 1)[1]
+        results = {
+            str(verdict)
+            for label, verdict in verdicts.items()
+            if label.startswith(name) and "base" not in label
+        }
+        peak = max(step.peak for steps in found for step in steps)
+        lines.append(
+            f"| {name} | {cold[0]:.1f} | {cold[1]:.1f} | {warm[0]:.1f} | {warm[1]:.1f} | {peak:.2f} | "
+            f"{wall:.2f} | {cpu:.2f} | {'; '.join(sorted(results))} |"
+        )
+    return "\n".join(lines)
+
+
+def middle(rounds: list[list[Step]], place: int) -> tuple[float, float]:
+    """Median wall and processor seconds of one step."""
+    steps = [steps[place] for steps in rounds]
+    return statistics.median(step.wall for step in steps), statistics.median(step.cpu for step in steps)
+
+
+def stages(rounds: list[list[Step]]) -> str:
+    """The product's stages, as it tells them itself, of the last round."""
+    texts = []
+    for step in rounds[-1]:
+        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in step.told["stages"].items())
+        folds = ", ".join(f"{seconds:.1f}" for seconds in step.told["mirrors"].values())
+        texts.append(f"- product, {step.name}: {told}; each mirror {folds} s")
+    return "\n\n" + "\n".join(texts)
+
+
+def say(text: str) -> None:
+    """Tell on standard error what is going on."""
+    print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

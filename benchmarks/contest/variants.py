@@ -1,0 +1,267 @@
+"""The variants of the full form: ticks, batches in a row, late rows, many tables, bare numbers, thirteen cells, starts.
+
+Each is a function from a folder to a section of text and the number of wrong results of the product in it.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchmarks.contest import cells
+from benchmarks.contest.ground import ALL, PRODUCT, RECIPE, TUNED, Contestant, Ground, Verdict
+from benchmarks.contest.measure import ROOT, Failed, Step
+from benchmarks.contest.workload import Workload
+
+SEED = 20_240_502
+LATE = 0.01
+Section = tuple[str, int]
+
+
+def variants(folder: Path, rows: int = 1_000_000, messages: int = 200_000) -> Section:
+    """All of them, over one base load where they can share it."""
+    parts, wrong = [], 0
+    ground = Ground(folder / "variants", Workload(SEED, 3, rows))
+    ground.prepare((PRODUCT, RECIPE, TUNED))
+    for text, faults in (
+        apart(ground, messages),
+        ticks(ground),
+        in_a_row(ground, messages),
+        late(ground, messages),
+        many(folder / "many", rows // 50),
+        bare(folder, rows // 5, messages // 5),
+        battery(folder / "cells"),
+        (starts(ground), 0),
+    ):
+        parts.append(text)
+        wrong += faults
+    return "\n\n".join(parts), wrong
+
+
+def apart(ground: Ground, count: int) -> Section:
+    """What each stage costs, and what it leaves on disk."""
+    branch = _branch(ground)
+    file = ground.batch("apart", branch.batch(count))
+    ground.expect("apart", branch)
+    lines = [
+        "| stage | s | CPU-s | messages a second | messages a CPU-second | peak GiB |",
+        "|---|---|---|---|---|---|",
+    ]
+    for step in ground.run_apart(file, "apart", ("bronze", "silver", "gold", "quality")):
+        lines.append(
+            f"| {step.name} | {step.wall:.1f} | {step.cpu:.1f} | {count / step.wall:,.0f} | {count / step.cpu:,.0f} | "
+            f"{step.peak:.2f} |"
+        )
+    lines += ["", "| table | files | bytes | bytes a message | commits |", "|---|---|---|---|---|"]
+    lines += _grown(ground.folder / "start" / "lake", ground.folder / "passes" / "apart 1", count)
+    verdicts = ground.verdicts()
+    title = f"## Stage by stage, {count:,} messages, warm"
+    return f"{title}\n\n" + "\n".join(lines), _wrong(verdicts, "apart")
+
+
+def _grown(before: Path, after: Path, count: int) -> list[str]:
+    """A line for each table of a lake: what a batch has added to it."""
+    lines = []
+    for log in sorted(after.glob("lake/**/_delta_log")):
+        name = log.parent.relative_to(after)
+        new = _data(after / name) - _data(before / name)
+        size = sum((after / name / file).stat().st_size for file in new)
+        commits = len(list(log.glob("*.json"))) - len(list((before / name / "_delta_log").glob("*.json")))
+        title = str(name).removeprefix("lake/")
+        lines.append(f"| {title} | {len(new)} | {size:,} | {size / count:.1f} | {commits} |")
+    return lines
+
+
+def _data(table: Path) -> set[Path]:
+    files = (file for kind in ("parquet", "bin") for file in table.glob(f"**/*.{kind}"))
+    return {file.relative_to(table) for file in files if "_delta_log" not in file.parts}
+
+
+def ticks(ground: Ground, count: int = 1_000, often: int = 6) -> Section:
+    """Small batches into large tables: the first from a cold start, the others in the same session."""
+    branch = _branch(ground)
+    files = [ground.batch(f"tick-{n}", branch.batch(count)) for n in range(often)]
+    ground.expect("ticked", branch)
+    lines = [
+        "| contestant | cold s | CPU-s | warm s | CPU-s | peak GiB | result |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    steps = [("cold" if n == 0 else f"tick {n}", [file]) for n, file in enumerate(files)]
+    found = {
+        one: _run(ground, one, f"{one.name} ticks", [(steps, "ticked")]) for one in (PRODUCT, RECIPE, TUNED)
+    }
+    verdicts = ground.verdicts()
+    for one, told in found.items():
+        cold, warm = told[0], told[2:]  # the first warm one still compiles
+        lines.append(
+            f"| {one.name} | {cold.wall:.1f} | {cold.cpu:.1f} | {_median(s.wall for s in warm):.2f} | "
+            f"{_median(s.cpu for s in warm):.2f} | {max(s.peak for s in told):.2f} | "
+            f"{verdicts[f'{one.name} ticks']} |"
+        )
+    title = f"## {count:,} messages into 3 tables of {_rows(ground)} rows"
+    return f"{title}\n\nWarm is the median of {often - 2} ticks.\n\n" + "\n".join(lines), _wrong(
+        verdicts, "ticks"
+    )
+
+
+def in_a_row(ground: Ground, count: int, often: int = 5) -> Section:
+    """Batch after batch into the same tables, without maintenance."""
+    branch = _branch(ground)
+    files = []
+    for n in range(1, often + 1):
+        files.append(ground.batch(f"row-{n}", branch.batch(count)))
+        ground.expect(f"row-{n}", branch)
+    steps = [(f"batch {n}", [file]) for n, file in enumerate(files, 1)]
+    lines = ["| contestant | batch | s | CPU-s |", "|---|---|---|---|"]
+    told = []
+    for one in (PRODUCT, TUNED):
+        passes = [([("cold", [files[0]])], "row-1"), (steps, f"row-{often}")]
+        found = _run(ground, one, f"{one.name} in a row", passes)[1:]
+        lines += [f"| {one.name} | {n} | {s.wall:.1f} | {s.cpu:.1f} |" for n, s in enumerate(found, 1)]
+        told.append(
+            f"{one.name}: batch {often} / batch 1 = {found[-1].wall / found[0].wall:.2f} in time, "
+            f"{found[-1].cpu / found[0].cpu:.2f} in CPU-s."
+        )
+    verdicts = ground.verdicts()
+    told += [f"{label}: {verdict}." for label, verdict in verdicts.items() if label.endswith("in a row")]
+    title = f"## {often} batches of {count:,} messages in a row, no OPTIMIZE"
+    return f"{title}\n\n" + "\n".join(lines) + "\n\n" + "\n".join(told), _wrong(verdicts, "in a row")
+
+
+def late(ground: Ground, count: int) -> Section:
+    """One message of a hundred comes a batch late; in order and late in turn, in one process."""
+    branch = _branch(ground)
+    first, second = branch.batch(count), branch.batch(count)
+    ground.expect("second", branch)
+    every = round(1 / LATE)
+    held = first[::every]
+    files = {
+        "first": ground.batch("late-1", first),
+        "second": ground.batch("late-2", second),
+        "fewer": ground.batch("late-fewer", [line for n, line in enumerate(first) if n % every]),
+        "more": ground.batch("late-more", second + held),
+    }
+    order = [("first", [files["first"]]), ("in order", [files["second"]])]
+    behind = [("first", [files["fewer"]]), ("late", [files["more"]])]
+    passes = [(order, "second"), (behind, "second"), (order, "second"), (behind, "second")]
+    ours = _run(ground, PRODUCT, "product late", passes)
+    recipe = _run(ground, TUNED, f"{TUNED.name} late", [(behind, "second")])
+    verdicts = ground.verdicts()
+    in_order, tardy = ours[5], ours[7]
+    text = (
+        f"## {LATE:.0%} of {count:,} messages come a batch late\n\n"
+        f"product: in order {in_order.cpu:.1f} CPU-s, {in_order.wall:.1f} s; late {tardy.cpu:.1f} CPU-s, "
+        f"{tardy.wall:.1f} s; ratio {tardy.cpu / in_order.cpu:.2f} in CPU-s: {verdicts['product late']}.\n"
+        f"{TUNED.name}: {recipe[-1].cpu:.1f} CPU-s: {verdicts[f'{TUNED.name} late']}."
+    )
+    return text, _wrong(verdicts, "product late")
+
+
+def many(folder: Path, rows: int, tables: int = 50, touched: int = 5) -> Section:
+    """Many small tables: all of them touched, then a few."""
+    workload = Workload(SEED, tables, rows)
+    ground = Ground(folder, workload)
+    ground.prepare((PRODUCT, TUNED))
+    all_of_them = [ground.batch(f"all-{n}", workload.batch(tables * 400)) for n in range(2)]
+    few = [ground.batch(f"few-{n}", workload.batch(touched * 400, touched)) for n in range(2)]
+    ground.expect("after", workload)
+    steps = [("cold", [all_of_them[0]]), ("all", [all_of_them[1]]), ("few once", [few[0]]), ("few", [few[1]])]
+    lines = ["| contestant | touched | s | CPU-s | s for each touched table |", "|---|---|---|---|---|"]
+    for one in (PRODUCT, TUNED):
+        found = _run(ground, one, f"{one.name} many", [(steps, "after")])
+        for step, number in ((found[1], tables), (found[3], touched)):
+            lines.append(
+                f"| {one.name} | {number} of {tables} | {step.wall:.1f} | {step.cpu:.1f} | {step.wall / number:.2f} |"
+            )
+    verdicts = ground.verdicts()
+    told = "; ".join(f"{label}: {verdict}" for label, verdict in verdicts.items() if "many" in label)
+    title = f"## {tables} tables of {rows:,} rows, 400 messages for each touched table, warm"
+    return f"{title}\n\n" + "\n".join(lines) + f"\n\n{told}.", _wrong(verdicts, "product")
+
+
+def bare(folder: Path, rows: int, count: int) -> Section:
+    """The same messages with their numbers bare instead of quoted, and what becomes of the decimals."""
+    lines = ["| contestant | numbers | warm s | CPU-s | result |", "|---|---|---|---|---|"]
+    wrong = 0
+    for how in ("quoted", "bare"):
+        workload = Workload(SEED, 3, rows, bare=how == "bare")
+        ground = Ground(folder / how, workload)
+        ground.prepare()
+        file = ground.batch("batch", workload.batch(count))
+        ground.expect("after", workload)
+        steps: dict[str, Step] = {}
+        for one in ALL:
+            passes = [([("cold", [file])], "after"), ([("warm", [file])], "after")]
+            steps[one.name] = _run(ground, one, one.name, passes)[1]
+        verdicts = ground.verdicts()
+        for name, step in steps.items():
+            lines.append(f"| {name} | {how} | {step.wall:.1f} | {step.cpu:.1f} | {verdicts[name]} |")
+        wrong += _wrong(verdicts, "product")
+    return f"## Bare numbers against quoted, {count:,} messages, 3 tables of {rows:,} rows\n\n" + "\n".join(
+        lines
+    ), wrong
+
+
+def battery(folder: Path) -> Section:
+    """Thirteen numbers that break."""
+    text, wrong = cells.fidelity(folder)
+    return f"## Thirteen numbers, sent bare\n\n{text}", wrong
+
+
+def starts(ground: Ground, often: int = 5) -> str:
+    """What the command line takes before it does anything."""
+    file = ground.folder / "start" / "lake" / "bench.yaml"
+    lines = ["## Command line", "", f"| command | median s of {often} |", "|---|---|"]
+    for words in (["--help"], ["validate", str(file)]):
+        taken = []
+        for _ in range(often):
+            begun = time.monotonic()
+            subprocess.run(
+                [sys.executable, "-m", "ingest", *words], check=True, capture_output=True, cwd=ROOT
+            )
+            taken.append(time.monotonic() - begun)
+        lines.append(f"| `ingest {words[0]}` | {statistics.median(taken):.2f} |")
+    return "\n".join(lines)
+
+
+# --- shared ---
+
+
+def _branch(ground: Ground) -> Workload:
+    """The workload as it stands after the base load; each variant goes its own way from there."""
+    assert isinstance(ground.workload, Workload)
+    return copy.deepcopy(ground.workload)
+
+
+def _run(
+    ground: Ground, one: Contestant, label: str, passes: list[tuple[list[tuple[str, list[str]]], str]]
+) -> list[Step]:
+    """A contestant's steps; one that fails has steps that took no time, and its verdict says so."""
+    from benchmarks.contest.bench import say
+
+    say(f"{ground.folder.name}: {label}")
+    try:
+        return ground.run(one, label, passes)
+    except Failed as error:
+        say(str(error))
+        nothing = float("nan")
+        return [Step(name, nothing, nothing, nothing) for steps, _ in passes for name, _ in steps]
+
+
+def _wrong(verdicts: dict[str, Verdict], word: str) -> int:
+    ours = [verdict for label, verdict in verdicts.items() if label.startswith("product") and word in label]
+    return sum(bool(verdict.error or verdict.wrong) for verdict in ours)
+
+
+def _median(values: Iterable[float]) -> float:
+    return statistics.median(values)
+
+
+def _rows(ground: Ground) -> str:
+    assert isinstance(ground.workload, Workload)
+    return f"{ground.workload.rows:,}"

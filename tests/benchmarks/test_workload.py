@@ -1,0 +1,89 @@
+"""The benchmark's messages: repeatable, and what they say is what the tables are expected to hold."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from benchmarks.contest.cells import CELLS, Numbers, is_right
+from benchmarks.contest.workload import Workload
+
+
+def sent(seed: int, **given: Any) -> tuple[Workload, list[str]]:
+    """A small workload and all its messages."""
+    workload = Workload(seed, 3, 60, **given)
+    return workload, [*workload.base(), *workload.batch(900)]
+
+
+def folded(lines: list[str]) -> dict[str, dict[int, dict[str, Any]]]:
+    """The tables that the messages make, read by the standard library and applied one by one."""
+    tables: dict[str, dict[int, dict[str, Any]]] = {}
+    for line in lines:
+        message = json.loads(line, parse_float=Decimal)
+        rows = tables.setdefault(message["table"], {})
+        for row in message["data"]:
+            key = int(row["id"])
+            if message["type"] == "UPDATE":
+                changed = {name: rows[key][name] for name in message["old"][0]}
+                assert message["old"][0] == changed
+            if message["type"] == "DELETE":
+                del rows[key]
+            else:
+                assert (message["type"] == "UPDATE") == (key in rows)
+                rows[key] = row
+    return tables
+
+
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    """Two rounds of a benchmark would not have measured the same thing."""
+    assert sent(7)[1] == sent(7)[1]
+    assert sent(7)[1] != sent(8)[1]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_the_expected_tables_are_what_the_messages_make(bare: bool) -> None:
+    """Everybody would be called wrong, or nobody."""
+    workload, lines = sent(7, bare=bare)
+    made = folded(lines)
+    for name, table in workload.expected().items():
+        rows = {
+            row["id"]: {
+                "id": str(row["id"]),
+                "customer": str(row["customer"]),
+                "note": row["note"],
+                "amount": str(row["amount"]),
+                "status": row["status"],
+                "seen": str(row["seen"]),
+            }
+            for row in table.to_pylist()
+        }
+        assert {key: {n: str(v) for n, v in row.items()} for key, row in made[name].items()} == rows
+
+
+def test_a_batch_has_the_promised_kinds() -> None:
+    """The figures would be those of another workload than the one they are quoted for."""
+    workload = Workload(7, 3, 20_000)
+    list(workload.base())
+    kinds = [json.loads(line)["type"] for line in workload.batch(4_000)]
+    assert 0.25 == pytest.approx((kinds.count("INSERT") - workload.reborn) / 4_000, abs=0.03)
+    assert 0.10 == pytest.approx(kinds.count("DELETE") / 4_000, abs=0.03)
+
+
+def test_a_number_is_sent_as_it_is_written() -> None:
+    """A cell would be judged by a number that nobody has sent."""
+    for cell, line in zip(CELLS, Numbers().batch().values(), strict=True):
+        assert cell.sent == json.loads(line, parse_int=str, parse_float=str)["data"][0]["value"]
+
+
+def test_only_the_number_itself_is_right() -> None:
+    """A contestant that loses digits would be praised."""
+    by_name = {cell.what: cell for cell in CELLS}
+    assert is_right(by_name["2^53 + 1"], "9007199254740993", None)
+    assert not is_right(by_name["2^53 + 1"], "9007199254740992", None)
+    assert not is_right(by_name["zeros behind the point"], "1.23", None)
+    assert not is_right(by_name["-0.0"], "0.0", None)
+    assert is_right(by_name["1E400, a double: to be refused"], None, "1E400")
+    assert not is_right(by_name["1E400, a double: to be refused"], "Infinity", None)
