@@ -67,6 +67,7 @@ _LOCAL_START = {
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
+    "spark.sql.codegen.cache.maxEntries": "5000",  # of 100, a batch's own queries push each other out
     "spark.sql.catalogImplementation": "in-memory",  # Hive's would leave metastore_db in the current folder
 }
 _MEMORY = {"tick": "2g", "batch": "3g"}

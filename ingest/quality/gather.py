@@ -22,6 +22,7 @@ from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import still_open
 from ingest.lake.schemas import BOOKS, CHECKS, DDL, RUNS
+from ingest.lake.session import pace
 from ingest.quality import queries, statements
 from ingest.quality.catalogue import PASS
 from ingest.quality.facts import (
@@ -45,6 +46,7 @@ _LANE = ("database", "schema", "table")
 
 def gather(lake: Lake) -> Facts:
     """Everything that the report shows."""
+    pace(lake.spark, 0)
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
     tables = {path: _table(pipeline, mirror) for path, mirror in mirrors.known(lake).items()}
