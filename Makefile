@@ -58,7 +58,7 @@ bench-full: $(VENV)/.ready-bench
 
 dist: $(VENV)/.ready
 	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir dist .
-	@ls dist/*.whl
+	@cp dist/ingest-*.whl dist/ingest.zip && ls dist/*
 
 jars: $(VENV)/.ready
 	@$(INGEST) jars fetch
