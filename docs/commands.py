@@ -1,4 +1,4 @@
-"""Write the reference of all verbs, docs/commands.md, from their own help: ``python docs/commands.py``."""
+"""Write the reference of all verbs, docs/commands.md, from their own help: ``python -m docs.commands``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent / "commands.md"
 _HEAD = """\
 # Commands
 
-Written by `python docs/commands.py` from the commands' own help. `--debug` and `--quiet` may stand anywhere. With
+Written by `python -m docs.commands` from the commands' own help. `--debug` and `--quiet` may stand anywhere. With
 `--output json` stdout holds nothing but JSON. Exit codes: 0 done, 1 finished, but something failed or waits for a
 person, 2 could not start.
 """

@@ -1,4 +1,4 @@
-"""Write the reference of the product's own tables, docs/tables.md: ``python docs/tables.py``.
+"""Write the reference of the product's own tables, docs/tables.md: ``python -m docs.tables``.
 
 Columns, types and what their COMMENT says come from `ingest.lake.schemas`; what is said here is the
 meaning of the tables, and of the columns whose names were thought to say enough for one who knows.
@@ -125,7 +125,7 @@ _COLUMN = re.compile(r"`?(\w+)`? ((?:[A-Z]+)(?:<(?:[^<>]|<[^<>]*>)*>)?)(?: COMME
 _HEAD = """\
 # The product's own tables
 
-Written by `python docs/tables.py` from the tables' definitions. All are Delta tables in the lake's folder; query them by
+Written by `python -m docs.tables` from the tables' definitions. All are Delta tables in the lake's folder; query them by
 name with `ingest sql`. Their columns may become more, never fewer; JSON is text, read with your engine's JSON functions.
 The mirrors are not listed here: they have the columns of their source tables and nothing else.
 """

@@ -1,4 +1,4 @@
-"""Write what the format modules say of themselves into the vendors' pages: ``python docs/vendors.py``."""
+"""Write what the format modules say of themselves into the vendors' pages: ``python -m docs.vendors``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from docs.marks import cell, inserted
 from ingest import formats
 from ingest.formats import About
 
@@ -41,7 +42,7 @@ def _matches(pattern: str, name: str) -> bool:
 def block(page: str) -> str:
     """The generated part of a page."""
     parts = [_format(name, formats.load(name).ABOUT) for name in members(page)]
-    return "\n\n".join([BEGIN, *parts, END])
+    return "\n\n" + "\n\n".join(parts) + "\n\n"
 
 
 def _format(name: str, about: About) -> str:
@@ -50,10 +51,10 @@ def _format(name: str, about: About) -> str:
 
 def _lines(about: About) -> Iterator[str]:
     yield from ("| | |", "|---|---|")
-    yield from (f"| {name} | {_cell(text)} |" for name, text in _facts(about))
+    yield from (f"| {name} | {cell(text)} |" for name, text in _facts(about))
     if about.options:
         yield from ("", "| option | meaning |", "|---|---|")
-        yield from (f"| `{name}` | {_cell(text)} |" for name, text in about.options.items())
+        yield from (f"| `{name}` | {cell(text)} |" for name, text in about.options.items())
     if about.losses:
         yield from ("", "Lost before it arrives, by the vendor's own word or design:", "")
         yield from (f"- {loss}" for loss in about.losses)
@@ -69,27 +70,16 @@ def _facts(about: About) -> Iterator[tuple[str, str]]:
     yield "framing in files", f"`{about.framing}` unless told"
 
 
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def inserted(text: str, made: str) -> str:
-    """A page with its generated part replaced.
-
-    Raises:
-        ValueError: the marks are not there once, in their order.
-    """
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
-    if len(pattern.findall(text)) != 1:
-        raise ValueError(f"the page must hold {BEGIN} and {END} once, in this order")
-    return pattern.sub(lambda _: made, text)
+def written(text: str, page: str) -> str:
+    """A page with its generated part replaced."""
+    return inserted(text, BEGIN, block(page), END)
 
 
 def main() -> None:
     """Replace the generated part of every page."""
     for page in FAMILIES:
         file = PAGES / f"{page}.md"
-        file.write_text(inserted(file.read_text("utf-8"), block(page)), "utf-8")
+        file.write_text(written(file.read_text("utf-8"), page), "utf-8")
 
 
 if __name__ == "__main__":

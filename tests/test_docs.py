@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shlex
@@ -16,6 +15,7 @@ import typer
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
+from docs import commands, tables, vendors
 from ingest import formats
 from ingest.cli.app import VERBS, app
 from ingest.config import load
@@ -29,17 +29,7 @@ _YAML = re.compile(r"```yaml\n(.*?)```", re.DOTALL)
 runner = CliRunner()
 
 
-def script(name: str):
-    """One of the scripts that write documents."""
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def commands(page: Path) -> list[list[str]]:
+def commands_of(page: Path) -> list[list[str]]:
     """The command lines that a page shows, as words; lines with an ellipsis are not meant to be typed."""
     found = _COMMAND.findall(page.read_text("utf-8"))
     return [shlex.split(text, comments=True) for text in found if "..." not in text]
@@ -49,7 +39,7 @@ def commands(page: Path) -> list[list[str]]:
 def test_commands_name_verbs_and_options_that_exist(page):
     """A command that fails as printed is the first thing that a newcomer meets."""
     group = typer.main.get_command(app)
-    for words in commands(page):
+    for words in commands_of(page):
         assert words[1] in VERBS, words
         verb = group.get_command(typer.Context(group), words[1])
         known = options(verb)
@@ -69,7 +59,7 @@ def options(command) -> set[str]:
 
 def test_every_verb_is_in_some_document():
     """A verb that no page shows is known to its author alone."""
-    told = {words[1] for page in PAGES for words in commands(page)}
+    told = {words[1] for page in PAGES for words in commands_of(page)}
     text = "\n".join(page.read_text("utf-8") for page in PAGES)
     assert {verb for verb in VERBS if verb not in told and f"`{verb}`" not in text} == set()
 
@@ -169,13 +159,12 @@ def page(name: str) -> str:
 
 
 def test_the_reference_of_tables_is_the_one_of_the_code():
-    """People would query columns that are not there: run `python docs/tables.py`."""
-    assert script("tables").page() == page("tables")
+    """People would query columns that are not there: run `python -m docs.tables`."""
+    assert tables.page() == page("tables")
 
 
 def test_the_reference_names_every_column_once():
     """A column that the script's pattern does not see would be missing without a word."""
-    tables = script("tables")
     for schema in ALL:
         tree = sqlglot.parse_one(f"CREATE TABLE t ({schema.ddl})".replace("''", ""), read="spark")
         expected = [one.name for one in tree.this.expressions]
@@ -183,38 +172,29 @@ def test_the_reference_names_every_column_once():
         assert set(tables.MEANINGS.get(schema.name, {})) <= set(expected)
 
 
-VENDORS = script("vendors")
-
-
-@pytest.mark.parametrize("name", VENDORS.FAMILIES)
+@pytest.mark.parametrize("name", vendors.FAMILIES)
 def test_vendor_pages_hold_what_the_formats_say(name):
-    """A page would promise what the parser no longer does: run `python docs/vendors.py`."""
+    """A page would promise what the parser no longer does: run `python -m docs.vendors`."""
     text = page(f"vendors/{name}")
-    assert VENDORS.inserted(text, VENDORS.block(name)) == text
+    assert vendors.written(text, name) == text
 
 
 def test_every_format_is_on_one_vendor_page():
     """A format without a page has no reader."""
-    listed = [name for family in VENDORS.FAMILIES for name in VENDORS.members(family)]
+    listed = [name for family in vendors.FAMILIES for name in vendors.members(family)]
     assert sorted(formats.names()) == sorted(listed)
-    assert {f"{name}.md" for name in VENDORS.FAMILIES} == {one.name for one in VENDORS.PAGES.iterdir()}
+    assert {f"{name}.md" for name in vendors.FAMILIES} == {one.name for one in vendors.PAGES.iterdir()}
 
 
-@pytest.mark.parametrize("name", VENDORS.FAMILIES)
+@pytest.mark.parametrize("name", vendors.FAMILIES)
 def test_options_on_vendor_pages_have_a_meaning_there(name):
     """An option of another dialect does nothing, and nobody notices."""
     for block in _YAML.findall(page(f"vendors/{name}")):
         for source in YAML(typ="safe").load(block)["sources"]:
-            assert source["format"] in VENDORS.members(name)
+            assert source["format"] in vendors.members(name)
             assert set(source.get("options", {})) <= set(formats.load(source["format"]).ABOUT.options)
 
 
-def test_a_page_without_its_marks_is_refused():
-    """The generated part would be lost, or written twice."""
-    with pytest.raises(ValueError, match="must hold"):
-        VENDORS.inserted("no marks", "x")
-
-
 def test_the_reference_of_commands_is_their_own_help():
-    """An option would be looked for in vain: run `python docs/commands.py`."""
-    assert script("commands").page() == page("commands")
+    """An option would be looked for in vain: run `python -m docs.commands`."""
+    assert commands.page() == page("commands")

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from ingest.bronze import files, kafka
 from ingest.bronze.kafka import Look
 from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
-from ingest.bronze.reading import BLOCK, OVERSIZE, Range, Record, read
+from ingest.bronze.reading import BLOCK, Range, Record, headers, read
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Source
 from ingest.errors import IngestError
@@ -243,9 +243,8 @@ def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _message_row(one: Range, source: str, record: Record) -> Row:
-    offset, value, length = record
-    headers = None if value is not None else [{"key": OVERSIZE, "value": str(length).encode()}]
-    return "message", source, one.file, one.rank, offset, value, headers
+    offset, value, _ = record
+    return "message", source, one.file, one.rank, offset, value, headers(record)
 
 
 def _receipt_row(one: Range, source: str, receipt: Receipt) -> Row:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ingest.bronze import kafka
 from ingest.bronze.kafka import Look
 from ingest.bronze.offsets import Span
-from ingest.bronze.reading import OVERSIZE, Range, read
+from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
@@ -52,9 +52,8 @@ def _take(work: Range, count: int, found: Sample) -> None:
             receipt: Receipt = done.value
             found.faults.extend([receipt.fault] if receipt.fault else [])
             return
-        for offset, value, length in records[: wanted - len(found.rows)]:
-            headers = None if value is not None else [{"key": OVERSIZE, "value": str(length).encode()}]
-            found.rows.append((work.file, work.rank, offset, None, value, headers))
+        for record in records[: wanted - len(found.rows)]:
+            found.rows.append((work.file, work.rank, record[0], None, record[1], headers(record)))
     reading.close()
 
 

@@ -52,6 +52,7 @@ class Range:
 
 Record = tuple[int, bytes | None, int]
 """Offset, bytes (None if too large to keep) and length."""
+Headers = list[dict[str, object]]
 Groups = Iterator[tuple[list[Record], int]]
 """Records with the offset reached; the first group is empty and tells where the range begins."""
 
@@ -82,6 +83,12 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
     return _receipt(
         work, hashed, (begin, end), count, Receipt(work.file, fault=fault, damage=damage, rest=rest)
     )
+
+
+def headers(record: Record) -> Headers | None:
+    """What a record from a file says beside its bytes: the length of one that was too large to keep."""
+    _, value, length = record
+    return [{"key": OVERSIZE, "value": str(length).encode()}] if value is None else None
 
 
 def _may_be_growing(work: Range, error: Exception) -> bool:

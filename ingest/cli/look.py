@@ -22,7 +22,7 @@ from ingest.lake import asof, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import literal, quoted
+from ingest.lake.names import literal
 from ingest.lake.query import rewrite
 from ingest.lake.schemas import ALL, BOOKS, RUNS
 from ingest.values import fraction
@@ -133,13 +133,9 @@ def _row_counts(lake: Lake, mirrors: list[Mirror]) -> dict[str, int]:
     if not there:
         return {}
     counts = " UNION ALL ".join(
-        f"SELECT {literal(one.path)} AS path, count(*) AS rows FROM {_delta(lake, one.path)}" for one in there
+        f"SELECT {literal(one.path)} AS path, count(*) AS rows FROM {lake.named(one.path)}" for one in there
     )
     return {row["path"]: row["rows"] for row in lake.spark.sql(counts).collect()}
-
-
-def _delta(lake: Lake, name: str) -> str:
-    return f"delta.{quoted(lake.path(name))}"
 
 
 def registered(lake: Lake) -> list[Registered]:
@@ -296,7 +292,7 @@ def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[A
         *_histories(lake, known).values(),
         *known,
     ]  # a mirror keeps its name, whatever lies beside others
-    mirrors = {one.table: _delta(lake, one.path) for one in named}
+    mirrors = {one.table: lake.named(one.path) for one in named}
     return _queried(lake, text, limit, mirrors)
 
 
@@ -312,7 +308,7 @@ def query_as_of(
         return *query(lake, text, limit), []
     pinned = asof.mirrors(lake, batch)
     mirrors = {
-        table: f"{_delta(lake, one.mirror.path)} VERSION AS OF {one.version}"
+        table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
         for table, one in pinned.items()
         if one.version is not None
     }
@@ -326,7 +322,7 @@ def query_as_of(
 def _queried(
     lake: Lake, text: str, limit: int, mirrors: dict[TableId, str]
 ) -> tuple[list[str], list[list[Any]]]:
-    products = {one.name: _delta(lake, one.name) for one in ALL if lake.exists(one.name)}
+    products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
     try:
         frame = lake.spark.sql(rewrite(text, mirrors, products))
         if limit:

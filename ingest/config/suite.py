@@ -15,6 +15,7 @@ from ingest.config.model import Expectation
 from ingest.config.words import expectation
 
 _SEVERITY = {"critical": "error", "error": "error", "warning": "warn", "warn": "warn", "info": "warn"}
+_OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expected
 
 
 def read(file: Path) -> tuple[Expectation, ...]:
@@ -49,5 +50,5 @@ def _expectations(file: Path, listed: list[Any]) -> Iterator[Expectation]:
                 f"expectation {i} of the suite {file} needs `kwargs` with its arguments, and a severity of "
                 "critical, warning or info if any"
             )
-        names = arguments.keys() - {"batch_id", "result_format"}
-        yield Expectation(kind, {name: arguments[name] for name in arguments if name in names}, severity)
+        kept = {name: value for name, value in arguments.items() if name not in _OF_THE_LIBRARY}
+        yield Expectation(kind, kept, severity)

@@ -12,8 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,7 +21,7 @@ from ingest.fold import SchemaStep
 from ingest.gold import history, keyless, misfits, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
-from ingest.gold.fold import MISFIT, Shape, has_name
+from ingest.gold.fold import Shape, has_name
 from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, decide, subject_of
@@ -231,36 +229,27 @@ def _prepare(
 
 
 def _made(lake: Lake, plan: Plan) -> merging.Made:
-    rule = plan.job.rule
-    return merging.Made(rule.plain_tables or lake.pipeline.plain_tables, rule.change_feed)
+    return merging.Made.of(lake.pipeline, plan.job.rule)
 
 
 def _merge(
     lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool
 ) -> None:
-    """Merge as if every cell fitted; where one does not, keep the misfits first and merge again.
-
-    A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet.
-    """
+    """A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet."""
     mirror = plan.mirror
-    for tolerant in (False, True):
-        try:
-            if tolerant:
-                _keep_misfits(lake, session, mirror, work, guard.batch)
-            gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
-            folded, shape = _together(gathered, mirror)
-            source = merging.typed(folded, mirror, shape, tolerant)
-            standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
-            guard.set_on(session)
-            if fresh:
-                merging.load(lake, session, mirror, source, _made(lake, plan))
-                return
-            merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
-        except (PySparkException, Py4JJavaError) as error:  # the latter where rows are written
-            if tolerant or MISFIT not in str(error):
-                raise
+
+    def fold(tolerant: bool) -> None:
+        gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
+        folded, shape = _together(gathered, mirror)
+        source = merging.typed(folded, mirror, shape, tolerant)
+        standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
+        guard.set_on(session)
+        if fresh:
+            merging.load(lake, session, mirror, source, _made(lake, plan))
         else:
-            return
+            merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
+
+    misfits.meeting(fold, lambda: _keep_misfits(lake, session, mirror, work, guard.batch))
 
 
 def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:

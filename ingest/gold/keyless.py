@@ -19,8 +19,6 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
@@ -54,16 +52,10 @@ def is_keyless(plan: Plan) -> bool:
 
 def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard) -> dict[str, int]:
     """Fold a mirror without key in one guarded commit; returns counts of what was not applied."""
-    for tolerant in (False, True):
-        try:
-            if tolerant:
-                _keep_misfits(lake, session, plan, work, guard.batch)
-            _fold(lake, session, plan, work, guard, tolerant=tolerant)
-        except (PySparkException, Py4JJavaError) as error:  # the latter where rows are written
-            if tolerant or MISFIT not in str(error):
-                raise
-        else:
-            break
+    misfits.meeting(
+        lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant),
+        lambda: _keep_misfits(lake, session, plan, work, guard.batch),
+    )
     return _not_applied(plan, work)
 
 

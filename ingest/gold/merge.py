@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest import types
+from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, value_name
@@ -149,6 +150,11 @@ class Made:
     plain: bool = False  # without deletion vectors, for readers that do not know them
     change_feed: bool = False
 
+    @classmethod
+    def of(cls, pipeline: Pipeline, rule: TableRule) -> Made:
+        """As the pipeline's file says."""
+        return cls(rule.plain_tables or pipeline.plain_tables, rule.change_feed)
+
     def properties(self, horizon_days: int) -> dict[str, str]:
         """Its Delta properties; history is kept for the promised days."""
         return {
@@ -166,7 +172,9 @@ def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> Non
         + (f" COMMENT {literal(comment)}" if (comment := comment_of(one)) else "")
         for one in mirror.columns
     )
-    session.sql(f"CREATE TABLE IF NOT EXISTS {_place(lake, mirror)} ({columns}) {_head(lake, mirror, made)}")
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, made)}"
+    )
 
 
 def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
@@ -180,17 +188,13 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
         columns.append(F.col(quoted(sent_name(i))).alias(one.column, metadata=about))
     source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
     session.sql(
-        f"CREATE OR REPLACE TABLE {_place(lake, mirror)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
+        f"CREATE OR REPLACE TABLE {lake.named(mirror.path)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
     )
 
 
 def comment_of(column: MirrorColumn) -> str:
     """What the table says of a column: the source's name, where Delta's is another."""
     return f"source column {column.name}" if column.column != column.name else ""
-
-
-def _place(lake: Lake, mirror: Mirror) -> str:
-    return f"delta.{quoted(lake.path(mirror.path))}"
 
 
 def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
@@ -205,14 +209,14 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
     if missing:
         _allow_zoneless(lake, session, mirror, [one.delta for one in missing])
         columns = ", ".join(f"{quoted(one.column)} {one.delta}" for one in missing)
-        session.sql(f"ALTER TABLE delta.{quoted(lake.path(mirror.path))} ADD COLUMNS ({columns})")
+        session.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
 
 
 def _allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
     """A table made without TIMESTAMP_NTZ refuses a column of that type until its feature is switched on."""
     if "TIMESTAMP_NTZ" in new:
         session.sql(
-            f"ALTER TABLE delta.{quoted(lake.path(mirror.path))} "
+            f"ALTER TABLE {lake.named(mirror.path)} "
             "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
         )
 

@@ -6,15 +6,17 @@ A *change* whose key has such a cell, or none, is left out whole: a mirror never
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest import types
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, key_cells, key_name, value_name
+from ingest.gold.fold import GONE, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import Lane, of_lane
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -98,6 +100,24 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
             "raw": F.coalesce("after", "before"),
         },
     )
+
+
+def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], None]) -> None:
+    """Fold as if every cell fitted; where one does not, keep the misfits first and fold again.
+
+    Args:
+        fold: writes a mirror's new rows; True makes cells that do not fit NULL, instead of an error.
+        keep_misfits: writes them to `rejects`.
+    """
+    try:
+        fold(False)
+    except (PySparkException, Py4JJavaError) as error:  # the latter where rows are written
+        if MISFIT not in str(error):
+            raise
+    else:
+        return
+    keep_misfits()
+    fold(True)
 
 
 def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: int) -> None:

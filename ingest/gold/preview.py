@@ -7,7 +7,7 @@ holds for these messages, and is as good as they are typical.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.config import Pipeline
@@ -113,17 +113,13 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     count = sum(line.changes for lines in job.lines.values() for line in lines if line.batch > applied)
     standing = Foreseen(str(job.table), job.path, HOLD, changes=count)
     if job.path in known.paused:
-        return _with(standing, WAIT, PAUSED)
+        return replace(standing, action=WAIT, why=PAUSED)
     stands = job.path in known.standing
     try:
         plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: stands)
     except HeldError as error:
-        return _with(standing, HOLD, str(error))
+        return replace(standing, why=str(error))
     return _planned(plan, mirror if stands else None, count)
-
-
-def _with(one: Foreseen, action: str, why: str) -> Foreseen:
-    return Foreseen(one.mirror, one.path, action, why, changes=one.changes)
 
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:

@@ -152,9 +152,8 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
 
 def _make(lake: Lake, mirror: Mirror) -> None:
     if not lake.snapshot(mirror.path).exists:
-        rule = lake.pipeline.rule(mirror.table)
-        plain = rule.plain_tables or lake.pipeline.plain_tables
-        merge.create(lake, lake.spark, mirror, merge.Made(plain, rule.change_feed))
+        made = merge.Made.of(lake.pipeline, lake.pipeline.rule(mirror.table))
+        merge.create(lake, lake.spark, mirror, made)
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:

@@ -48,16 +48,16 @@ class Epochs:
         return [one for one in self.resnapshots if (one.source, one.start) == (source, start)]
 
 
-_kept: dict[
-    str, tuple[int, Epochs]
-] = {}  # by lake: a warm session reads them again when there is a new decision
+_kept: dict[str, tuple[tuple[str, int], Epochs]] = {}
+"""By place, and by the table and version that stood there: a warm session reads again after a new decision."""
 
 
 def read(lake: Lake) -> Epochs:
     """The epochs and re-snapshots of all sources."""
-    path, version = lake.path(DECISIONS.name), lake.snapshot(DECISIONS.name).version
-    if path not in _kept or _kept[path][0] != version:
-        _kept[path] = (version, _read(lake) if version >= 0 else Epochs())
+    path, state = lake.path(DECISIONS.name), lake.snapshot(DECISIONS.name)
+    seen = state.table_id, state.version
+    if path not in _kept or _kept[path][0] != seen:
+        _kept[path] = (seen, _read(lake) if state.exists else Epochs())
     return _kept[path][1]
 
 

@@ -41,6 +41,10 @@ class Lake:
         root = self.shadow if self.shadowed and name.startswith(self.shadowed) else self.pipeline.lake
         return f"{root.rstrip('/')}/{name}"
 
+    def named(self, name: str) -> str:
+        """The table in SQL."""
+        return f"delta.{quoted(self.path(name))}"
+
     def writer(self, stage: str, table: str, generation: int = 0) -> str:
         """The transaction identifier's application: pipeline, stage, table and generation."""
         return f"{self.pipeline.name}/{stage}/{table}/{generation}"
@@ -98,7 +102,7 @@ class Lake:
         missing = [one for one in schema.columns if one.name not in state.columns]
         if missing:
             columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
-            self.spark.sql(f"ALTER TABLE delta.{quoted(self.path(schema.name))} ADD COLUMNS ({columns})")
+            self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
 
     def append(self, frame: DataFrame, schema: TableSchema, stage: str, batch: int) -> bool:
         """Append rows in one commit, guarded: the same stage and batch is never written twice.

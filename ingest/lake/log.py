@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 
@@ -72,11 +71,6 @@ def _transactions(state: Any, checksum: Any) -> dict[str, int]:
 def _each(entries: Any) -> Iterator[Any]:
     while entries.hasNext():
         yield entries.next()
-
-
-def is_concurrent(error: PySparkException) -> bool:
-    """True for a commit that lost against another one and may be tried again from a new snapshot."""
-    return "Concurrent" in str(error) or "DELTA_CONCURRENT" in str(error)
 
 
 def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal, quoted
+from ingest.lake.names import literal
 from ingest.lake.rejects import PLACE, still_open
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.lake.session import new_session, pace
@@ -76,29 +76,28 @@ def maintain(
             tell(name, "dropping old messages")
             done.messages = _drop(lake, session, bronze_before)
         tell(name, "joining small files")
-        _join(session, lake.path(name), done)
+        _join(session, lake.named(name), done)
         if vacuum:
             tell(name, "deleting dead files")
-            done.deleted = _vacuum(session, lake.path(name))
+            done.deleted = _vacuum(session, lake.named(name))
         return done
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         return list(pool.map(one, [name for name in names if lake.snapshot(name).exists]))
 
 
-def _join(session: SparkSession, path: str, done: Kept) -> None:
+def _join(session: SparkSession, table: str, done: Kept) -> None:
     """OPTIMIZE, which also writes anew what deletion vectors have hollowed out; a table in shape is left alone."""
-    row = session.sql(f"OPTIMIZE delta.{quoted(path)}").first()
+    row = session.sql(f"OPTIMIZE {table}").first()
     if row is not None:
         done.joined, done.into = row["metrics"]["numFilesRemoved"], row["metrics"]["numFilesAdded"]
 
 
-def _vacuum(session: SparkSession, path: str) -> int:
+def _vacuum(session: SparkSession, table: str) -> int:
     """Delete what is older than the table's own retention, and say how many files that were."""
-    before = f"VACUUM delta.{quoted(path)} DRY RUN"
-    files = session.sql(before).count()
+    files = session.sql(f"VACUUM {table} DRY RUN").count()
     if files:
-        session.sql(f"VACUUM delta.{quoted(path)}").collect()
+        session.sql(f"VACUUM {table}").collect()
     return files
 
 
@@ -122,7 +121,5 @@ def _drop(lake: Lake, session: SparkSession, before: dt.date) -> int:
             days.pop(row["day"], None)
     if days:
         listed = ", ".join(f"DATE {literal(day.isoformat())}" for day in sorted(days))
-        session.sql(
-            f"DELETE FROM delta.{quoted(lake.path(BRONZE.name))} WHERE kind = 'message' AND day IN ({listed})"
-        )
+        session.sql(f"DELETE FROM {lake.named(BRONZE.name)} WHERE kind = 'message' AND day IN ({listed})")
     return sum(days.values())

@@ -82,7 +82,7 @@ def changed_rows(lake: Lake, subject: Subject, since: int) -> DataFrame | None:
         return None
     names = ", ".join(f"r.{quoted(column.column)}" for column in one.columns)
     return _session(lake).sql(
-        f"SELECT r.* FROM {_table(lake, subject.path)} r LEFT SEMI JOIN ({events[0]}) e "
+        f"SELECT r.* FROM {lake.named(subject.path)} r LEFT SEMI JOIN ({events[0]}) e "
         f"ON xxhash64({names}) = e.h"
     )
 
@@ -153,7 +153,7 @@ class _Pass:
 
     def rows(self) -> str:
         """The mirror's keys with their hash."""
-        table = _table(self.lake, self.subject.path)
+        table = self.lake.named(self.subject.path)
         if not self.subject.keyed:
             return f"SELECT monotonically_increasing_id() AS h, false AS empty FROM {table}"
         keys = [quoted(one.column) for one in self.columns]
@@ -177,10 +177,6 @@ class _Pass:
 
 def _shard_column(pipeline: Pipeline, lane: Lane) -> str:
     return pipeline.rule(lane.table).shard_column
-
-
-def _table(lake: Lake, name: str) -> str:
-    return f"delta.{quoted(lake.path(name))}"
 
 
 def _text(value: str | None) -> str:
@@ -354,7 +350,7 @@ def _mine(lanes: Sequence[Told]) -> str:
     some = "" if None in tables else f"AND `table` IN ({', '.join(map(_text, sorted(map(str, tables))))})"
     listed = ", ".join(_listed(*told) for told in lanes)
     return (
-        f"SELECT c.*, l.m, l.lane, l.cleared, l.moves FROM (SELECT * FROM {_table(one.lake, CHANGES.name)} "
+        f"SELECT c.*, l.m, l.lane, l.cleared, l.moves FROM (SELECT * FROM {one.lake.named(CHANGES.name)} "
         f"WHERE kind = 'change' AND ({wanted}) {some}) c JOIN (VALUES {listed}) "
         "l(m, lane, moves, source, d, s, t, applied, floor, cleared) ON c.source = l.source "
         "AND c.`database` <=> l.d AND c.`schema` <=> l.s AND c.`table` <=> l.t AND c.batch <= l.applied "

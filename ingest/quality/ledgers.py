@@ -66,7 +66,7 @@ def behind(lake: Lake) -> dict[str, int]:
         "SELECT subject, coalesce(done, 0) AS done FROM ("
         "SELECT subject, max(CASE WHEN state = 'done' THEN batch END) AS done, "
         "max(CASE WHEN state IN ('failed', 'held', 'paused') THEN batch END) AS failed "
-        f"FROM delta.{quoted(lake.path(RUNS.name))} WHERE stage = 'gold' AND subject IS NOT NULL "
+        f"FROM {lake.named(RUNS.name)} WHERE stage = 'gold' AND subject IS NOT NULL "
         "GROUP BY subject) WHERE failed > coalesce(done, 0)"
     )
     return {row["subject"]: row["done"] for row in rows.collect()}
@@ -81,11 +81,11 @@ def logged(lake: Lake) -> list[dict[str, Any]]:
 
 def _parts(since: int, last: int, lake: Lake) -> Iterator[tuple[str, str]]:
     """A query each, with the table that must be there for it."""
-    yield BOOKS.name, _lanes(f"delta.{quoted(lake.path(BOOKS.name))}", since)
-    yield BRONZE.name, _receipts(f"delta.{quoted(lake.path(BRONZE.name))}", since, last)
+    yield BOOKS.name, _lanes(lake.named(BOOKS.name), since)
+    yield BRONZE.name, _receipts(lake.named(BRONZE.name), since, last)
     yield DDL.name, _logged(lake)
     if any(source.kind == "kafka" for source in lake.pipeline.sources):
-        yield DECISIONS.name, _accepted(f"delta.{quoted(lake.path(DECISIONS.name))}")
+        yield DECISIONS.name, _accepted(lake.named(DECISIONS.name))
 
 
 def _receipts(bronze: str, since: int, last: int) -> str:
@@ -109,7 +109,7 @@ def _logged(lake: Lake) -> str:
     """Statements that may mean something."""
     return (
         f"SELECT 'statement' AS what, source AS whose, to_json(struct({', '.join(map(quoted, _LOGGED))})) "
-        f"AS value FROM delta.{quoted(lake.path(DDL.name))} WHERE class <> 'none'"
+        f"AS value FROM {lake.named(DDL.name)} WHERE class <> 'none'"
     )
 
 

@@ -15,7 +15,7 @@ from ingest import formats
 from ingest.config import Source
 from ingest.formats import About
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal, quoted
+from ingest.lake.names import literal
 from ingest.lake.schemas import BRONZE, CHANGES
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.subjects import Booked
@@ -68,7 +68,7 @@ def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batch
     members = ", ".join(member.format(one) for one in ("status", "id", "event_count", "data_collections"))
     ends = (
         f"SELECT source, {members} FROM (SELECT source, CAST(value AS STRING) AS text "
-        f"FROM {_table(lake, BRONZE.name)} WHERE kind = 'message' AND source IN ({names}) AND batch {batches} "
+        f"FROM {lake.named(BRONZE.name)} WHERE kind = 'message' AND source IN ({names}) AND batch {batches} "
         "AND contains(CAST(value AS STRING), '\"event_count\"'))"
     )
     shares = (
@@ -83,7 +83,7 @@ def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batch
         "GROUP BY s.source, s.id, s.share.data_collection"
     )
     came = (
-        f"SELECT source, transaction AS id, count(*) AS came FROM {_table(lake, CHANGES.name)} WHERE "
+        f"SELECT source, transaction AS id, count(*) AS came FROM {lake.named(CHANGES.name)} WHERE "
         f"kind = 'change' AND source IN ({names}) AND batch >= {since - SPAN} GROUP BY source, transaction"
     )
     return _short(
@@ -99,7 +99,7 @@ def _by_numbers(lake: Lake, sources: Iterable[str], since: int, last: int, batch
     parts = (
         "SELECT source, batch, get_json_object(text, '$.meta.trans') AS id, "
         "get_json_object(text, '$.meta.scn') AS scn, get_json_object(text, '$.meta.idx') AS idx FROM ("
-        f"SELECT source, batch, CAST(value AS STRING) AS text FROM {_table(lake, BRONZE.name)} WHERE "
+        f"SELECT source, batch, CAST(value AS STRING) AS text FROM {lake.named(BRONZE.name)} WHERE "
         f"kind = 'message' AND source IN ({names}) AND batch BETWEEN {since - SPAN} AND {last})"
     )
     sets = (
@@ -120,7 +120,3 @@ def _short(sets: str) -> str:
         f"SELECT source, count(*) AS n, to_json(slice(array_sort(collect_list({words})), 1, {FAILING_KEYS})) "
         f"AS listed FROM ({sets}) WHERE came < told GROUP BY source"
     )
-
-
-def _table(lake: Lake, name: str) -> str:
-    return f"delta.{quoted(lake.path(name))}"

@@ -18,6 +18,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.shadow import shadow_of
 from ingest.silver.decode import STAGE, decode
+from ingest.silver.receipts import told_by
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
 _REJECT = "reason STRING, detail STRING, decoder STRING"  # written by several hands, spaced in several ways
@@ -93,7 +94,6 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
             "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
         )
     kind = F.col("kind")
-    told = F.get_json_object(F.col("value").cast("string"), "$.count").cast("bigint")
     there = {
         row["batch"]: (row["kept"], row["told"])
         for row in lake.read(BRONZE.name)
@@ -101,7 +101,7 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
         .groupBy("batch")
         .agg(
             F.count(F.when(kind == "message", 1)).alias("kept"),
-            F.coalesce(F.sum(F.when(kind == "receipt", told)), F.lit(0)).alias("told"),
+            F.coalesce(F.sum(F.when(kind == "receipt", told_by(F.col("value")))), F.lit(0)).alias("told"),
         )
         .collect()
     }

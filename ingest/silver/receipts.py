@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.lake.lake import Lake
@@ -21,9 +22,13 @@ class Told:
     moved: list[Moved] = field(default_factory=list)  # all replays of the lake, summed up
 
 
+def told_by(value: Column) -> Column:
+    """How many messages a receipt says were landed with it."""
+    return F.get_json_object(value.cast("string"), "$.count").cast("bigint")
+
+
 def told(lake: Lake, batches: Sequence[int]) -> Told:
     """The receipts of some batches and all replays, in one read."""
-    text = F.col("value").cast("string")
     wanted = F.col("batch").between(batches[0], batches[-1])
     where = ("source", "topic", "partition")
     replays = F.col("kind") == REPLAY
@@ -33,7 +38,7 @@ def told(lake: Lake, batches: Sequence[int]) -> Told:
         .groupBy("kind", "batch", replayed_batch().alias("old"), *where)
         .agg(
             F.count("*").alias("rows"),
-            F.sum(F.get_json_object(text, "$.count").cast("bigint")).alias("count"),
+            F.sum(told_by(F.col("value"))).alias("count"),
         )
         .collect()
     )

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from docs import matrix
 from ingest import formats
-from ingest.cli import matrix
 
-README = Path(__file__).parents[2] / "README.md"
+README = Path(__file__).parents[1] / "README.md"
 ABOUTS = {name: formats.load(name).ABOUT for name in formats.names()}
 
 
 def test_the_readme_holds_the_matrix_of_the_code():
-    """People would trust a table that the code has left behind: run `python docs/matrix.py`."""
+    """People would trust a table that the code has left behind: run `python -m docs.matrix`."""
     text = README.read_text()
-    assert matrix.inserted(text, matrix.table(ABOUTS)) == text
+    assert matrix.written(text) == text
 
 
 def test_every_format_has_its_row():
@@ -31,7 +31,7 @@ def test_every_format_has_its_row():
 def test_a_document_without_its_marks_is_refused(text):
     """The matrix would be lost, or written twice, without a word."""
     with pytest.raises(ValueError, match="must hold"):
-        matrix.inserted(text, "x")
+        matrix.written(text)
 
 
 def test_bars_of_a_text_do_not_end_its_cell():
