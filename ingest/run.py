@@ -20,6 +20,7 @@ from ingest.gold.apply import Folded, apply
 from ingest.gold.work import COMPLETE, complete, open_books
 from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
+from ingest.lake.lineage import Teller, Written
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
 from ingest.lake.session import FEW, pace
@@ -28,6 +29,7 @@ from ingest.silver.decode import decode
 
 STAGES = ("bronze", "silver", "gold", "quality")
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
+PUT = ("inserted", "updated")  # counts of a mirror's commit that say how many rows it put there
 Tell = Callable[[str, str], None]
 """Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
 
@@ -52,6 +54,7 @@ class Result:
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
     incomplete: bool = False  # some mirror was left out on purpose
+    messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
 
     @property
     def seconds(self) -> float:
@@ -117,16 +120,34 @@ def run(
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     lake.select, lake.stop = select, stop
     pace(spark, 0)  # what is read to find out what there is to do
+    teller = Teller(lake)
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
         wanted = [stage for stage in STAGES if stage in set(stages)]
         for stage in wanted:
             if stop():
                 break
             started = time.monotonic()
-            _STAGES[stage](lake, warm, result, tell)
+            try:
+                _STAGES[stage](lake, warm, result, tell)
+            except Exception as error:
+                teller.end([f"{stage}: {error}"], result.messages, [])
+                raise
             result.stages[stage] = time.monotonic() - started
-        _record(lake, warm, result)
+            if result.batch is not None:
+                teller.start()
+        if _record(lake, warm, result):
+            teller.end(result.failures, result.messages, _written(result))
+    result.warnings.extend(teller.warnings)
     return result
+
+
+def _written(result: Result) -> list[Written]:
+    """The mirrors that the run has written, with the rows that it put there."""
+    return [
+        Written(one.mirror, one.path, sum(one.counts.get(name, 0) for name in PUT), one.size)
+        for one in result.mirrors
+        if one.state == "done"
+    ]
 
 
 def _cores(spark: SparkSession) -> int:
@@ -158,6 +179,8 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         result.control += line.control
         result.routed_out += line.routed_out
         result.rejected += line.rejected
+        place = line.source, line.topic
+        result.messages[place] = result.messages.get(place, 0) + line.messages
     result.failures.extend(f"the books do not balance: {text}" for text in decoded.unbalanced)
     if decoded.batches:
         result.batch = decoded.batches[-1]
@@ -178,6 +201,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
             result.failures.append(f"{one.mirror} {one.state}: {one.message}")
         elif one.state == "paused":
             result.warnings.append(f"{one.mirror} is paused: {one.message}")
+        if unread := one.counts.get("statements_not_read"):
+            result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
     result.incomplete = bool(lake.select) or lake.stop()
     if all(one.state in ("done", "skipped") for one in result.mirrors) and not result.incomplete:
         warm.complete = last
@@ -230,11 +255,11 @@ _STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {
 }
 
 
-def _record(lake: Lake, warm: Warm, result: Result) -> None:
+def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     """Append the run to `runs`; one that did nothing and found nothing new to be wrong leaves no row."""
     failures = tuple(result.failures)
     if result.batch is None and failures in ((), warm.told):
-        return
+        return False
     warm.told = failures
     now = lake.now()
     rows: list[tuple[object, ...]] = []
@@ -264,6 +289,7 @@ def _record(lake: Lake, warm: Warm, result: Result) -> None:
     for text in result.failures:
         rows.append(_row(lake, result, "alarm", None, "alarm", now, 0.0, None, {}, text))
     lake.append_unguarded(rows, RUNS, {} if warm.complete is None else {COMPLETE: warm.complete})
+    return True
 
 
 def _row(

@@ -164,12 +164,11 @@ def test_the_reference_of_tables_is_the_one_of_the_code():
 
 
 def test_the_reference_names_every_column_once():
-    """A column that the script's pattern does not see would be missing without a word."""
+    """A column without a COMMENT, or one that the script's pattern does not see, would be missing without a word."""
     for schema in ALL:
         tree = sqlglot.parse_one(f"CREATE TABLE t ({schema.ddl})".replace("''", ""), read="spark")
         expected = [one.name for one in tree.this.expressions]
         assert expected == [name for name, _, _ in tables.columns(schema)]
-        assert set(tables.MEANINGS.get(schema.name, {})) <= set(expected)
 
 
 @pytest.mark.parametrize("name", vendors.FAMILIES)

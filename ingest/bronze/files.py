@@ -92,6 +92,7 @@ def listing(source: Source) -> list[Found]:
 
 def _remote(source: Source) -> list[Found]:
     filesystem, pattern = fsspec.core.url_to_fs(source.path, **source.storage)
+    filesystem.invalidate_cache()  # what a client remembers of an earlier look would hide new files
     scheme = source.path.partition("://")[0]
     return [
         Found(f"{scheme}://{name}", info["size"], _mtime(info))
@@ -112,7 +113,12 @@ def _mtime(info: dict[str, object]) -> float:
 
 def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> Plan:
     """What to read of one file source, in ranges; ``rank`` is its place in the pipeline file."""
-    files = listing(source)
+    try:
+        files = listing(source)
+    except (
+        Exception
+    ) as error:  # a store that is down, a package that it needs: each client has errors of its own
+        return Plan(alarms=(_unlisted(source, error),))
     warnings = () if files else (f"{source.path} matches no file yet.",)
     work: list[Piece] = []
     alarms = list(_vanished(source, files, known))
@@ -130,6 +136,12 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         if found is not None:
             work.append(found)
     return Plan(tuple(_ranges(source, rank, work, cores)), tuple(alarms), warnings)
+
+
+def _unlisted(source: Source, error: Exception) -> Alarm:
+    told = (str(error).strip().splitlines() or [""])[0]
+    text = f"cannot be listed ({type(error).__name__}: {told[:300]}): nothing of it was read now; mend that."
+    return Alarm(source.name, source.path, f"{shown(source.path)} {text}")
 
 
 def shown(path: str) -> str:

@@ -353,6 +353,25 @@ class QualityKeys(_Keys):
     )
 
 
+class LineageKeys(_Keys):
+    """Where OpenLineage events of the runs go."""
+
+    url: Text | None = Field(
+        default=None, description="a service that takes them, such as http://marquez:5000"
+    )
+    file: Text | None = Field(default=None, description="or a file, relative to this one, one event a line")
+    namespace: Text = Field(
+        default="ingest", description="the namespace of the job and of the mirrors' names"
+    )
+    api_key: Text | None = Field(default=None, description="sent to the service as a bearer token")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if bool(self.url) == bool(self.file):
+            raise ValueError("openlineage takes either url or file, one of the two")
+        return self
+
+
 class PipelineKeys(_Keys):
     """A pipeline: its sources, its lake, and what holds for its tables."""
 
@@ -369,6 +388,9 @@ class PipelineKeys(_Keys):
     master: Text | None = Field(default=None, description="the Spark master")
     plain_tables: Flag = Field(default=False, description="mirrors without deletion vectors")
     horizon_days: Count = Field(default=7, description="days for which time travel is promised")
+    openlineage: LineageKeys | None = Field(
+        default=None, description="tell what each run read and wrote; needs ingest[lineage]"
+    )
 
 
 MODELS: dict[tuple[str, ...], type[BaseModel]] = {
@@ -377,6 +399,7 @@ MODELS: dict[tuple[str, ...], type[BaseModel]] = {
     ("sources", "kafka"): KafkaKeys,
     ("tables",): TableKeys,
     ("quality",): QualityKeys,
+    ("openlineage",): LineageKeys,
 }
 """Which keys are known where, for the nearest name of an unknown one."""
 

@@ -79,6 +79,16 @@ class QualityRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Lineage:
+    """Where OpenLineage events go: a service, or a file that takes one event a line."""
+
+    url: str = ""
+    file: str = ""  # absolute path
+    namespace: str = "ingest"  # of the job, and of the mirrors' names
+    api_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """One pipeline file, checked: names, absolute paths, sources and rules."""
 
@@ -92,6 +102,7 @@ class Pipeline:
     master: str = ""
     plain_tables: bool = False
     horizon_days: int = 7  # how long time travel and manifests are promised
+    lineage: Lineage | None = None
 
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""

@@ -16,7 +16,7 @@ from ingest import formats
 from ingest.change import Options
 from ingest.config import fields, suite, words
 from ingest.config.document import Document, Where, read
-from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule
+from ingest.config.model import Expectation, Lineage, Pipeline, QualityRule, Source, TableRule
 from ingest.errors import ConfigError
 
 SECRET = re.compile(
@@ -215,7 +215,15 @@ def _pipeline(
         master=str(keys.master or ""),
         plain_tables=keys.plain_tables,
         horizon_days=keys.horizon_days,
+        lineage=_lineage(keys.openlineage, folder),
     )
+
+
+def _lineage(keys: fields.LineageKeys | None, folder: Path) -> Lineage | None:
+    if keys is None:
+        return None
+    file = absolute(str(keys.file), folder) if keys.file else ""
+    return Lineage(str(keys.url or ""), file, str(keys.namespace), str(keys.api_key or ""))
 
 
 def absolute(path: str, folder: Path) -> str:

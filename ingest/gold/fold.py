@@ -8,6 +8,7 @@ last value said since the last reset; a column about which nothing was said keep
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.gold.cast import cast, key_is_exact
+from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
@@ -49,27 +51,31 @@ def has_name(index: int) -> str:
 def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
     """Changes of one table as events: typed key, order, and every column's text.
 
+    Parsing images is most of the work: of the image before a change only the key is read, and that only
+    where the key may have changed or the row goes.
+
     Args:
         changes: rows of ``changes`` of this mirror, truncates left out.
         mirror: with its columns as decided for this batch.
         shape: what the rows may hold.
         tolerant: False fails on a key cell that does not fit; True leaves the change out.
     """
-    image = StructType([StructField(one.name, StringType()) for one in mirror.columns])
+    gone = F.col("op") == "delete"
     parsed = changes.select(
         F.col("order_key").alias(ORDER),
         "op",
         F.col("partial") if shape.partials else F.lit(False).alias("partial"),
         "after",
         "before",
-        F.from_json("after", image).alias("a"),
-        F.from_json("before", image).alias("b"),
+        _image(F.when(~gone, F.col("after")), mirror.columns).alias("a"),
+        _image(
+            F.col("before") if shape.key_changes else F.when(gone, F.col("before")), mirror.key_columns
+        ).alias("b"),
         (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias(
             "sent"
         ),
     )
-    gone = F.col("op") == "delete"
-    typed_new, typed_old = _typed_keys(mirror, tolerant)
+    typed_new, typed_old = _typed_keys(mirror, tolerant, moves=shape.key_changes)
     if tolerant:
         parsed = parsed.where(_all_there([*typed_new, *typed_old]))
     reset = gone | (F.col("op") != "update") | ~F.col("partial")
@@ -133,13 +139,25 @@ def _split(
     )
 
 
-def _typed_keys(mirror: Mirror, tolerant: bool) -> tuple[list[Column], list[Column]]:
-    """The key after and before a change, whose images are ``a`` and ``b``; the same where it cannot move."""
+def _image(text: Column, columns: Iterable[MirrorColumn]) -> Column:
+    """The texts of some columns in a row image."""
+    return F.from_json(text, StructType([StructField(one.name, StringType()) for one in columns]))
+
+
+def _typed_keys(mirror: Mirror, tolerant: bool, *, moves: bool) -> tuple[list[Column], list[Column]]:
+    """The key after and before a change, of images parsed as ``a`` and ``b``; the same where it cannot move.
+
+    An image that was not parsed, or lacks a key column, is read again: only by the rows that need it.
+    """
     op, new, old = F.col("op"), [], []
+    stays = op == "read" if moves else op != "delete"
     for one in mirror.key_columns:
-        after, before = _key(one.name, "a", "b"), _key(one.name, "b", "a")
+        a, b = F.col("a")[one.name], F.col("b")[one.name]
+        again = [_image(F.col(name), mirror.key_columns)[one.name] for name in ("after", "before")]
+        after = _there(one.name, "after", a, again[1])
+        before = _there(one.name, "before", b, F.when(op == "delete", again[0]).otherwise(a))
         new.append(_typed_key(F.when(op == "delete", before).otherwise(after), one.type, tolerant))
-        old.append(_typed_key(F.when(op == "read", after).otherwise(before), one.type, tolerant))
+        old.append(_typed_key(F.when(stays, after).otherwise(before), one.type, tolerant))
     return new, old
 
 
@@ -148,22 +166,24 @@ def _all_there(cells: list[Column]) -> Column:
 
 
 def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Column]:
-    """Changes with their images parsed, whether the key fits, and the key's texts as JSON."""
-    image = StructType([StructField(one.name, StringType()) for one in mirror.key_columns])
-    parsed = changes.withColumns({"a": F.from_json("after", image), "b": F.from_json("before", image)})
-    new, old = _typed_keys(mirror, tolerant=True)
-    texts = [_key(one.name, "a", "b").alias(one.name) for one in mirror.key_columns]
-    return parsed, _all_there([*new, *old]), F.to_json(F.struct(*texts), {"ignoreNullFields": "false"})
+    """Changes with their keys parsed, whether the key fits, and the key's texts as JSON."""
+    images = {
+        short: _image(F.col(name), mirror.key_columns) for short, name in (("a", "after"), ("b", "before"))
+    }
+    new, old = _typed_keys(mirror, tolerant=True, moves=True)
+    texts = [
+        _there(one.name, "after", F.col("a")[one.name], F.col("b")[one.name]).alias(one.name)
+        for one in mirror.key_columns
+    ]
+    text = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"})
+    return changes.withColumns(images), _all_there([*new, *old]), text
 
 
-def _key(name: str, first: str, second: str) -> Column:
-    """A key cell's text from the first image that has the column, be it NULL there."""
-    cell, keys = F.col(first)[name], F.json_object_keys(_IMAGES[first])
+def _there(name: str, image: str, cell: Column, otherwise: Column) -> Column:
+    """A key cell's text from an image that has the column, be it NULL there; else from elsewhere."""
+    keys = F.json_object_keys(image)
     there = cell.isNotNull() | F.coalesce(F.array_contains(keys, name), F.lit(False))
-    return F.when(there, cell).otherwise(F.col(second)[name])
-
-
-_IMAGES = {"a": "after", "b": "before"}
+    return F.when(there, cell).otherwise(otherwise)
 
 
 def _typed_key(text: Column, logical: str, tolerant: bool) -> Column:

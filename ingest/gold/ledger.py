@@ -46,7 +46,8 @@ def read(lake: Lake) -> Ledger:
     """The whole ledger: DDL is rare, and one read serves all mirrors."""
     if not lake.exists(DDL.name):
         return Ledger()
-    found = lake.read(DDL.name).where(F.col("class") != "none").select(*_COLUMNS).collect()
+    of_use = (F.col("class") != "none") | F.col("effects").contains('"comment_column"')
+    found = lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()
     rows = sorted(found, key=lambda row: (row["order_key"] or "", row["batch"]))
     decided = decided_by_people(lake) if rows else {}
     return Ledger([statement(row, decided) for row in rows])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from ingest import types
 from ingest.config import Pipeline, TableRule
@@ -115,26 +116,51 @@ def merge(
 
 
 def _fills(mirror: Mirror, steps: Sequence[SchemaStep]) -> dict[str, Column | str]:
-    """What new schema steps give the rows that stand: defaults, values carried to a new name, NULL."""
+    """What new schema steps give the rows that stand: defaults, values carried to a new name, NULL.
+
+    A name that came and was renamed within the steps is no column of the mirror, but its value goes on.
+    """
     columns = {one.name: one for one in mirror.columns}
-    values: dict[str, Column] = {}
+    values: dict[str, _Standing] = {}
     for step in steps:
-        one = columns.get(step.to or step.column)
-        if one is None or step.action == "new_incarnation":
+        name = step.to or step.column
+        if step.action == "new_incarnation":
             continue
-        standing = values.get(one.name, F.col(f"t.{quoted(one.column)}"))
         if step.action == "drop_column":  # the name comes again, for another column
-            values[one.name] = F.lit(None).cast(one.delta)
+            values[name] = _Standing(F.lit(None).cast("string"))
             continue
-        if step.action == "add_column":
-            filling = cast(F.lit(step.default), one.type)
-        else:
-            old = columns.get(step.column)
-            if old is None:
-                continue
-            filling = _as(values.get(old.name, F.col(f"t.{quoted(old.column)}")), old.delta, one.delta)
-        values[one.name] = F.coalesce(standing, filling)
-    return {quoted(columns[name].column): value for name, value in values.items()}
+        added = step.action == "add_column"
+        filling = _Standing(F.lit(step.default)) if added else _standing(values, columns, step.column)
+        if filling is None:
+            continue
+        if name in columns:
+            one, old = columns[name], _standing(values, columns, name)
+            assert old is not None
+            filling = _Standing(F.coalesce(old.typed(one), filling.typed(one)), one.delta)
+        values[name] = filling
+    return {
+        quoted(columns[name].column): value.typed(columns[name])
+        for name, value in values.items()
+        if name in columns
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A standing row's value under one name, with its Delta type; without one it is canonical text."""
+
+    value: Column
+    delta: str = ""
+
+    def typed(self, one: MirrorColumn) -> Column:
+        """The value as a column's."""
+        return _as(self.value, self.delta, one.delta) if self.delta else cast(self.value, one.type)
+
+
+def _standing(values: dict[str, _Standing], columns: dict[str, MirrorColumn], name: str) -> _Standing | None:
+    one = columns.get(name)
+    mine = _Standing(F.col(f"t.{quoted(one.column)}"), one.delta) if one else None
+    return values.get(name, mine)
 
 
 def _new_value(index: int, column: str, shape: Shape) -> str:
@@ -167,11 +193,7 @@ class Made:
 
 def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> None:
     """Make the mirror's table without rows; keys stand first, for Delta keeps statistics of the first columns."""
-    columns = ", ".join(
-        f"{quoted(one.column)} {one.delta}"
-        + (f" COMMENT {literal(comment)}" if (comment := comment_of(one)) else "")
-        for one in mirror.columns
-    )
+    columns = ", ".join(map(_defined, mirror.columns))
     session.sql(
         f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, made)}"
     )
@@ -182,10 +204,10 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
 
     There is no table to replace, but a write that failed or was killed leaves files there, on which CREATE fails.
     """
-    columns = []
-    for i, one in enumerate(mirror.columns):
-        about = {"comment": comment} if (comment := comment_of(one)) else {}
-        columns.append(F.col(quoted(sent_name(i))).alias(one.column, metadata=about))
+    columns = [
+        F.col(quoted(sent_name(i))).alias(one.column, metadata=_metadata(one))
+        for i, one in enumerate(mirror.columns)
+    ]
     source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
     session.sql(
         f"CREATE OR REPLACE TABLE {lake.named(mirror.path)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
@@ -193,8 +215,19 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
 
 
 def comment_of(column: MirrorColumn) -> str:
-    """What the table says of a column: the source's name, where Delta's is another."""
-    return f"source column {column.name}" if column.column != column.name else ""
+    """What the table says of a column: the source's comment, its name there if it is another, its type."""
+    name = f"source column {column.name}" if column.column != column.name else ""
+    logical = f"source type {column.type}" if column.type != "unknown" else ""
+    return "; ".join(part for part in (column.comment, name, logical) if part)
+
+
+def _metadata(column: MirrorColumn) -> dict[str, str]:
+    return {"comment": comment} if (comment := comment_of(column)) else {}
+
+
+def _defined(column: MirrorColumn) -> str:
+    comment = comment_of(column)
+    return f"{quoted(column.column)} {column.delta}" + (f" COMMENT {literal(comment)}" if comment else "")
 
 
 def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
@@ -208,7 +241,7 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
     missing = [one for one in mirror.columns if one.column.lower() not in have]
     if missing:
         _allow_zoneless(lake, session, mirror, [one.delta for one in missing])
-        columns = ", ".join(f"{quoted(one.column)} {one.delta}" for one in missing)
+        columns = ", ".join(map(_defined, missing))
         session.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
 
 
@@ -239,6 +272,7 @@ def reshape(
     wanted = {one.column: one for one in mirror.columns}
     going = [name for name in present if name not in wanted]
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
+        _comment(lake, session, mirror, frame.schema)
         return
     _allow_zoneless(
         lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta]
@@ -249,9 +283,20 @@ def reshape(
         value = _as(F.col(quoted(one.column)), have[one.column], one.delta)
         for origin in carried.get(one.name, ()):
             value = F.coalesce(value, _as(F.col(quoted(origin)), have[origin], one.delta))
-        columns.append(value.alias(one.column))
+        columns.append(value.alias(one.column, metadata=_metadata(one)))
     reshaped = frame.select(*columns)
     reshaped.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+
+
+def _comment(lake: Lake, session: SparkSession, mirror: Mirror, schema: StructType) -> None:
+    """Say of standing columns what the source has said of them since."""
+    there = {field.name: field.metadata.get("comment") for field in schema.fields}
+    for one in mirror.columns:
+        if one.comment and there.get(one.column) != comment_of(one):
+            comment = literal(comment_of(one))
+            session.sql(
+                f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(one.column)} COMMENT {comment}"
+            )
 
 
 def _carried(mirror: Mirror, going: list[str], steps: Sequence[SchemaStep]) -> dict[str, list[str]]:

@@ -161,7 +161,7 @@ _WORDS = {
     "rename_table": "goes on with the rows sent under the name {to}; those sent under {table} stay there",
     "truncate": "removes the rows of {table}",
     "truncate_partition": "nothing: no message tells which rows the partition of {table} held",
-    "comment_column": "nothing: a comment",
+    "comment_column": "nothing to the rows: a comment",
 }
 
 
@@ -175,6 +175,7 @@ class Shown:
     keys: tuple[str, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
+    comments: dict[str, str] = field(default_factory=dict)
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
@@ -197,10 +198,15 @@ def shown(statements: Iterable[Statement], subject: Subject) -> Shown:
                 found.keys = effect.keys or found.keys
                 for one in effect.columns:
                     _declare(found, one.name, one.type or "unknown")
+                    _note(found, one.name, one.comment)
             case "add_column" | "modify_column":
                 _declare(found, name, effect.type or _type_of(found, name, subject))
+                _note(found, name, effect.comment)
+            case "comment_column":
+                _note(found, name, effect.comment)
             case "rename_column":
                 _declare(found, str(effect.to), _type_of(found, name, subject))
+                _note(found, str(effect.to), found.comments.get(name))
                 found.keys = tuple(str(effect.to) if key == name else key for key in found.keys)
         if drops and effect.action in ("drop_column", "rename_column"):
             found.columns.pop(name, None)
@@ -211,6 +217,11 @@ def shown(statements: Iterable[Statement], subject: Subject) -> Shown:
 def _declare(found: Shown, name: str, logical: str) -> None:
     found.columns[name] = logical
     found.gone.pop(name, None)
+
+
+def _note(found: Shown, name: str, comment: str | None) -> None:
+    if comment is not None:
+        found.comments[name] = comment
 
 
 def _type_of(found: Shown, name: str, subject: Subject) -> str:

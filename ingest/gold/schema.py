@@ -191,7 +191,14 @@ def _decided(
         seen = {name: logical for name, logical in seen.items() if name not in gone}
         if mirror is not None:
             mirror = replace(mirror, columns=tuple(one for one in mirror.columns if one.name not in gone))
-    return grown(mirror, job.table, rule, keys, seen), left_out
+    told = {column: text for one in declared.values() for column, text in one.comments.items()}
+    return _commented(grown(mirror, job.table, rule, keys, seen), told), left_out
+
+
+def _commented(mirror: Mirror, told: dict[str, str]) -> Mirror:
+    """The mirror with what the source says of its columns."""
+    columns = tuple(replace(one, comment=told.get(one.name, one.comment)) for one in mirror.columns)
+    return replace(mirror, columns=columns)
 
 
 def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:

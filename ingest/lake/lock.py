@@ -7,27 +7,23 @@ from another host after a minute without heartbeat; a live one means exit 2.
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
-import json
 import os
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import fsspec
 import psutil  # type: ignore[import-untyped]
 
-from ingest.errors import LockedError, SetupError
+from ingest.errors import IngestError, LockedError
+from ingest.lake import lockfile
+from ingest.lake.lockfile import LockFile
 
 HEARTBEAT = 10.0  # seconds between signs of life
 STALE = 60.0  # seconds without one after which a holder on another host counts as dead
 ORPHAN = 20.0  # seconds that a killed run's JVM is given to end
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without hard links
 
 
 @contextlib.contextmanager
@@ -38,7 +34,7 @@ def held(lake: str, what: str) -> Iterator[None]:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    lock = _File(lake)
+    lock = lockfile.of(lake)
     mine = _holder(what)
     _take(lock, mine)
     stop = threading.Event()
@@ -54,18 +50,20 @@ def held(lake: str, what: str) -> Iterator[None]:
 
 
 def check(lake: str) -> None:
-    """Tell at once, before Spark is started, what `held` would tell later.
+    """Tell at once, before Spark is started, what `held` would tell later; of a lake that only Spark reaches, nothing.
 
     Raises:
         LockedError: a live run holds the lake.
         SetupError: the lake cannot be written.
     """
-    lock = _File(lake)
+    if not lockfile.is_local(lake):
+        return
+    lock = lockfile.of(lake)
     lock.prepare()
     _refuse_live(lock, lock.read())
 
 
-def _take(lock: _File, mine: dict[str, Any]) -> None:
+def _take(lock: LockFile, mine: dict[str, Any]) -> None:
     lock.prepare()
     if lock.create(mine):
         return
@@ -79,7 +77,7 @@ def _take(lock: _File, mine: dict[str, Any]) -> None:
         raise LockedError(f"Another run took over the lake {lock.lake} at the same moment: run again.")
 
 
-def _refuse_live(lock: _File, holder: dict[str, Any]) -> None:
+def _refuse_live(lock: LockFile, holder: dict[str, Any]) -> None:
     if holder and _alive(holder):
         raise LockedError(
             f"The lake {lock.lake} is in use by {holder.get('what')} (process {holder.get('pid')} on "
@@ -145,115 +143,9 @@ def _wait_for_orphan(holder: dict[str, Any]) -> None:
         time.sleep(0.2)
 
 
-def _beat(lock: _File, mine: dict[str, Any], stop: threading.Event) -> None:
+def _beat(lock: LockFile, mine: dict[str, Any], stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, IngestError):  # the next sign of life may get through
             if lock.read().get("token") != mine["token"]:
                 return
             lock.replace({**mine, "beat": time.time(), "jvm": _jvm()})
-
-
-class _File:
-    """The lock's file: exclusive creation on a local lake, plain replacement elsewhere."""
-
-    def __init__(self, lake: str) -> None:
-        self.lake = lake
-        self.local = "://" not in lake
-        self.path = f"{lake.rstrip('/')}/_ingest.lock"
-
-    def prepare(self) -> None:
-        """Make sure that the lake can be written."""
-        if not self.local:
-            return
-        probe = Path(f"{self.path}.{secrets.token_hex(8)}")
-        try:
-            Path(self.lake).mkdir(parents=True, exist_ok=True)
-            probe.write_text("{}", encoding="utf-8")
-            probe.unlink()
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                probe.unlink()
-            raise self._unwritable(error) from None
-
-    def create(self, holder: dict[str, Any]) -> bool:
-        """Take the lock if nobody has it."""
-        try:
-            if self.local:
-                self._link(holder)
-            elif self.read():
-                return False
-            else:
-                self.replace(holder)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise self._unwritable(error) from None
-        return True
-
-    def _unwritable(self, error: OSError) -> SetupError:
-        reason = "it is a file" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
-        return SetupError(
-            f"The lake {self.lake} cannot be written ({reason or error}): "
-            "mend its permissions or its disk, or name another `lake:`."
-        )
-
-    def _link(self, holder: dict[str, Any]) -> None:
-        """Exclusive and whole: a reader never sees a lock without its holder."""
-        temporary = Path(f"{self.path}.{holder['token']}")
-        temporary.write_text(json.dumps(holder), encoding="utf-8")
-        try:
-            os.link(temporary, self.path)
-        except OSError as error:
-            if error.errno not in _NO_LINKS:
-                raise
-            with open(self.path, "x", encoding="utf-8") as file:
-                file.write(json.dumps(holder))
-        finally:
-            temporary.unlink()
-
-    @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Hold the lake's folder itself, which the system lets go of when the process ends.
-
-        Raises:
-            LockedError: another run is taking over at this moment.
-        """
-        if not self.local:
-            yield
-            return
-        folder = os.open(self.lake, os.O_RDONLY)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        except BlockingIOError:
-            raise LockedError(f"Another run is just taking over the lake {self.lake}: run again.") from None
-        finally:
-            os.close(folder)
-
-    def read(self) -> dict[str, Any]:
-        """The holder; empty if there is none."""
-        try:
-            with fsspec.open(self.path, "rb") as file:
-                found = json.loads(file.read() or b"{}")
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
-
-    def replace(self, holder: dict[str, Any]) -> None:
-        """Write the holder over whoever was there."""
-        if self.local:
-            temporary = f"{self.path}.{holder['token']}"
-            Path(temporary).write_text(json.dumps(holder), encoding="utf-8")
-            Path(temporary).replace(self.path)
-            return
-        with fsspec.open(self.path, "wb") as file:
-            file.write(json.dumps(holder).encode())
-
-    def remove(self) -> None:
-        """Let go."""
-        with contextlib.suppress(OSError):
-            if self.local:
-                Path(self.path).unlink()
-            else:
-                filesystem, path = fsspec.core.url_to_fs(self.path)
-                filesystem.rm(path)

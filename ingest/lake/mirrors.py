@@ -24,11 +24,12 @@ SCHEMA = "schema"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a mirror: the source's name, its name in Delta, its logical type."""
+    """One column of a mirror: the source's name, its name in Delta, its logical type, the source's comment."""
 
     name: str
     column: str
     type: str
+    comment: str = ""
 
     @property
     def delta(self) -> str:
@@ -63,7 +64,10 @@ class Mirror:
             {
                 "table": list(self.table),
                 "keys": list(self.keys),
-                "columns": [[one.name, one.column, one.type] for one in self.columns],
+                "columns": [
+                    [one.name, one.column, one.type, *([one.comment] if one.comment else [])]
+                    for one in self.columns
+                ],
                 "generation": self.generation,
             },
             ensure_ascii=False,

@@ -54,6 +54,7 @@ class Subject:
     mirror: Mirror | None = None
     applied: int = -1  # the last batch that it has folded
     exists: bool = False
+    size: int = 0  # bytes of its table, where they are known
     lanes: list[Lane] = field(default_factory=list)
 
     @property
@@ -157,5 +158,5 @@ _COUNTS = (*(name for name in SUMS if name not in _BOOKED), "truncates_ever", "p
 def _look_up(lake: Lake, subject: Subject) -> None:
     state = lake.snapshot(subject.path)
     generation = subject.mirror.generation if subject.mirror else 0
-    subject.exists = state.exists
+    subject.exists, subject.size = state.exists, state.size or 0
     subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)

@@ -114,7 +114,7 @@ def _shipped(pipeline: Pipeline) -> Pipeline:
         replace(source, kafka={}, storage={}, bootstrap_servers="", registry="")
         for source in pipeline.sources
     )
-    return replace(pipeline, sources=sources, quality=(), spark={})
+    return replace(pipeline, sources=sources, quality=(), spark={}, lineage=None)
 
 
 def _written(lake: Lake, batches: tuple[int, ...]) -> DataFrame:

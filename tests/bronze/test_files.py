@@ -330,6 +330,15 @@ def test_a_failed_middle_is_read_later(feed: Feed, monkeypatch: pytest.MonkeyPat
     assert ([], []) == (feed.run(), feed.alarms)
 
 
+def test_a_store_that_cannot_be_listed_is_an_alarm(tmp_path: Path) -> None:
+    """One store that is down, or lacks its package, would end the run for every other source."""
+    found = plan(Source("s", "files", "canal", path="nosuchstore://bucket/*.jsonl"), 0, {}, 1)
+    assert ((), ()) == (found.ranges, found.warnings)
+    assert ["s"] == [alarm.source for alarm in found.alarms]
+    told = "nosuchstore://bucket/*.jsonl cannot be listed (ValueError: Protocol not known: nosuchstore"
+    assert told in found.alarms[0].text
+
+
 def test_an_empty_glob_is_a_warning(feed: Feed) -> None:
     """A mistyped path would pass for a quiet source."""
     assert (f"{feed.source.path} matches no file yet.",) == feed.plan().warnings

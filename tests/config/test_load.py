@@ -372,6 +372,8 @@ BAD_KEYS = [
     ("quality: [{table: a.b, expect: [{type: not_null}]}]\n", "8:34 'not_null' is no expectation; write a name such as expect_column_values_to_be_unique"),
     ("quality: [{table: a.b, thresholds: {gaps: many}}]\n", "8:37 'many' is no threshold; write for example 0.1% or 5"),
     ("horizon_days: 0\n", "8:1 '0' is no positive whole number"),
+    ("openlineage: {namespace: house}\n", "8:1 openlineage takes either url or file, one of the two"),
+    ("openlineage: {uri: 'http://m'}\n", "8:15 the key 'uri' is unknown here; did you mean url?"),
     ("plain:\n", "8:1 the key 'plain' is unknown here; did you mean pipeline or plain_tables?"),
 ]  # fmt: skip
 
@@ -408,7 +410,7 @@ def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> Non
     """One fault per run makes mending slow."""
     text = "pipelin: x\nlake: ${STOCK_NONE}\nsources: []\nspark: 5\nspark: 6\n"
     expected = [
-        "1:1 the key 'pipelin' is unknown here; did you mean pipeline?",
+        "1:1 the key 'pipelin' is unknown here; did you mean pipeline or openlineage?",
         "1:1 the key 'pipeline' is missing",
         "2:1 the environment variable STOCK_NONE is not set; set it or write ${STOCK_NONE:-default}",
         "3:1 sources must hold at least one entry",

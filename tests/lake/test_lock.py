@@ -12,14 +12,17 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from ingest.errors import LockedError, SetupError
-from ingest.lake import lock
+from ingest.lake import lock, lockfile
 from ingest.lake.lock import check, held
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME = "_ingest.lock"
 HOLD = "import sys, time\nfrom ingest.lake.lock import held\nwith held(sys.argv[1], 'run of shop'):\n    print('held', flush=True)\n    time.sleep(60)\n"
@@ -197,11 +200,34 @@ def test_a_lake_that_cannot_be_written_is_told() -> None:
         pass
 
 
-def test_a_remote_lake_has_a_lock_too() -> None:
-    """Lakes in object stores would know no courtesy at all."""
-    lake = "memory://lake-of-the-lock"
+@pytest.mark.spark
+def test_a_remote_lake_has_a_lock_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Lakes that only Spark's file systems reach would know no courtesy at all."""
+    lake = f"file://{tmp_path}/deep/lake"
     with held(lake, "one"):
-        with pytest.raises(LockedError), held(lake, "two"):
+        with pytest.raises(LockedError, match="in use by one"), held(lake, "two"):
             pass
-        check("memory://another")
-    check(lake)
+        check(lake)  # before Spark is started nobody can know
+    assert not (tmp_path / "deep/lake" / NAME).exists()
+
+
+@pytest.mark.spark
+def test_a_remote_lock_is_taken_over(spark: SparkSession, tmp_path: Path) -> None:
+    """A dead run's lock, or a torn one, would stand for ever in a store."""
+    lake = f"file://{tmp_path}"
+    file = tmp_path / NAME
+    for text in (json.dumps(holder(host="elsewhere", beat=0)), "{", ""):
+        file.write_text(text, "utf-8")
+        (tmp_path / f".{NAME}.crc").unlink(missing_ok=True)
+        with held(lake, "one"):
+            assert "one" == json.loads(file.read_text("utf-8"))["what"]
+        assert not file.exists()
+
+
+@pytest.mark.spark
+def test_a_store_without_its_jars_is_named(spark: SparkSession) -> None:
+    """The commonest fault of a first run in a store would be forty lines of Java."""
+    with pytest.raises(
+        SetupError, match=r"s3a://bucket/lake cannot be reached .*S3AFileSystem.*docs/cluster.md"
+    ):
+        lockfile.of("s3a://bucket/lake").prepare()

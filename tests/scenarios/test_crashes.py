@@ -40,9 +40,9 @@ def breaking(
 ) -> list[str]:
     """Make the first call of one function fail; gives the list in which the failure is noted."""
     from ingest.gold import merge as merging
-    from ingest.lake import lock
+    from ingest.lake.lockfile import LocalFile
 
-    owner: Any = {"merge": merging, "create": merging, "remove": lock._File}.get(what, Lake)
+    owner: Any = {"merge": merging, "create": merging, "remove": LocalFile}.get(what, Lake)
     done: list[str] = []
     original: Callable[..., Any] = getattr(owner, what)
 

@@ -1,0 +1,186 @@
+"""What a run read and wrote, told to a lineage service as OpenLineage events, where the pipeline file asks for it.
+
+One job is one pipeline, one run is one run: START as soon as there is something to do, then COMPLETE, or FAIL with
+the reasons. Inputs are topics and file patterns, outputs are the mirrors that were written, with their columns.
+The client is `openlineage-python`, an optional package. What cannot be told is a warning, never a fault of the run.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ingest.config import Pipeline, Source
+from ingest.config.model import Lineage
+from ingest.lake.lake import Lake
+
+if TYPE_CHECKING:
+    from openlineage.client import OpenLineageClient
+
+PRODUCER = "urn:ingest"
+_SECONDS = 5.0  # a service that is silent for longer is not waited for
+_TRIES = {"total": 1, "connect": 1, "read": 0, "backoff_factor": 0.2}
+Messages = Mapping[tuple[str, str | None], int]
+"""How many messages came from each source and topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A table that a run has written."""
+
+    name: str
+    path: str  # under the lake
+    rows: int
+    size: int  # bytes of the whole table
+
+
+@dataclass(frozen=True, slots=True)
+class _Word:
+    """One thing to say of a run."""
+
+    state: str  # START | COMPLETE | FAIL
+    moment: dt.datetime
+    failures: list[str] = field(default_factory=list)
+    messages: Messages = field(default_factory=dict)
+    written: Iterable[Written] = ()
+
+
+@dataclass(slots=True)
+class Teller:
+    """Tells of one run; without ``openlineage:`` in the pipeline file it says nothing and costs nothing."""
+
+    lake: Lake
+    warnings: list[str] = field(default_factory=list)
+    began: dt.datetime = field(default_factory=lambda: dt.datetime.now(dt.UTC))
+    _client: OpenLineageClient | None = None
+    _started: bool = False
+
+    def start(self) -> None:
+        """Say once that the run works on something."""
+        if not self._started:
+            self._started = True
+            self._tell(_Word("START", self.began))
+
+    def end(self, failures: list[str], messages: Messages, written: Iterable[Written]) -> None:
+        """Say how the run ended."""
+        self.start()
+        state = "FAIL" if failures else "COMPLETE"
+        self._tell(_Word(state, dt.datetime.now(dt.UTC), failures, messages, written))
+
+    def _tell(self, word: _Word) -> None:
+        """Send one event; who did not take the first is not bothered with the second."""
+        where = self.lake.pipeline.lineage
+        if where is None or self.warnings:
+            return
+        try:
+            self._client = self._client or _client(where)
+            self._client.emit(_event(self.lake, where, word))
+        except ImportError:
+            self.warnings.append(
+                "openlineage: the package openlineage-python is missing: type `pip install 'ingest[lineage]'`."
+            )
+        except Exception as error:  # whatever a service or its client meets
+            text = (str(error).strip().splitlines() or [""])[0]
+            told = f"{type(error).__name__}: {text[:200]}"
+            self.warnings.append(f"openlineage: the {word.state} event was not taken ({told}).")
+
+
+def _client(where: Lineage) -> OpenLineageClient:
+    from openlineage.client import OpenLineageClient
+    from openlineage.client.transport.file import FileConfig, FileTransport
+    from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport
+
+    if where.file:
+        return OpenLineageClient(transport=FileTransport(FileConfig(where.file, append=True)))
+    config = HttpConfig(where.url, timeout=_SECONDS, retry=dict(_TRIES))
+    if where.api_key:
+        config.auth = ApiKeyTokenProvider({"api_key": where.api_key})
+    return OpenLineageClient(transport=HttpTransport(config))
+
+
+def _event(lake: Lake, where: Lineage, word: _Word) -> Any:
+    from openlineage.client import event_v2 as events
+    from openlineage.client import facet_v2 as facets
+
+    faults = facets.error_message_run.ErrorMessageRunFacet("\n".join(word.failures), "PYTHON")
+    kind = facets.job_type_job.JobTypeJobFacet(
+        processingType="BATCH", integration="INGEST", jobType="PIPELINE"
+    )
+    return events.RunEvent(
+        eventType=events.RunState[word.state],
+        eventTime=word.moment.isoformat(),
+        run=events.Run(str(uuid.UUID(lake.run)), {"errorMessage": faults} if word.failures else {}),
+        job=events.Job(where.namespace, lake.pipeline.name, {"jobType": kind}),
+        producer=PRODUCER,
+        inputs=list(_inputs(lake.pipeline, word.messages)),
+        outputs=[_output(lake, where, one) for one in word.written],
+    )
+
+
+def _inputs(pipeline: Pipeline, messages: Messages) -> Iterator[Any]:
+    """What was read; before that is known, what the pipeline file names."""
+    from openlineage.client import event_v2 as events
+    from openlineage.client import facet_v2 as facets
+
+    for source in pipeline.sources:
+        counts: dict[tuple[str, str], int | None] = dict.fromkeys(_named(source))
+        for (name, topic), count in messages.items():
+            if name == source.name:
+                place = _place(source, topic)
+                counts[place] = (counts.get(place) or 0) + count
+        for (namespace, name), n in counts.items():
+            told = facets.input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=n)
+            yield events.InputDataset(
+                namespace, name, inputFacets={} if n is None else {"inputStatistics": told}
+            )
+
+
+def _named(source: Source) -> list[tuple[str, str]]:
+    return (
+        [_place(source, topic) for topic in source.topics]
+        if source.kind == "kafka"
+        else [_place(source, None)]
+    )
+
+
+def _place(source: Source, topic: str | None) -> tuple[str, str]:
+    """Namespace and name of a topic, or of a source of files by its pattern."""
+    if source.kind == "kafka":
+        return f"kafka://{source.bootstrap_servers.split(',')[0].strip()}", topic or source.name
+    return place(source.path)
+
+
+def place(path: str) -> tuple[str, str]:
+    """Namespace and name of a path, as OpenLineage names file systems and stores."""
+    scheme, apart, rest = path.partition("://")
+    if not apart:
+        return "file", path
+    host, _, name = rest.partition("/")
+    if scheme == "hdfs":
+        return f"hdfs://{host}", f"/{name}"
+    return f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{host}", name or "/"
+
+
+def _output(lake: Lake, where: Lineage, one: Written) -> Any:
+    from openlineage.client import event_v2 as events
+    from openlineage.client import facet_v2 as facets
+
+    columns = [
+        facets.schema_dataset.SchemaDatasetFacetFields(name=each.name, type=each.dataType.simpleString())
+        for each in lake.read(one.path).schema
+    ]
+    known_as = facets.symlinks_dataset.Identifier(namespace=where.namespace, name=one.name, type="TABLE")
+    told = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+        rowCount=one.rows, size=one.size
+    )
+    return events.OutputDataset(
+        *place(lake.path(one.path)),
+        facets={
+            "schema": facets.schema_dataset.SchemaDatasetFacet(fields=columns),
+            "symlinks": facets.symlinks_dataset.SymlinksDatasetFacet(identifiers=[known_as]),
+        },
+        outputFacets={"outputStatistics": told},
+    )

@@ -1,0 +1,245 @@
+"""The two sides of a mirror as SQL: its rows, and what the changes say of its keys, under the hash of the key.
+
+It is text because a tick has few rows and its time goes into building and planning: one text is one
+round trip, and mirrors with the same key columns share one scan of ``changes``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from ingest.config import Pipeline
+from ingest.lake import mirrors
+from ingest.lake.lake import Lake
+from ingest.lake.names import literal, quoted
+from ingest.lake.schemas import CHANGES
+from ingest.quality.places import place
+from ingest.quality.statements import Statement, beginning
+from ingest.quality.subjects import Lane, Subject
+
+LARGE = 4 << 20  # bytes of a mirror whose rows are not grouped one by one where few are touched
+FEW = 1_000_000  # changes whose keys every task may hold at once
+Cleared = tuple[str, int]  # place and batch at which a lane was last emptied
+
+
+@dataclass(slots=True)
+class Side:
+    """One mirror's two sides: its rows and its changes, each under the hash of the key."""
+
+    lake: Lake
+    subject: Subject
+    since: int
+    index: int
+    cleared: dict[int, Cleared] = field(default_factory=dict)  # by the lane's place among the subject's
+
+    def asks(self, check: str) -> bool:
+        """True if the check can be answered for this mirror."""
+        if check in ("key_unique", "key_not_null"):
+            return self.subject.keyed
+        return self.comparable and (check != "incomplete_rows" or self.since <= 0)
+
+    @property
+    def comparable(self) -> bool:
+        """True if the changes hold the whole key: a shard column stands in the mirror only."""
+        if not self.subject.keyed or self.subject.mirror is None:
+            return False
+        shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
+        return not shard & set(self.subject.mirror.keys)
+
+    @property
+    def lanes(self) -> list[tuple[int, Lane]]:
+        """The lanes whose changes are at hand."""
+        if not self.comparable:
+            return []
+        return [(i, lane) for i, lane in enumerate(self.subject.lanes) if self.since <= 0 or lane.changes]
+
+    @property
+    def closed(self) -> bool:
+        """True if the changes at hand are all that may be there."""
+        if not self.comparable:
+            return False
+        return self.since <= 0 or any(batch > self.since for _, batch in self.cleared.values())
+
+    @property
+    def mostly_untouched(self) -> bool:
+        """True if the rows of which the changes at hand say nothing are many, and right if they were before."""
+        if not self.comparable or self.closed or self.since <= 0 or self.subject.size < LARGE:
+            return False
+        lanes = [lane for _, lane in self.lanes]
+        return sum(lane.changes for lane in lanes) <= FEW and not any(lane.floor for lane in lanes)
+
+    @property
+    def signature(self) -> tuple[tuple[str, str], ...]:
+        """Name and Delta type of each key column."""
+        return tuple((one.name, one.delta) for one in self.columns)
+
+    @property
+    def columns(self) -> tuple[mirrors.Column, ...]:
+        """The key's columns."""
+        assert self.subject.mirror is not None
+        return self.subject.mirror.key_columns
+
+    def begins(self, logged: Sequence[Statement]) -> None:
+        """Note where lanes began anew, by the DDL ledger."""
+        for i, lane in self.lanes:
+            found = beginning(logged, self.lake.pipeline, lane.source, lane.table, self.subject.applied)
+            if found is not None:
+                self.cleared[i] = found
+
+    def rows(self) -> str:
+        """The mirror's keys with their hash."""
+        table = self.lake.named(self.subject.path)
+        if not self.subject.keyed:
+            return f"SELECT monotonically_increasing_id() AS h, false AS empty FROM {table}"
+        keys = [quoted(one.column) for one in self.columns]
+        named = ", ".join(f"{key} AS k{i}" for i, key in enumerate(keys))
+        empty = " OR ".join(f"{key} IS NULL" for key in keys)
+        return f"SELECT xxhash64({', '.join(keys)}) AS h, {empty} AS empty, {named} FROM {table}"
+
+    def there(self, touched: str = "") -> str:
+        """The mirror's side of the groups; with ``touched`` hashes, of all other keys in one group."""
+        alive = "0" if self.closed else "CAST(NULL AS INT)"
+        rows = f"({self.rows()}) r"
+        if touched:
+            rows += f" LEFT JOIN ({touched}) t ON r.h = t.h"
+        return (
+            f"SELECT {self.index} AS m, {'t' if touched else 'r'}.h, 1L AS n, CAST(empty AS BIGINT) AS empty, "
+            f"{alive} AS alive, CAST(NULL AS INT) AS whole, 0L AS ties, 0L AS repeats FROM {rows}"
+        )
+
+    def key_json(self) -> str:
+        """SQL for a key as JSON under the source's names."""
+        cells = ", ".join(f"{literal(one.name)}, k{i}" for i, one in enumerate(self.columns))
+        return f"to_json(named_struct({cells}), map('ignoreNullFields', 'false'))"
+
+
+def _shard_column(pipeline: Pipeline, lane: Lane) -> str:
+    return pipeline.rule(lane.table).shard_column
+
+
+Told = tuple[Side, int, Lane]
+
+
+def groups(passes: Sequence[Side], view: str = "") -> str:
+    """One row per key of a mirror: how often it stands there, and whether it should.
+
+    Args:
+        passes: the mirrors.
+        view: of what the changes say of them, if there is one.
+    """
+    touched = f"SELECT /*+ BROADCAST */ DISTINCT h FROM {view}"
+    sides = [one.there(touched if view and one.mostly_untouched else "") for one in passes]
+    if view:
+        sides.append(f"SELECT * FROM {view}")
+    elif told := list(events(passes)):
+        sides.append(spoken(told))
+    return (
+        "SELECT m, h, sum(n) AS n, sum(empty) AS empty, max(alive) AS alive, max(whole) AS whole, "
+        f"sum(ties) AS ties, sum(repeats) AS repeats FROM ({' UNION ALL '.join(sides)}) GROUP BY m, h"
+    )
+
+
+def spoken(told: Sequence[str]) -> str:
+    """Per key: does it live after its last change, and was some change of it told twice?"""
+    places = (
+        "SELECT m, h, max(struct(order_key, part, gone)) AS last, max(CAST(reset AS INT)) AS whole, "
+        "min(message) <> max(message) AS again, min(content) = max(content) AS same "
+        f"FROM (SELECT /*+ REPARTITION(m, h) */ * FROM ({' UNION ALL '.join(told)})) GROUP BY m, h, place"
+    )
+    return (
+        "SELECT m, h, 0L AS n, 0L AS empty, CAST(NOT max(last).gone AS INT) AS alive, max(whole) AS whole, "
+        "sum(CAST(again AND NOT same AS BIGINT)) AS ties, sum(CAST(again AND same AS BIGINT)) AS repeats "
+        f"FROM ({places}) GROUP BY m, h"
+    )
+
+
+def events(passes: Sequence[Side]) -> Iterator[str]:
+    """What each change says of a key; one that moves its row speaks of two."""
+    alike: dict[tuple[tuple[str, str], ...], list[Told]] = {}
+    for one in passes:
+        for i, lane in one.lanes:
+            alike.setdefault(one.signature, []).append((one, i, lane))
+    here = "struct(h AS h, 1 AS part, op = 'delete' AS gone)"
+    left = "struct(was AS h, 0 AS part, true AS gone)"
+    for signature, lanes in alike.items():
+        halves = f"array({here})"
+        if any(lane.key_changes for _, _, lane in lanes):
+            moved = "moves AND op = 'update' AND was <> h"
+            halves = f"CASE WHEN {moved} THEN array({left}, {here}) ELSE {halves} END"
+        yield (
+            "SELECT m, order_key, coalesce(place, order_key) AS place, message, content, reset, "
+            f"inline({halves}) FROM ({keyed(signature, lanes)}) "
+            "WHERE op <> 'truncate' AND (cleared IS NULL OR order_key > cleared)"
+        )
+
+
+def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
+    """Each change under its new key, with the hash of the old one beside it.
+
+    A key cell that does not fit its type was rejected by the fold: no row can stand for it.  Images are parsed
+    where they are needed: the one before a change only if its row goes, or the key may move.
+    """
+    image = literal(", ".join(f"{quoted(name)} STRING" for name, _ in signature))
+    again = {name: f"from_json({name}, {image})" for name in ("before", "after")}
+    new, old = [], []
+    for name, delta in signature:
+        a, b = f"a.{quoted(name)}", f"b.{quoted(name)}"
+        late = f"CASE WHEN op = 'delete' THEN {again['after']}.{quoted(name)} ELSE {a} END"
+        new.append(_typed(_cell(name, "after", a, f"{again['before']}.{quoted(name)}"), delta))
+        old.append(_typed(_cell(name, "before", b, late), delta))
+    keys = ", ".join(
+        f"CASE WHEN op = 'delete' THEN {left} ELSE {right} END AS k{i}"
+        for i, (left, right) in enumerate(zip(old, new, strict=True))
+    )
+    names = [f"k{i}" for i in range(len(signature))]
+    fits = " AND ".join(f"{name} IS NOT NULL" for name in names)
+    return (
+        f"SELECT *, xxhash64({', '.join(names)}) AS h FROM (SELECT m, cleared, moves, op, order_key, "
+        "xxhash64(batch, topic, `partition`, `offset`) AS message, xxhash64(op, before, after) AS content, "
+        f"{place('order_key')} AS place, op <> 'update' OR NOT coalesce(partial, false) AS reset, {keys}, "
+        f"xxhash64({', '.join(old)}) AS was FROM (SELECT *, "
+        f"from_json(CASE WHEN moves OR op = 'delete' THEN before END, {image}) AS b, "
+        f"from_json(CASE WHEN op <> 'delete' THEN after END, {image}) AS a FROM ({changes(lanes)}))) WHERE op = 'truncate' OR ({fits})"
+    )
+
+
+def _cell(name: str, image: str, cell: str, otherwise: str) -> str:
+    """A key cell's text from an image that has the column, be it NULL there; else from elsewhere."""
+    there = f"{cell} IS NOT NULL OR array_contains(json_object_keys({image}), {literal(name)})"
+    return f"CASE WHEN {there} THEN {cell} ELSE {otherwise} END"
+
+
+def _typed(text: str, delta: str) -> str:
+    """The key cell as the mirror's type; NULL where it does not fit."""
+    return f"unbase64({text})" if delta == "BINARY" else f"TRY_CAST({text} AS {delta})"
+
+
+def changes(lanes: Sequence[Told]) -> str:
+    """The lanes' changes, as far as their mirrors have folded them."""
+    one = lanes[0][0]
+    floors = [lane.floor for _, _, lane in lanes if lane.floor is not None]
+    wanted = f"batch > {one.since}" + (f" OR order_key >= {literal(min(floors))}" if floors else "")
+    tables = {lane.table.table for _, _, lane in lanes}
+    some = "" if None in tables else f"AND `table` IN ({', '.join(map(_text, sorted(map(str, tables))))})"
+    listed = ", ".join(_listed(*told) for told in lanes)
+    return (
+        f"SELECT c.*, l.m, l.lane, l.cleared, l.moves FROM (SELECT * FROM {one.lake.named(CHANGES.name)} "
+        f"WHERE kind = 'change' AND ({wanted}) {some}) c JOIN (VALUES {listed}) "
+        "l(m, lane, moves, source, d, s, t, applied, floor, cleared) ON c.source = l.source "
+        "AND c.`database` <=> l.d AND c.`schema` <=> l.s AND c.`table` <=> l.t AND c.batch <= l.applied "
+        f"AND (c.batch > {one.since} OR c.order_key >= l.floor)"
+    )
+
+
+def _listed(one: Side, index: int, lane: Lane) -> str:
+    cleared = one.cleared.get(index)
+    texts = (lane.source, *lane.table)
+    return (
+        f"({one.index}, {index}, {'true' if lane.key_changes else 'false'}, {', '.join(map(_text, texts))}, "
+        f"{one.subject.applied}L, {_text(lane.floor)}, {_text(cleared and cleared[0])})"
+    )
+
+
+def _text(value: str | None) -> str:
+    return "CAST(NULL AS STRING)" if value is None else literal(value)

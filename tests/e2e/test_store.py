@@ -1,0 +1,176 @@
+"""Messages and whole lakes in an S3-compatible store, each command a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.bronze.files import listing
+from ingest.config import Source, load
+from ingest.lake.lake import Lake
+from tests.e2e.store import Missing, Store
+from tests.lakes import ROOT, expected_shop, shop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+NAME = "obcloud-canal"
+
+_RACE = """
+import json, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from ingest.cli.spark import session_for
+from ingest.config import load
+from ingest.lake.lockfile import StoredFile
+
+winners = []
+with session_for([load(sys.argv[1])], None), ThreadPoolExecutor(2) as pool:
+    for n in range(10):
+        files = [StoredFile(f"s3a://race/{n}") for _ in range(2)]
+        start = threading.Barrier(2)
+        took = [pool.submit(lambda file=one: (start.wait(), file.create({"token": "t"}))[1]) for one in files]
+        winners.append(sum(one.result() for one in took))
+print(json.dumps(winners))
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A running store; without its package the test is skipped."""
+    try:
+        with Store(tmp_path_factory.mktemp("store")) as running:
+            yield running
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+def _block(settings: Mapping[str, str], indent: str) -> str:
+    return "".join(f'{indent}{name}: "{value}"\n' for name, value in settings.items())
+
+
+def _pipeline(store: Store, folder: Path, bucket: str, lake: str, spark: Mapping[str, str]) -> Path:
+    """The example pipeline, its samples in a bucket of their own."""
+    files = store.files()
+    files.mkdir(f"/{bucket}")
+    files.put(str(ROOT / "samples" / NAME), f"/{bucket}/samples", recursive=True)
+    source = f"path: s3://{bucket}/samples/shop-*.jsonl\n    settle: 0s\n    storage:\n{_block(store.storage, ' ' * 6)}"
+    text = (ROOT / "conf" / f"{NAME}.yaml").read_text("utf-8")
+    text = text.replace(f"path: ../samples/{NAME}/shop-*.jsonl\n", source).replace(f"./lake/{NAME}", lake)
+    if spark:
+        text += f"spark:\n{_block(spark, '  ')}"
+    file = folder / "shop.yaml"
+    file.write_text(text, "utf-8")
+    return file
+
+
+def _ingest(folder: Path, *words: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "ingest", *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
+    assert code == done.returncode, done.stderr[-4000:]
+    return done.stdout or done.stderr
+
+
+def _json(folder: Path, *words: str) -> Any:
+    return json.loads(_ingest(folder, *words, "--output", "json"))
+
+
+def test_files_that_come_between_two_looks(store: Store) -> None:
+    """A listing that the client remembers would hide new files from `run --every` for ever."""
+    store.files().mkdir("/ticks")
+    source = Source("s", "files", NAME, path="s3://ticks/in/*.jsonl", storage=store.storage)
+    found = []
+    for name in ("a", "b"):
+        store.files().pipe_file(f"/ticks/in/{name}.jsonl", b"{}\n")
+        found.append([(file.path, file.size) for file in listing(source)])
+    store.files().pipe_file("/ticks/in/b.jsonl", b"{}\n{}\n")
+    found.append([(file.path, file.size) for file in listing(source)])
+    a, b = "s3://ticks/in/a.jsonl", "s3://ticks/in/b.jsonl"
+    assert [[(a, 3)], [(a, 3), (b, 3)], [(a, 3), (b, 6)]] == found
+
+
+def test_messages_in_a_store(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    """Files behind `storage:` options must be listed by the driver and read by the workers."""
+    file = _pipeline(store, tmp_path, "messages", "./lake", {})
+    result = _json(tmp_path, "run", str(file))
+    assert ([], 202) == (result["failures"], result["read"])
+    assert expected_shop() == shop(Lake(spark, load(file)))
+    again = _json(tmp_path, "run", str(file))
+    assert (None, 0) == (again["batch"], again["read"])
+
+
+def _verbs(file: str, *verbs: list[str]) -> list[str]:
+    """What the verbs print, in one session."""
+    command = [sys.executable, "-m", "tests.e2e.one_session", file, json.dumps(verbs)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=580)
+    assert 0 == done.returncode, done.stderr[-4000:]
+    return list(json.loads(done.stdout))
+
+
+def test_a_lake_in_a_store(store: Store, tmp_path: Path) -> None:
+    """Whatever takes a lake for a local folder breaks here: lock, logs, listings, shadows, upkeep."""
+    try:
+        settings = store.hadoop
+    except Missing as missing:
+        pytest.skip(str(missing))
+    file = str(_pipeline(store, tmp_path, "lake", "s3a://lake/shop", settings))
+    result = _json(tmp_path, "run", file)
+    assert ({"done"}, []) == ({one["state"] for one in result["mirrors"]}, result["failures"])
+    assert not store.files().exists("/lake/shop/_ingest.lock")
+    page = tmp_path / "page.html"
+    as_json = ["--output", "json"]
+    again, tables, status, _, compared, upkeep, life, earlier, mirrors = _verbs(
+        file,
+        ["run", file, *as_json],
+        ["tables", file, *as_json],
+        ["status", file, *as_json],
+        ["report", file, "--out", str(page)],
+        ["rebuild", file, "shop.orders", "--dry-run", *as_json],
+        ["maintain", file, *as_json],
+        ["explain", file, "shop.orders", str(expected_shop()["orders"][0]["id"]), *as_json],
+        ["sql", file, "--as-of-batch", "1", "SELECT count(*) AS n FROM shop.orders", *as_json],
+        ["mirrors"],
+    )
+    assert (None, 0, []) == tuple(json.loads(again)[name] for name in ("batch", "read", "failures"))
+    paths = {one["path"] for one in json.loads(tables)}
+    assert {f"s3a://lake/shop/mirrors/shop/{name}" for name in expected_shop()} == paths
+    assert "shop.orders" in status
+    assert "shop.orders" in page.read_text("utf-8")
+    assert json.loads(compared)
+    assert json.loads(upkeep)
+    assert json.loads(life)
+    assert [{"n": len(expected_shop()["orders"])}] == json.loads(earlier)
+    assert expected_shop() == json.loads(mirrors)
+    assert not store.files().exists("/lake/shop/_ingest.lock")
+
+
+def test_a_second_run_in_a_store_is_refused(store: Store, tmp_path: Path) -> None:
+    """Two drivers on one lake are what Delta's log store for S3 cannot bear."""
+    try:
+        file = _pipeline(store, tmp_path, "held", "s3a://held/shop", store.hadoop)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    holder = {"host": "elsewhere", "pid": 1, "what": "run of shop", "token": "t", "beat": time.time() + 3600}
+    store.files().pipe_file("/held/shop/_ingest.lock", json.dumps(holder).encode())
+    told = _ingest(tmp_path, "run", str(file), code=2)
+    assert "The lake s3a://held/shop is in use by run of shop (process 1 on elsewhere)" in told
+    assert ["held/shop/_ingest.lock"] == store.files().find("/held/shop")
+
+
+def test_of_two_runs_at_once_the_store_takes_one(store: Store, tmp_path: Path) -> None:
+    """Between looking for a lock and writing one there is always a moment for somebody else."""
+    try:
+        file = _pipeline(store, tmp_path, "race", "s3a://race/shop", store.hadoop)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    command = [sys.executable, "-c", _RACE, str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    assert 0 == done.returncode, done.stderr[-4000:]
+    assert [1] * 10 == json.loads(done.stdout)

@@ -1,0 +1,62 @@
+"""The key checks of a batch find the same whether a mirror's rows are grouped one by one or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.config.model import TableRule
+from ingest.quality import keys, sides
+from ingest.quality.ledgers import read
+from ingest.quality.subjects import survey
+from tests.gold.depot import Depot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+MOVED = {"id": "9"}
+
+
+def test_large_mirrors_are_checked_alike(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is quick on a large table must see what is seen on a small one."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
+    for key in range(1, 10):
+        depot.row(id=str(key), n="0")
+    assert ("done", "") == depot.run()
+    for key in range(1, 6):
+        depot.row("UPDATE", {"n": "0"}, id=str(key), n="1")
+    depot.row("DELETE", id="6", n="0").row("DELETE", id="7", n="0").row("UPDATE", MOVED, id="10", n="0")
+    assert ("done", "") == depot.run()
+    lake = depot.lake()
+    mirror = lake.read("mirrors/yard/depot")
+    broken = mirror.where("id NOT IN (2, 3)").collect()
+    broken += [(1, 1), (6, 0), (9, 0), (None, 4), (8, 0)]  # doubled, ghosts, empty; the last is not touched
+    spark.createDataFrame(broken, mirror.schema).write.format("delta").mode("overwrite").save(
+        lake.path("mirrors/yard/depot")
+    )
+
+    def numbers() -> dict[str, int]:
+        subjects = survey(lake, read(lake, 1, 2).lanes).subjects
+        assert [True] == [one.size > 0 for one in subjects]
+        [counted] = keys.count(lake, subjects, 1).values()
+        return counted.numbers | {
+            f"{name}: {each}": 1 for name, some in counted.failing.items() for each in some
+        }
+
+    small = numbers()
+    monkeypatch.setattr(sides, "LARGE", 1)
+    large = numbers()
+    assert {"key_not_null": 1, "missing_rows": 2, "ghost_rows": 2} == {
+        name: small[name] for name in ("key_not_null", "missing_rows", "ghost_rows")
+    }
+    assert 2 == small["key_unique"]
+    assert (
+        small | {"key_unique": 1} == large
+    )  # of keys that the batch did not touch, none can be doubled by it
