@@ -7,12 +7,13 @@ BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requirements.lock
 
-.PHONY: help demo test e2e lint jars dist mutants histories bench bench-full clean distclean
+.PHONY: help demo test e2e slow lint jars dist mutants histories bench bench-full clean distclean
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
 	@echo 'make test       set up and run all tests; no services, no root'
-	@echo 'make e2e        run the long tests: kills, random histories, a real broker; what cannot be had is skipped'
+	@echo 'make e2e        run the tests with real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
+	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
 	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, an hour'
 	@echo 'make dist       build the wheel for a cluster'
@@ -32,7 +33,11 @@ test: $(VENV)/.ready-dev
 
 e2e: $(VENV)/.ready-e2e
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest -m 'e2e or slow'
+	$(BIN)/python -m pytest -m e2e
+
+slow: $(VENV)/.ready-dev
+	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check

@@ -59,11 +59,18 @@ def meanings(field: Field) -> Meaning | None:
         return connect.decimal_meaning(field.parameters)
     if field.semantic == _DATA + "Bits":
         return Meaning(_bit_type(field.parameters.get("length")), "bytes", _bits)
+    if field.semantic == _DATA + "Enum" and r"\," in field.parameters.get("allowed", ""):
+        return Meaning("enum", "text", _label)
     return SEMANTICS.get(field.semantic)
 
 
 def _bits(value: bytes) -> str:
     return str(int.from_bytes(value[: connect.MAX_BITS], "little"))
+
+
+def _label(value: str) -> str:
+    """A label whose commas are escaped as in the list of labels: Debezium does so for rows of MySQL's log."""
+    return value.replace(r"\,", ",")
 
 
 def _bit_type(length: str | None) -> str:

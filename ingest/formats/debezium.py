@@ -49,6 +49,7 @@ ABOUT = About(
         "With time.precision.mode connect a MySQL TIME beyond a day arrives as NULL.",
         "Flattening drops TRUNCATE, and its drop mode drops deletes.",
         "A MySQL FLOAT read by the snapshot is rounded to six digits.",
+        "A NULL in a column with DEFAULT arrives as that default, unless the converter is told otherwise.",
     ),
     options={
         "table": "the table of flattened rows that name none, and of null-value deletes",

@@ -167,9 +167,12 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     else:
         result.counts.update(keyless.fold(lake, session, plan, work, guard))
     after = log.snapshot(lake.spark, path)
-    result.version, result.size = after.version, after.size or 0
     if after.version > before.version:
         result.counts.update(_counts(lake, path, after.version))
+    guard.take_off(session)
+    if mirror.keys and merging.drop_columns(lake, session, mirror, after.columns):
+        after = log.snapshot(lake.spark, path)
+    result.version, result.size = after.version, after.size or 0
 
 
 def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:

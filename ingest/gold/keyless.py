@@ -7,8 +7,8 @@ empties the table; new columns come without values for the rows that stand.
 both.  A row that is not there cannot be taken.  For one content that is a walk of +1 and -1 that never
 goes below zero, and such a walk ends at its last sum less its lowest one: so plain SQL folds it.
 
-A repetition (equal place, equal content) counts once where the dialect has positions; without them it
-cannot be told from a second equal row.
+A repetition (equal place, equal content) counts once where the dialect has positions; without them, and in
+a snapshot that has one place for all its rows, it cannot be told from a second equal row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ingest.gold import misfits
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, value_name
 from ingest.gold.gather import Lane, Steps, clearing, of_lane
-from ingest.gold.merge import TXN_APP, TXN_VERSION, Guard, sent_name
+from ingest.gold.merge import Guard, sent_name
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 # Beside a mirror's columns, none of which can hold a percent sign.
 ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order", "%content", "%taken"
-COPIES, STANDING, NUMBER = "%n", "%m", "%number"
+COPIES, STANDING, NUMBER, PLACE = "%n", "%m", "%number", "%place"
 _WEAK = r"^(1[0-9]|2[0-9]{2}|3[0-9]{3})1[01]!"  # an order key of epoch and phase alone: arrival decides
 
 Work = Sequence[tuple[Lane, Steps]]
@@ -147,16 +147,23 @@ def _happened(
 
 
 def _once(mine: DataFrame) -> DataFrame:
-    """Each change once, as it came first.  Rows of one message are apart by their number in it."""
+    """Each change once, as it came first.  Rows of one message are apart by their number in it.
+
+    A place that different rows of a snapshot share (the log's, when it was taken) is no row's own: there
+    arrival tells equal rows apart.
+    """
     key = F.col("order_key")
     place = F.when(key.rlike(_WEAK), key).otherwise(F.regexp_extract(key, "^[^!]*!..", 0))
-    same = Window.partitionBy(place, "row", "op", "before", "after").orderBy("batch", key)
-    return mine.withColumn(NUMBER, F.row_number().over(same)).where(F.col(NUMBER) == 1)
+    there = Window.partitionBy(place, "op")
+    shared = (F.col("op") == "read") & (F.min("after").over(there) != F.max("after").over(there))
+    placed = mine.withColumn(PLACE, F.when(shared, key).otherwise(place))
+    same = Window.partitionBy(PLACE, "row", "op", "before", "after").orderBy("batch", key)
+    return placed.withColumn(NUMBER, F.row_number().over(same)).where(F.col(NUMBER) == 1)
 
 
 def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> DataFrame:
     """Events of single rows with every column's text, as it stands after all schema steps."""
-    image = StructType([StructField(one.name, StringType()) for one in mirror.columns])
+    image = StructType([StructField(name, StringType()) for name in _names(mirror, steps)])
     parsed = mine.select(
         "op",
         "row",
@@ -179,23 +186,29 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
     return parsed.select(BATCH, ORDER, F.explode(halves).alias("half")).select(BATCH, ORDER, "half.*")
 
 
+def _names(mirror: Mirror, steps: Sequence[SchemaStep]) -> list[str]:
+    """The mirror's columns, and the names that rows were sent under before those were renamed."""
+    stepped = [name for step in steps for name in (step.column, step.to) if name]
+    return list(dict.fromkeys([*(one.name for one in mirror.columns), *stepped]))
+
+
 def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -> list[Column]:
     """A row's texts from one image, filled up from the other, and by the steps behind its place."""
     values: dict[str, Column] = {}
     there: dict[str, Column] = {}
-    for one in mirror.columns:
-        own = F.array_contains(f"{first}_keys", one.name)
-        values[one.name] = F.when(own, F.col(first)[one.name]).otherwise(F.col(second)[one.name])
-        there[one.name] = own | F.array_contains(f"{second}_keys", one.name)
+    for name in _names(mirror, steps):
+        own = F.array_contains(f"{first}_keys", name)
+        values[name] = F.when(own, F.col(first)[name]).otherwise(F.col(second)[name])
+        there[name] = own | F.array_contains(f"{second}_keys", name)
     for step in steps:
         before, target = F.col(ORDER) < F.lit(str(step.order)), step.to or step.column
-        if target not in values or step.action == "new_incarnation":
+        if step.action == "new_incarnation":
             continue
         if step.action == "drop_column":
             values[target] = F.when(~before, values[target])
             there[target] = there[target] & ~before
             continue
-        filling = F.lit(step.default) if step.action == "add_column" else values.get(step.column, F.lit(None))
+        filling = F.lit(step.default) if step.action == "add_column" else values[step.column]
         values[target] = F.when(before & ~there[target], filling).otherwise(values[target])
         there[target] = there[target] | before
     return [values[one.name].alias(value_name(i)) for i, one in enumerate(mirror.columns)]
@@ -260,7 +273,9 @@ def _merge(
         standing, F.col(CONTENT) == F.col("%s"), "left"
     )
     n, m = F.coalesce(COPIES, F.lit(0)), F.coalesce(STANDING, F.lit(0))
-    copies = F.concat(F.array(F.lit(True)), F.array_repeat(F.lit(False), n.cast("int")))
+    # A row to take is sent where there is one: of some that match nothing, Delta 4.4 says "Unexpected row".
+    taken = F.array_repeat(F.lit(True), F.when(m > 0, 1).otherwise(0))
+    copies = F.concat(taken, F.array_repeat(F.lit(False), n.cast("int")))
     sent = [sent_name(i) for i in range(len(names))]
     source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN)).toDF(*sent, TAKEN)
     pairs = [(name, f"s.{quoted(one)}") for name, one in zip(names, sent, strict=True)]
@@ -274,8 +289,7 @@ def _merge(
         .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", dict(pairs))
         .execute()
     )
-    for name in (TXN_APP, TXN_VERSION):
-        session.conf.unset(name)
+    guard.take_off(session)
 
 
 def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from delta.tables import DeltaTable
@@ -52,6 +52,11 @@ class Guard:
         session.conf.set(TXN_APP, self.writer)
         session.conf.set(TXN_VERSION, str(self.batch))
         session.conf.set(USER_METADATA, self.metadata)
+
+    def take_off(self, session: SparkSession) -> None:
+        """What the session writes from here on is no part of the batch: Delta would take it for done already."""
+        for name in (TXN_APP, TXN_VERSION):
+            session.conf.unset(name)
 
 
 def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
@@ -107,21 +112,35 @@ def merge(
         builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
+    leaving = _leaving(session, path, mirror) if any(lane.steps for lane in standing) else {}
     for lane in standing:
         if lane.clears:
             builder = builder.whenNotMatchedBySourceDelete(lane.condition)
-        elif fills := _fills(mirror, lane.steps):
+        elif fills := _fills(mirror, lane.steps, leaving):
             builder = builder.whenNotMatchedBySourceUpdate(lane.condition, fills)
     builder.execute()
 
 
-def _fills(mirror: Mirror, steps: Sequence[SchemaStep]) -> dict[str, Column | str]:
+def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:
+    """The table's columns that are none of the mirror's any more, by Delta's names, with their Delta types."""
+    wanted = {one.column for one in mirror.columns}
+    fields = session.read.format("delta").load(path).schema.fields
+    return {one.name: one.dataType.simpleString().upper() for one in fields if one.name not in wanted}
+
+
+def _fills(
+    mirror: Mirror, steps: Sequence[SchemaStep], leaving: Mapping[str, str]
+) -> dict[str, Column | str]:
     """What new schema steps give the rows that stand: defaults, values carried to a new name, NULL.
 
-    A name that came and was renamed within the steps is no column of the mirror, but its value goes on.
+    A name that came and was renamed within the steps is no column of the mirror, but its value goes on; so does
+    that of a column which is about to leave the table.
     """
     columns = {one.name: one for one in mirror.columns}
     values: dict[str, _Standing] = {}
+    for name in {step.column for step in steps} - columns.keys():
+        if (column := column_name(name, set())) in leaving:
+            values[name] = _Standing(F.col(f"t.{quoted(column)}"), leaving[column])
     for step in steps:
         name = step.to or step.column
         if step.action == "new_incarnation":
@@ -261,16 +280,16 @@ def reshape(
     present: tuple[str, ...],
     steps: Sequence[SchemaStep] = (),
 ) -> None:
-    """Rewrite the mirror where a type has changed or a column goes; run again, it does nothing.
+    """Rewrite the mirror where a type has changed or, without a key, a column goes; run again, it does nothing.
 
-    A column that goes leaves its values to the one that it was renamed to, here and not in the MERGE,
-    which no longer sees it.
+    With a key, columns go behind the MERGE, which carries their values on (`drop_columns`); without one, a column
+    that goes leaves its values to the one that it was renamed to, here.
     """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
     have = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
-    wanted = {one.column: one for one in mirror.columns}
-    going = [name for name in present if name not in wanted]
+    left = _left(mirror, present)
+    going = [] if mirror.keys else left
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
         _comment(lake, session, mirror, frame.schema)
         return
@@ -284,8 +303,27 @@ def reshape(
         for origin in carried.get(one.name, ()):
             value = F.coalesce(value, _as(F.col(quoted(origin)), have[origin], one.delta))
         columns.append(value.alias(one.column, metadata=_metadata(one)))
-    reshaped = frame.select(*columns)
-    reshaped.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+    staying = [F.col(quoted(name)) for name in left if name not in going]
+    _rewrite(frame.select(*columns, *staying), path)
+
+
+def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> bool:
+    """Rewrite the table without the columns that are none of the mirror's any more; False if there are none."""
+    if not _left(mirror, present):
+        return False
+    path = lake.path(mirror.path)
+    frame = session.read.format("delta").load(path)
+    _rewrite(frame.select(*[quoted(one.column) for one in mirror.columns]), path)
+    return True
+
+
+def _left(mirror: Mirror, present: Sequence[str]) -> list[str]:
+    wanted = {one.column for one in mirror.columns}
+    return [name for name in present if name not in wanted]
+
+
+def _rewrite(frame: DataFrame, path: str) -> None:
+    frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
 
 
 def _comment(lake: Lake, session: SparkSession, mirror: Mirror, schema: StructType) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ NAME = "row_count"
 
 
 def compared(
-    pipeline: Pipeline, chosen: Iterable[Subject], rows: Mapping[str | None, int], *, whole: bool
+    pipeline: Pipeline, chosen: Iterable[Subject], rows: Mapping[str | None, int], known: Container[str]
 ) -> tuple[list[Metric], list[Verdict]]:
     """Each mirror's difference to its source's count, and what could not be compared.
 
@@ -26,7 +26,7 @@ def compared(
         pipeline: whose ``quality:`` entries name the files.
         chosen: the mirrors that are checked.
         rows: their rows, by name.
-        whole: everything is checked, so that a counted table without a mirror is missing.
+        known: the names of all mirrors: a counted table that is not among them is missing.
     """
     metrics: list[Metric] = []
     broken: list[Verdict] = []
@@ -37,9 +37,12 @@ def compared(
         try:
             counts = read(Path(rule.source_counts))
         except ValueError as error:
-            broken.append(Verdict(Metric(NAME, 0.0, rule.table, detail=str(error)), ERROR))
+            about = [one.name for one in subjects.values() if matches(rule.table, one.table)]
+            broken += [
+                Verdict(Metric(NAME, 0.0, name, detail=str(error)), ERROR) for name in about or [rule.table]
+            ]
             continue
-        metrics += _metrics(rule, counts, subjects, rows, whole=whole)
+        metrics += _metrics(rule, counts, subjects, rows, known)
     return metrics, broken
 
 
@@ -48,13 +51,12 @@ def _metrics(
     counts: Mapping[str, int],
     subjects: Mapping[str, Subject],
     rows: Mapping[str | None, int],
-    *,
-    whole: bool,
+    known: Container[str],
 ) -> Iterator[Metric]:
     for table, expected in counts.items():
         subject = subjects.get(table)
         if subject is None:
-            if whole and matches(rule.table, _table(table)):
+            if table not in known and matches(rule.table, _table(table)):
                 yield Metric(
                     NAME, expected, table, detail=f"the source counts {expected:,} rows, there is no mirror"
                 )

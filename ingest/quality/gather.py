@@ -42,6 +42,7 @@ from ingest.quality.subjects import EPOCH
 
 SHOWN_BATCHES, SHOWN_DDL, SHOWN_REASONS = 8, 20, 50
 _LANE = ("database", "schema", "table")
+_NO_MIRROR = "~"  # before the name of what was checked and is no mirror; no path begins so
 
 
 def gather(lake: Lake) -> Facts:
@@ -195,10 +196,14 @@ def _add_checks(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
     found: dict[tuple[str | None, str | None], list[dict[str, Any]]] = {}
     for row in _listed(told):
         found.setdefault((row["mirror"], row["source"]), []).append(row)
+    newest = max((row["last"]["at"] for group in found.values() for row in group), default=0)
     for (mirror, source), group in found.items():
+        checks, at = _newest(group)
         subject = by_name.get(mirror or "") or by_source.get(source or "")
+        if subject is None and mirror and at == _moment(newest):
+            subject = tables[f"{_NO_MIRROR}{mirror}"] = TableFact(mirror)
         if subject is not None:
-            subject.checks, subject.checked_at = _newest(group)
+            subject.checks, subject.checked_at = checks, at
 
 
 def _newest(group: Iterable[dict[str, Any]]) -> tuple[list[CheckFact], dt.datetime]:

@@ -111,7 +111,7 @@ def _look(
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     metrics += _of_sources(lake, surveyed, told, since, last)
     rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
-    differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, whole=since <= 0)
+    differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     return _Found(since, surveyed.subjects, metrics + differing, broken)
 
 

@@ -95,6 +95,7 @@ class Survey:
 
     subjects: list[Subject] = field(default_factory=list)
     booked: dict[str, Booked] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()  # of all mirrors, to be checked or not
 
 
 def survey(
@@ -129,6 +130,7 @@ def survey(
     made.subjects = [
         found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])
     ]
+    made.names = frozenset(one.name for one in found.values())
     for subject in made.subjects:
         _look_up(lake, subject)
     return made

@@ -1,4 +1,4 @@
-"""A stand-in for a schema registry: Confluent's answers to ``GET /schemas/ids/<id>``, from memory."""
+"""A stand-in for a schema registry, from memory: Confluent's answers to those who look up and who register."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class Registry:
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
         self.asked: list[int] = []
+        self._adding = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
         self.port = 0
 
@@ -29,8 +30,14 @@ class Registry:
 
     def add(self, schema: dict[str, Any]) -> int:
         """Register a schema."""
-        self.texts[len(self.texts) + 1] = json.dumps(schema)
-        return len(self.texts)
+        return self.add_text(json.dumps(schema))
+
+    def add_text(self, text: str) -> int:
+        """Register a schema as it was written; one that is known keeps its id."""
+        with self._adding:
+            known = next((number for number, one in self.texts.items() if one == text), len(self.texts) + 1)
+            self.texts[known] = text
+            return known
 
     def framed(self, number: int, value: Any) -> bytes:
         """One datum behind its frame."""
@@ -72,8 +79,15 @@ class Registry:
                 registry.asked.append(number)
                 known = registry.texts.get(number)
                 body = {"schema": known} if known else {"error_code": 40403, "message": "Schema not found"}
+                self.answer(200 if known else 404, body)
+
+            def do_POST(self) -> None:  # /subjects/<name>/versions
+                told = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.answer(200, {"id": registry.add_text(told["schema"])})
+
+            def answer(self, status: int, body: dict[str, Any]) -> None:
                 data = json.dumps(body).encode()
-                self.send_response(200 if known else 404)
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)

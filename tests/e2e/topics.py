@@ -72,6 +72,18 @@ class Topics:
             self._produce(producer, name, one)
         assert producer.flush(60) == 0
 
+    def keys(self, name: str) -> bytes:
+        """The keys of a topic's messages, one after another; its first partition's."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        reader = Consumer({"bootstrap.servers": self.address, "group.id": "keys", "log_level": 0})
+        try:
+            first, end = reader.get_watermark_offsets(TopicPartition(name, 0), 20)
+            reader.assign([TopicPartition(name, 0, first)])
+            return b"".join(one.key() or b"" for one in reader.consume(end - first, 10) if not one.error())
+        finally:
+            reader.close()
+
     def transactions(self, name: str, *parts: tuple[list[Sent], bool]) -> None:
         """Send each list in a transaction of its own: committed, or aborted where the flag is False."""
         producer = self.producer(**{"transactional.id": f"tx-{name}-{time.monotonic_ns()}"})

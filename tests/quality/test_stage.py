@@ -425,8 +425,9 @@ def test_new_batches_are_checked_alone(lake):
 def test_the_report_says_it(lake, checked):
     """The page is made from what was kept, and comes to the same conclusion."""
     made = page(gather(replace(lake)))
-    assert {"bad": 5, "warn": 0, "none": 0, "good": 2} == made.counts
+    assert {"bad": 6, "warn": 0, "none": 0, "good": 2} == made.counts
     told = {(one.subject, one.title) for one in made.problems}
     assert ("depot.broken", "Rows are missing") in told
+    assert "depot.nowhere" in {subject for subject, _ in told}
     assert ("depot.tied", "Cells did not fit their type: label") in told
     assert ("source gate", "Messages were skipped") in told

@@ -21,7 +21,7 @@ from tests.scenarios.processes import Process, finished, gone, killed, started
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 MOMENTS = ("bronze", "silver", "gold")
 
 

@@ -1,0 +1,226 @@
+"""Real databases for tests, from the system's packages: one node on loopback, in a folder of its own.
+
+Both refuse to run as root, so root starts them as the package's own user, or as ``nobody``; for the same
+reason the folder is not pytest's, which other users may not enter.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from abc import abstractmethod
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.e2e.broker import Missing, _free_port
+
+USER, PASSWORD = "capture", "capture"
+_MARIADB = """\
+[mariadbd]
+datadir={home}/data
+socket={home}/socket
+pid-file={home}/pid
+port={port}
+bind-address=127.0.0.1
+server-id=7
+version=5.7.19-log
+log-bin=bin
+binlog-format=ROW
+binlog-row-image=FULL
+binlog_row_metadata=MINIMAL
+binlog_annotate_row_events=OFF
+character-set-server=utf8mb4
+collation-server=utf8mb4_bin
+default-time-zone=+08:00
+sql-mode=STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION
+init-file={home}/init.sql
+innodb_buffer_pool_size=64M
+innodb_flush_log_at_trx_commit=0
+sync_binlog=0
+performance_schema=OFF
+"""
+_MARIADB_USER = f"""\
+CREATE DATABASE IF NOT EXISTS garden;
+CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';
+GRANT ALL ON *.* TO '{USER}'@'127.0.0.1';
+CREATE USER IF NOT EXISTS '{USER}'@'localhost' IDENTIFIED BY '{PASSWORD}';
+GRANT ALL ON *.* TO '{USER}'@'localhost';
+"""
+_POSTGRES = """\
+listen_addresses = '127.0.0.1'
+port = {port}
+unix_socket_directories = ''
+wal_level = logical
+max_wal_senders = 8
+max_replication_slots = 8
+fsync = off
+timezone = 'Asia/Shanghai'
+shared_buffers = '32MB'
+"""
+
+
+class Database:
+    """A node in a folder of its own: ``with MariaDB() as node: node.connect()``."""
+
+    user = "nobody"  # the system's user, where root starts it
+    stopping = signal.SIGTERM
+
+    def __init__(self) -> None:
+        self.port = _free_port()
+        self.home = Path()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make the data folder."""
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """What runs the node in the foreground."""
+
+    @abstractmethod
+    def connect(self) -> Any:
+        """A connection by the client library."""
+
+    def __enter__(self) -> Self:
+        self.command()  # before anything is made: the packages may be missing
+        self.home = Path(tempfile.mkdtemp(prefix="ingest-e2e-"))
+        if self._as():
+            shutil.chown(self.home, self._as()["user"])
+        try:
+            self.prepare()
+            self.start()
+        except BaseException:
+            shutil.rmtree(self.home, ignore_errors=True)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start the node, also again after a stop, and wait until it lets somebody in."""
+        with (self.home / "output.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home,
+                start_new_session=True, **self._as(),
+            )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                self.connect().close()
+                return
+            except Exception:
+                if self.process.poll() is not None or time.monotonic() > deadline:
+                    self.stop()
+                    raise RuntimeError((self.home / "output.log").read_text()[-2000:]) from None
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Stop this node and no other process."""
+        if self.process is None:
+            return
+        self.process.send_signal(self.stopping)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+        self.process = None
+
+    def _as(self) -> dict[str, Any]:
+        """The user that a node of root's runs as."""
+        if os.geteuid():
+            return {}
+        known = {one.pw_name: one for one in pwd.getpwall()}
+        one = known.get(self.user) or known["nobody"]
+        return {"user": one.pw_uid, "group": one.pw_gid, "extra_groups": []}
+
+    def _run(self, *command: str) -> None:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, check=False, cwd=self.home, **self._as()
+        )
+        if done.returncode:
+            raise RuntimeError(f"{command[0]}: {(done.stdout + done.stderr)[-2000:]}")
+
+    def _write(self, name: str, text: str) -> None:
+        (self.home / name).write_text(text)
+        if self._as():
+            shutil.chown(self.home / name, self._as()["user"])
+
+
+def _found(package: str, name: str, *folders: str) -> str:
+    known = shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *folders]))
+    if known is None:
+        raise Missing(f"{name} is not installed: apt-get install {package}")
+    return known
+
+
+class MariaDB(Database):
+    """MariaDB that calls itself MySQL 5.7, as Debezium's MySQL connector wants it."""
+
+    user = "mysql"
+
+    def prepare(self) -> None:
+        """A server without a root password and with the capture's user."""
+        self._write("my.cnf", _MARIADB.format(home=self.home, port=self.port))
+        self._write("init.sql", _MARIADB_USER)
+        install = _found("mariadb-server", "mariadb-install-db")
+        settings = f"--defaults-file={self.home}/my.cnf"
+        self._run(install, settings, "--auth-root-authentication-method=normal", "--skip-test-db")
+
+    def command(self) -> list[str]:
+        """The server alone, without its watchdog script."""
+        server = _found("mariadb-server", "mariadbd", "/usr/sbin", "/usr/local/sbin")
+        return [server, f"--defaults-file={self.home}/my.cnf"]
+
+    def connect(self) -> Any:
+        """A connection that sees TIMESTAMP in UTC."""
+        import pymysql
+
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, database="garden",
+            charset="utf8mb4", init_command="SET time_zone = '+00:00'",
+        )  # fmt: skip
+
+
+class PostgreSQL(Database):
+    """PostgreSQL with logical decoding switched on."""
+
+    user = "postgres"
+    stopping = signal.SIGINT  # its fast shutdown; SIGTERM waits for clients
+
+    def prepare(self) -> None:
+        """A cluster that trusts loopback."""
+        self._run(
+            self._binary("initdb"), "-D", f"{self.home}/data", "-U", USER, "-A", "trust", "-E", "UTF8",
+            "--locale=C", "--no-sync",
+        )  # fmt: skip
+        with (self.home / "data" / "postgresql.conf").open("a") as settings:
+            settings.write(_POSTGRES.format(port=self.port))
+
+    def command(self) -> list[str]:
+        """The server in the foreground."""
+        return [self._binary("postgres"), "-D", f"{self.home}/data"]
+
+    def connect(self) -> Any:
+        """A connection that sees TIMESTAMPTZ in UTC."""
+        import psycopg
+
+        return psycopg.connect(
+            f"host=127.0.0.1 port={self.port} user={USER} dbname=postgres",
+            options="-c timezone=UTC -c intervalstyle=iso_8601",
+        )
+
+    def _binary(self, name: str) -> str:
+        installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: -int(each.parent.name))
+        return _found("postgresql", name, *map(str, installed))
