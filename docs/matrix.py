@@ -16,10 +16,10 @@ _COLUMNS = ("format", "what", "operations", "order", "keys from", "types from", 
 
 
 def table(abouts: Mapping[str, About]) -> str:
-    """One row per format, then what each loses by its own documentation."""
+    """One row per format."""
     rows = [_row(name, about) for name, about in abouts.items()]
     head = [_line(_COLUMNS), _line(["---"] * len(_COLUMNS))]
-    return "\n".join([*head, *map(_line, rows), "", *_losses(abouts)])
+    return "\n".join([*head, *map(_line, rows)])
 
 
 def _row(name: str, about: About) -> list[str]:
@@ -38,16 +38,6 @@ def _row(name: str, about: About) -> list[str]:
 
 def _line(cells: list[str] | tuple[str, ...]) -> str:
     return "| " + " | ".join(map(cell, cells)) + " |"
-
-
-def _losses(abouts: Mapping[str, About]) -> list[str]:
-    """Each loss once, with the formats that have it."""
-    having: dict[str, list[str]] = {}
-    for name, about in abouts.items():
-        for loss in about.losses:
-            having.setdefault(loss, []).append(f"`{name}`")
-    told = [f"- {loss} ({', '.join(names)})" for loss, names in having.items()]
-    return ["What dialects lose by their own documentation, before anything reaches this product:", "", *told]
 
 
 def written(text: str) -> str:

@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from docs.marks import cell, inserted
 from ingest import formats
 from ingest.formats import About
 
 PAGES = Path(__file__).parent / "vendors"
+CASES = Path(__file__).parents[1] / "tests" / "formats"
+SHORT = 1_300  # bytes of a message that is shown
 BEGIN, END = "<!-- formats:begin, written by docs/vendors.py -->", "<!-- formats:end -->"
 FAMILIES = {
     "oceanbase-oms": "oms-*",
@@ -46,7 +50,20 @@ def block(page: str) -> str:
 
 
 def _format(name: str, about: About) -> str:
-    return "\n".join([f"### `{name}`", "", f"{about.title}. Document: {about.document}.", "", *_lines(about)])
+    head = [f"### `{name}`", "", f"{about.title}. Document: {about.document}.", ""]
+    return "\n".join([*head, *_sample(name), *_lines(about)])
+
+
+def _sample(name: str) -> Iterator[str]:
+    """The shortest insert, else update, among the tests' cases, a member a line."""
+    cases = sorted((CASES / name).glob("*.json"), key=lambda case: (case.stat().st_size, case.name))
+    plain = [case for case in cases if len(case.suffixes) == 1 and case.stat().st_size <= SHORT]
+    for word in ("insert", "update"):
+        for case in (one for one in plain if one.name.startswith(word) or f"-{word}" in one.name):
+            members = msgspec.json.decode(case.read_bytes(), type=dict[str, msgspec.Raw])
+            told = [f'  "{key}": {bytes(value).decode()}' for key, value in members.items()]
+            yield from ("```json", "{", ",\n".join(told), "}", "```", "")
+            return
 
 
 def _lines(about: About) -> Iterator[str]:

@@ -185,7 +185,8 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if decoded.batches:
         result.batch = decoded.batches[-1]
     if result.rejected:
-        result.warnings.append(f"{result.rejected} messages were rejected: see `ingest rejects`.")
+        told = "1 message was" if result.rejected == 1 else f"{result.rejected} messages were"
+        result.warnings.append(f"{told} rejected: see `ingest rejects`.")
 
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:

@@ -77,17 +77,25 @@ def natural(path: str) -> tuple[object, ...]:
 
 def listing(source: Source) -> list[Found]:
     """The files that a source's glob matches now; only regular files, no folders, pipes or devices."""
+    return _listed(source)[0]
+
+
+def _listed(source: Source) -> tuple[list[Found], list[str]]:
+    """The files, and what else the glob matches that is no folder: links to nowhere, pipes, devices."""
     if "://" in source.path:
-        return _remote(source)
-    found = []
+        return _remote(source), []
+    found, others = [], []
     for path in glob.iglob(source.path, recursive=True):  # noqa: PTH207 - names as they are given
         try:
             status = os.stat(path)  # noqa: PTH116
-        except OSError:
-            continue  # vanished between the two looks, or a link to nowhere: it was never ours
+        except OSError:  # a link to nowhere; else it vanished between the two looks
+            others += [path] if os.path.islink(path) else []  # noqa: PTH114
+            continue
         if stat.S_ISREG(status.st_mode):
             found.append(Found(path, status.st_size, status.st_mtime))
-    return found
+        elif not stat.S_ISDIR(status.st_mode):
+            others.append(path)
+    return found, others
 
 
 def _remote(source: Source) -> list[Found]:
@@ -114,12 +122,13 @@ def _mtime(info: dict[str, object]) -> float:
 def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> Plan:
     """What to read of one file source, in ranges; ``rank`` is its place in the pipeline file."""
     try:
-        files = listing(source)
+        files, others = _listed(source)
     except (
         Exception
     ) as error:  # a store that is down, a package that it needs: each client has errors of its own
         return Plan(alarms=(_unlisted(source, error),))
-    warnings = () if files else (f"{source.path} matches no file yet.",)
+    warnings = [] if files else [f"{source.path} matches no file yet."]
+    warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
     alarms = list(_vanished(source, files, known))
     for file in _ordered(source, files):
@@ -135,7 +144,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
             work.extend(Piece(file, start, end, False) for start, end in state.holes())
         if found is not None:
             work.append(found)
-    return Plan(tuple(_ranges(source, rank, work, cores)), tuple(alarms), warnings)
+    return Plan(tuple(_ranges(source, rank, work, cores)), tuple(alarms), tuple(warnings))
 
 
 def _unlisted(source: Source, error: Exception) -> Alarm:

@@ -106,6 +106,8 @@ def _sentence(work: Range, error: Exception) -> str:
         return f"{work.file} vanished before it was read: put it back."
     if isinstance(error, Undecodable):
         return f"{work.file}: {error.detail}."
+    if isinstance(error, EOFError):
+        return f"{work.file} breaks off inside its compressed data: put the whole file there."
     return f"{work.file} cannot be read as {work.framing}: {type(error).__name__}: {str(error)[:200]}."
 
 

@@ -102,7 +102,7 @@ def _event(event: Event) -> list[str]:
     if event.raw is not None:
         cut = (
             ""
-            if len(event.raw.text) >= event.raw.length or event.raw.binary
+            if len(event.raw.text.encode("utf-8", "replace")) >= event.raw.length or event.raw.binary
             else f" ... ({event.raw.length} bytes)"
         )
         found.append(f"   {'base64' if event.raw.binary else 'message'}    {event.raw.text}{cut}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -336,7 +337,9 @@ def _queried(
 
 
 def _first_line(error: PySparkException) -> str:
-    return str(error).strip().splitlines()[0][:500]
+    """What Spark says, without the names that it has for it."""
+    first = str(error).strip().splitlines()[0]
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$", "", first)[:500]
 
 
 def _exact(frame: DataFrame) -> DataFrame:

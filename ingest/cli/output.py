@@ -90,6 +90,11 @@ def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     return made
 
 
+def visible(text: str) -> str:
+    """A text of one line: whatever cannot be seen, or moves what is seen, as its code."""
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
 def note(text: str) -> None:
     """A remark on stderr, which --quiet leaves out."""
     if not _voice.quiet:

@@ -46,6 +46,7 @@ class Progress:
 
     def tell(self, subject: str, step: str) -> None:
         """A step begins."""
+        subject = output.visible(subject)
         with self._lock:
             stage = subject.partition(" ")[0]
             self._steps = {name: told for name, told in self._steps.items() if name.startswith(stage)}

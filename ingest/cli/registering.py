@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ingest.change import TableId
+from ingest.cli.output import visible
 from ingest.lake.names import folded, literal, quoted
 
 _MOST = 100  # characters of a name; catalogs that sit on a database allow 128
@@ -94,7 +95,7 @@ def sql(dialect: str, mirrors: Iterable[Registered]) -> str:
 
 def remark(text: str) -> str:
     """A comment of one line, whatever the text holds."""
-    return "-- " + "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    return "-- " + visible(text)
 
 
 # --- Spark --------------------------------------------------------------------------------------
@@ -104,10 +105,10 @@ def _spark(one: Registered, schema: str, name: str) -> Iterator[str]:
     yield remark(_told(one))
     yield f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.{quoted(name)} ("
     for i, each in enumerate(one.fields):
-        comment = f" COMMENT {literal(each.comment)}" if each.comment else ""
+        comment = f" COMMENT {literal(visible(each.comment))}" if each.comment else ""
         comma = "," if i + 1 < len(one.fields) else ""
         yield f"  {quoted(each.name)} {each.delta}{comment}{comma}  {remark(_source_of(each))}"
-    comment = f" COMMENT {literal(one.comment)}" if one.comment else ""
+    comment = f" COMMENT {literal(visible(one.comment))}" if one.comment else ""
     yield f") USING delta{comment} LOCATION {literal(one.path)};"
 
 

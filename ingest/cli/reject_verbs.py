@@ -44,21 +44,21 @@ def listing(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """What is open: grouped by reason, or (json) one by one."""
+    """What is open: grouped by reason and column, or (json) one by one."""
     with opened(file, jars_dir) as lake:
         rows = _rows(lake, every=every)
     rows = rows[:limit] if limit else rows
     if output_as == "json":
         output.json([{name: row[name] for name in _COLUMNS} for row in rows])
         return
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["kind"], row["reason"]), []).append(row)
+        groups.setdefault((row["kind"], row["reason"], row["column"] or ""), []).append(row)
     output.table(
-        ("kind", "reason", "count", "for example", "where", "number"),
+        ("kind", "reason", "column", "count", "for example", "where", "number"),
         [
-            (kind, reason, len(found), found[0]["detail"], _where(found[0]), found[0]["number"])
-            for (kind, reason), found in sorted(groups.items())
+            (kind, reason, column, len(found), found[0]["detail"], _where(found[0]), found[0]["number"])
+            for (kind, reason, column), found in sorted(groups.items())
         ],
     )
     if rows:

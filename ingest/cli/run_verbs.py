@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ingest.run import Result, Warm
 
 app = typer.Typer()
+_SHORTEST = 0.1  # seconds between two beginnings
 
 
 @app.command(rich_help_panel="Run")
@@ -70,9 +71,12 @@ def _seconds(text: str) -> float | None:
     if not text:
         return None
     try:
-        return duration(text)
+        seconds = duration(text)
     except ValueError as error:
         raise ConfigError([f"--every: {error}"]) from None
+    if seconds < _SHORTEST:
+        raise ConfigError([f"--every: {text!r} leaves no pause; write at least 100ms"])
+    return seconds
 
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
@@ -123,6 +127,11 @@ def _ticks(
             try:
                 results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
             except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
+                if stop.is_set() and not _usable(spark):
+                    output.error(
+                        f"{pipeline.name}: Java was stopped, too, before the step in flight was done: run again."
+                    )
+                    return 1
                 if alone or not _usable(spark):
                     raise
                 warm[pipeline.file] = Warm()

@@ -8,6 +8,7 @@ never become structure (``$${`` is a plain ``${``).  JSON is accepted, being YAM
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import warnings
@@ -28,6 +29,7 @@ MAX_DEPTH = 40
 MAX_VALUES = 200_000  # a handful of nested aliases can stand for more values than memory holds
 
 _TAG = "tag:yaml.org,2002:"
+_SECRET = 1 << 20  # bytes of a file that a value is read from
 _REFERENCE = re.compile(r"\$(\$\{[^}]*\})|\$\{([^}]*)\}")  # the first is an escaped one
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -253,10 +255,19 @@ def _reference(document: Document, inner: str, where: Where) -> str:
     return value or ""
 
 
+def _small_text(path: Path) -> str:
+    """The text of a file that a value may come from: a device would never end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no regular file")
+    if path.stat().st_size > _SECRET:
+        raise OSError(errno.EFBIG, f"it has more than {_SECRET} bytes")
+    return path.read_text("utf-8")
+
+
 def _file_reference(document: Document, name: str, where: Where) -> str:
     path = document.file.parent / name
     try:
-        return path.read_text("utf-8").rstrip("\r\n")
+        return _small_text(path).rstrip("\r\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         document.fault(where, f"the file {path} of ${{file:...}} cannot be read: {reason}")

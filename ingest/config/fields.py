@@ -133,6 +133,11 @@ def _kafka_settings(value: Any) -> dict[str, str]:
     return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
 
 
+def _limits(given: dict[str, float]) -> dict[str, float]:
+    words.checks(given)
+    return given
+
+
 def _plain(value: Any) -> Any:
     """Arguments of an expectation: here, and only here, numbers and booleans become Python's own."""
     if isinstance(value, dict):
@@ -348,7 +353,7 @@ class QualityKeys(_Keys):
         default=None, description="the source's own row counts: CSV or JSON with table and rows"
     )
     freshness: Duration | None = Field(default=None, description="how old the newest change may be")
-    thresholds: dict[str, Ratio] = Field(
+    thresholds: Annotated[dict[str, Ratio], AfterValidator(_limits)] = Field(
         default={}, description="limits of the built-in checks, 0.1% or a count"
     )
 

@@ -20,6 +20,12 @@ TIME_UNITS = ("millis", "micros", "nanos", "adaptive")
 ORDER_BY = ("sequence", "arrival", "event_time")
 PLACEHOLDERS = ("database", "schema", "table")
 
+CHECKS = (
+    "rows key_unique key_not_null missing_rows ghost_rows row_count up_to_date schema freshness "
+    "ambiguities cell_rejects ddl_pending order_strength incomplete_rows duplicates books_balance gaps "
+    "losses missing_parts reject_rate"
+).split()
+
 _SECONDS = {
     "ms": Decimal("0.001"),
     "s": Decimal(1),
@@ -81,6 +87,15 @@ def count(text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19 and int(digits) > 0):
         raise ValueError(f"{text!r} is no positive whole number")
     return int(digits)
+
+
+def checks(names: Iterable[str]) -> None:
+    """Refuse a name that no built-in check has."""
+    for name in names:
+        if name not in CHECKS:
+            raise ValueError(
+                f"there is no check {name!r}{nearest(name, CHECKS) or '; there are ' + listed(CHECKS)}"
+            )
 
 
 def ratio(text: str) -> float:

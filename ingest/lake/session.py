@@ -7,11 +7,14 @@ submitter's. Where a session is active (a notebook, Databricks) it is used, with
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +24,7 @@ from typing import Literal
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ingest.errors import SetupError
@@ -234,6 +238,9 @@ def _started(
         return _build(app_name, master or "local[*]", settings, profile)
 
 
+_TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # they print what is raised anyway
+
+
 def _class_path(kafka: bool) -> list[Path]:
     """The jars needed, and Kafka's too if they are there: one class path is one class archive."""
     if kafka:
@@ -263,12 +270,32 @@ def _start_java(settings: Mapping[str, str]) -> None:
     object stores among them, reach it later, over the connection.
     """
     early = [(name, value) for name, value in settings.items() if name.startswith(_EARLY)]
+    for name in _TALKATIVE:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
     try:
-        SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
+        with _deaf(signal.SIGTERM):
+            SparkContext._ensure_initialized(conf=SparkConf(loadDefaults=False).setAll(early))
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise SetupError("Java ended before Spark had started: type `ingest doctor`.") from error
+
+
+@contextmanager
+def _deaf(number: signal.Signals) -> Iterator[None]:
+    """What is started meanwhile ignores a signal.
+
+    One sent to the whole process group must not end Java before Python has finished the commit in flight; Java
+    ends with Python.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _apply(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:

@@ -21,6 +21,10 @@ from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
 
 LIGHTS = {"bad": "Failing", "warn": "Warning", "good": "Good", "none": "Not checked"}
 _WORST = ("bad", "warn", "none", "good")
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {0x09, 0x0A, 0x0D}
+_DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+_UNSEEN = {code: f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
+"""Characters of names and values that nobody sees, or that turn the text around them, as their codes."""
 STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"}
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
 _ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
@@ -70,7 +74,7 @@ class Page:
 
 def render(facts: Facts) -> str:
     """The whole report as HTML."""
-    return _template().render(page=page(facts), facts=facts, now=facts.now)
+    return _template().render(page=page(facts), facts=facts, now=facts.now).translate(_UNSEEN)
 
 
 def page(facts: Facts) -> Page:

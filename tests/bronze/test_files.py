@@ -339,6 +339,15 @@ def test_a_store_that_cannot_be_listed_is_an_alarm(tmp_path: Path) -> None:
     assert told in found.alarms[0].text
 
 
+def test_what_is_no_file_is_told(feed: Feed) -> None:
+    """A link whose file has moved away would pass for messages that were never sent; a pipe would be waited for."""
+    (feed.folder / "gone.jsonl").symlink_to(feed.folder / "moved away")
+    os.mkfifo(feed.folder / "pipe.jsonl")
+    (feed.folder / "folder.jsonl").mkdir()
+    told = [text.removeprefix(f"{feed.folder}/").split()[0] for text in feed.plan().warnings[1:]]
+    assert ["gone.jsonl", "pipe.jsonl"] == sorted(told)
+
+
 def test_an_empty_glob_is_a_warning(feed: Feed) -> None:
     """A mistyped path would pass for a quiet source."""
     assert (f"{feed.source.path} matches no file yet.",) == feed.plan().warnings

@@ -132,13 +132,13 @@ def test_rules_are_read_and_the_first_that_matches_applies(tmp_path: Path) -> No
 def test_quality_keeps_real_numbers_for_expectations_only(tmp_path: Path) -> None:
     """Great Expectations compares numbers; a text 0.95 would fail every check."""
     more = (
-        "quality:\n  - table: w.bin\n    freshness: 2h\n    thresholds: {rejects: 0.1%, gaps: 3}\n    expect:\n"
+        "quality:\n  - table: w.bin\n    freshness: 2h\n    thresholds: {reject_rate: 0.1%, gaps: 3}\n    expect:\n"
         "      - {type: expect_column_values_to_be_between, column: 5x, min_value: 1, max_value: 2.5,\n"
         "         strict: true, tags: [1, a], severity: warn}\n"
     )
     arguments = {"column": "5x", "min_value": 1, "max_value": 2.5, "strict": True, "tags": [1, "a"]}
     expectation = Expectation("expect_column_values_to_be_between", arguments, "warn")
-    expected = QualityRule("w.bin", (expectation,), 7200.0, {"rejects": 0.001, "gaps": 3.0})
+    expected = QualityRule("w.bin", (expectation,), 7200.0, {"reject_rate": 0.001, "gaps": 3.0})
     assert (expected,) == loaded(tmp_path, more).quality
 
 
@@ -267,6 +267,7 @@ def test_numbers_may_come_from_references(tmp_path: Path, monkeypatch: pytest.Mo
             "${file:nope}",
             "2:1 the file {folder}/nope of ${file:...} cannot be read: No such file or directory",
         ),
+        ("${file:/dev/zero}", "2:1 the file /dev/zero of ${file:...} cannot be read: it is no regular file"),
         ("${a-b}", "2:1 ${a-b} is no reference; write ${NAME}, ${NAME:-default} or ${file:/path}"),
     ],
 )
@@ -371,6 +372,7 @@ BAD_KEYS = [
     ("tables: [{on_schema_change: evolv}]\n", "8:11 'evolv' is not one of lenient, evolve, freeze or ignore; did you mean evolve?"),
     ("quality: [{table: a.b, expect: [{type: not_null}]}]\n", "8:34 'not_null' is no expectation; write a name such as expect_column_values_to_be_unique"),
     ("quality: [{table: a.b, thresholds: {gaps: many}}]\n", "8:37 'many' is no threshold; write for example 0.1% or 5"),
+    ("quality: [{table: a.b, thresholds: {row_cuont: 3}}]\n", "8:24 there is no check 'row_cuont'; did you mean row_count?"),
     ("horizon_days: 0\n", "8:1 '0' is no positive whole number"),
     ("openlineage: {namespace: house}\n", "8:1 openlineage takes either url or file, one of the two"),
     ("openlineage: {uri: 'http://m'}\n", "8:15 the key 'uri' is unknown here; did you mean url?"),

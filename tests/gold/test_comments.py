@@ -36,6 +36,8 @@ def test_comments_of_the_source(spark: SparkSession, tmp_path: Path) -> None:
     assert n == added["n"]
     assert added["gate"].startswith("nearest; source type ")
 
-    depot.ddl("ALTER TABLE depot MODIFY COLUMN n INT COMMENT 'free places'").row(id="3", n="3", gate="4").run()
+    depot.ddl("ALTER TABLE depot MODIFY COLUMN n INT COMMENT 'free places'").row(
+        id="3", n="3", gate="4"
+    ).run()
     assert comments() == added | {"n": n.replace("places that're free", "free places")}
     assert [(1, 1, None), (2, 2, 3), (3, 3, 4)] == [(x["id"], x["n"], x["gate"]) for x in depot.rows()]

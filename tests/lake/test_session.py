@@ -216,10 +216,11 @@ def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
 
 
 LISTENING = """
-import time
+import signal, time
 from pyspark import SparkContext
 from ingest.lake.session import session, stop
 spark = session("x")
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     print(SparkContext._gateway.proc.pid, flush=True)
     time.sleep(60)
@@ -230,9 +231,9 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
-def test_java_outlives_ctrl_c_but_not_python(tmp_path, how):
-    """After Ctrl-C a run still closes its books through Java; a killed run must not leave Java behind."""
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_java_outlives_a_call_to_stop_but_not_python(tmp_path, how):
+    """After Ctrl-C or a service's stop a run closes its books through Java; a killed one leaves no Java behind."""
     process = subprocess.Popen(
         [sys.executable, "-c", LISTENING],
         cwd=tmp_path,
@@ -244,12 +245,12 @@ def test_java_outlives_ctrl_c_but_not_python(tmp_path, how):
     with process:
         assert process.stdout
         java = int(process.stdout.readline())
-        if how == signal.SIGINT:
-            os.killpg(process.pid, how)  # a terminal sends it to Java as well
-        else:
+        if how == signal.SIGKILL:
             process.kill()
+        else:
+            os.killpg(process.pid, how)  # a terminal, or what stops a service, sends it to Java as well
         rest = process.stdout.read()
-    assert ("3\n" if how == signal.SIGINT else "") == rest
+    assert ("" if how == signal.SIGKILL else "3\n") == rest
     assert gone(java)
 
 

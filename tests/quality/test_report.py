@@ -106,6 +106,15 @@ def test_hostile_texts_stay_texts(made):
     assert any("<script>alert('x')</script>" in one for one in read.texts)
 
 
+def test_what_cannot_be_seen_is_shown(made):
+    """A name with a NUL makes the page a binary; one that turns the writing around reads as another."""
+    facts = made(3)
+    facts.tables[0].name = "a\x00\x1b[31m\u202eb"
+    text = render(facts)
+    assert "a\\u0000\\u001b[31m\\u202eb" in text
+    assert not {char for char in text if ord(char) < 32} - {"\n", "\t"}
+
+
 def test_states_stand_in_words(made):
     """Whoever sees no colours must still see which table fails."""
     facts = made(14)

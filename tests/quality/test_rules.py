@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ingest.config import Expectation, QualityRule, load
+from ingest.config import Expectation, QualityRule, load, words
 from ingest.errors import ConfigError
+from ingest.quality.catalogue import CHECKS
 
 HEAD = "pipeline: yard\nlake: ./lake\nsources:\n  - {name: y, kind: files, path: ./*.jsonl, format: canal}\nquality:\n"
 RULE = "  - table: yard.crates\n    suite: crates.json\n"
@@ -74,3 +75,8 @@ def test_rows_to_look_at_are_one_of_two_words(tmp_path: Path) -> None:
     """A word that means nothing would quietly mean all rows."""
     with pytest.raises(ConfigError, match="mirror"):
         rules(tmp_path, "  - {table: yard.crates, on: new}\n")
+
+
+def test_the_pipeline_file_knows_every_check() -> None:
+    """A limit for a check that the file's reader does not know could not be set."""
+    assert list(CHECKS) == list(words.CHECKS)
