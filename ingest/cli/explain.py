@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -56,10 +57,23 @@ def lines(story: Story) -> list[str]:
     for row in story.mirror_rows:
         found.append(f"the mirror holds    {_image(row)}")
     for one in story.suspects:
-        what = f"{one['column']}: {one['raw']}" if one["column"] else one["detail"]
-        place = "" if one["topic"] is None else f" at {one['topic']}/{one['partition']}/{one['offset']}"
-        found.append(f"suspect: batch {one['batch']}{place} was rejected ({one['reason']}: {what})")
+        found.append(f"suspect: {_suspect(one)}")
     return found
+
+
+def _suspect(reject: Mapping[str, Any]) -> str:
+    """A reject that may concern the row: a cell of it, a change of it, or a message of which nobody knows."""
+    place = (
+        "" if reject["topic"] is None else f" at {reject['topic']}/{reject['partition']}/{reject['offset']}"
+    )
+    if reject["kind"] == "cell":
+        return f"the cell {reject['column']} is NULL since batch {reject['batch']}: {reject['raw']} does not fit it"
+    told = f"of batch {reject['batch']}{place} was rejected ({reject['reason']}: {reject['detail']})"
+    return (
+        f"a change {told}"
+        if reject["kind"] == "change"
+        else f"a message {told}; it may have been about this row"
+    )
 
 
 def headline(story: Story) -> str:
@@ -72,7 +86,9 @@ def headline(story: Story) -> str:
 
 def _verdict(story: Story) -> str:
     if story.equal:
-        return "the mirror's row is what they say" if story.mirror_rows else "no row, as they say"
+        cells = sum(one["kind"] == "cell" for one in story.suspects)
+        but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
+        return f"the mirror's row is what they say{but}" if story.mirror_rows else "no row, as they say"
     if not story.mirror_rows:
         return "the mirror LACKS the row that they give"
     if len(story.mirror_rows) > 1:

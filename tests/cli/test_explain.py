@@ -1,0 +1,35 @@
+"""A row's story in words: what may be wrong with it is said as what it is."""
+
+from __future__ import annotations
+
+from ingest.cli.explain import lines
+from ingest.gold.explain import Story
+
+ROW = {"id": "7", "at": None}
+PLACE = {"topic": "pay.jsonl", "partition": 0, "offset": 512, "batch": 3, "column": None}
+CELL = {**PLACE, "topic": None, "kind": "cell", "column": "at", "reason": "does-not-fit", "raw": "soon"}
+CHANGE = {**PLACE, "kind": "change", "reason": "key-does-not-fit", "detail": "no key"}
+MESSAGE = {**PLACE, "kind": "message", "reason": "bad-json", "detail": "the text ends"}
+
+
+def story(*suspects: dict[str, object]) -> Story:
+    """A row that the mirror has as the fold gives it, with open rejects."""
+    return Story("pay.wallet", {"id": "7"}, 3, (), ROW, True, (ROW,), True, (), suspects)
+
+
+def test_rejects_are_told_apart() -> None:
+    """A NULL cell, a lost change and a message of nobody knows what ask for three different things."""
+    told = [
+        line.removeprefix("suspect: ") for line in lines(story(CELL, CHANGE, MESSAGE)) if "suspect" in line
+    ]
+    assert [
+        "the cell at is NULL since batch 3: soon does not fit it",
+        "a change of batch 3 at pay.jsonl/0/512 was rejected (key-does-not-fit: no key)",
+        "a message of batch 3 at pay.jsonl/0/512 was rejected (bad-json: the text ends); it may have been about this row",
+    ] == told
+
+
+def test_the_headline_counts_cells_that_did_not_fit() -> None:
+    """`What they say` and a NULL where they say something is no good answer."""
+    assert lines(story(CELL, MESSAGE))[0].endswith("is what they say, but for 1 cell that did not fit.")
+    assert lines(story())[0].endswith("the mirror's row is what they say.")
