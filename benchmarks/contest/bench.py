@@ -18,13 +18,15 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
 from benchmarks.contest.ground import ALL, PRODUCT, Ground, Verdict
-from benchmarks.contest.measure import Failed, Step
+from benchmarks.contest.measure import Failed, Step, say
+from benchmarks.contest.variants import NAMES, variants
 from benchmarks.contest.workload import Workload
 
 RESULTS = Path(__file__).parents[1] / "results.md"
@@ -51,30 +53,35 @@ def main() -> int:
     parser.add_argument(
         "--full", action="store_true", help="three rounds and all variants; writes results.md"
     )
+    parser.add_argument(
+        "--variants", nargs="*", choices=NAMES, help="only these variants, also in the quick form"
+    )
+    parser.add_argument("--write", action="store_true", help="write results.md in the quick form, too")
     parser.add_argument("--work", type=Path, help="a new folder to work in, which is kept")
     parser.add_argument("--only", nargs="*", default=[], help="only contestants whose name begins so")
     options = parser.parse_args()
     form = FULL if options.full else QUICK
+    whole = NAMES if form is FULL else ()
+    wanted = whole if options.variants is None else options.variants
+    write = options.write or (form is FULL and not options.only and wanted == NAMES)
     if options.work:
-        return run(form, options.work, options.only)
+        return run(form, options.work, options.only, wanted, write=write)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        return run(form, Path(folder), options.only)
+        return run(form, Path(folder), options.only, wanted, write=write)
 
 
-def run(form: Form, folder: Path, only: list[str]) -> int:
+def run(form: Form, folder: Path, only: list[str], wanted: Sequence[str], *, write: bool) -> int:
     """All rounds, then the verdicts, then the figures."""
     started = time.monotonic()
     text, wrong = headline(form, folder / "cdcy", only)
     parts = [machine(form), text]
-    if form is FULL:
-        from benchmarks.contest.variants import variants
-
-        more, faults = variants(folder)
+    if wanted:
+        more, faults = variants(folder, wanted, form.rows, form.messages)
         parts.append(more)
         wrong += faults
     parts.append(f"All of it took {(time.monotonic() - started) / 60:.0f} minutes.")
     print(whole := "\n\n".join(parts))
-    if form is FULL and not only:
+    if write:
         RESULTS.write_text(f"# Measured\n\n{whole}\n", "utf-8")
     return 1 if wrong else 0
 
@@ -173,11 +180,6 @@ def stages(rounds: list[list[Step]]) -> str:
         folds = ", ".join(f"{seconds:.1f}" for seconds in step.told["mirrors"].values())
         texts.append(f"- product, {step.name}: {told}; each mirror {folds} s")
     return "\n\n" + "\n".join(texts)
-
-
-def say(text: str) -> None:
-    """Tell on standard error what is going on."""
-    print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

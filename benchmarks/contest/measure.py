@@ -7,6 +7,7 @@ includes processes that have ended and were waited for.  A step called ``cold`` 
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import subprocess
 import sys
@@ -150,3 +151,8 @@ def _end(process: subprocess.Popen[str]) -> None:
     with suppress(psutil.Error):
         for one in reversed(_tree(psutil.Process(process.pid))):
             one.kill()
+
+
+def say(text: str) -> None:
+    """Tell on standard error what is going on."""
+    print(f"{dt.datetime.now(dt.UTC):%H:%M:%S} {text}", file=sys.stderr, flush=True)

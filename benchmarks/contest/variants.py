@@ -10,12 +10,12 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.contest import cells
 from benchmarks.contest.ground import ALL, PRODUCT, RECIPE, TUNED, Contestant, Ground, Verdict
-from benchmarks.contest.measure import ROOT, Failed, Step
+from benchmarks.contest.measure import ROOT, Failed, Step, say
 from benchmarks.contest.workload import Workload
 
 SEED = 20_240_502
@@ -23,24 +23,37 @@ LATE = 0.01
 Section = tuple[str, int]
 
 
-def variants(folder: Path, rows: int = 1_000_000, messages: int = 200_000) -> Section:
-    """All of them, over one base load where they can share it."""
+NAMES = ("apart", "ticks", "row", "late", "starts", "many", "bare", "cells")
+
+
+def variants(folder: Path, wanted: Sequence[str], rows: int, messages: int) -> Section:
+    """Those of `NAMES` that are wanted, over one base load where they can share it."""
     parts, wrong = [], 0
-    ground = Ground(folder / "variants", Workload(SEED, 3, rows))
-    ground.prepare((PRODUCT, RECIPE, TUNED))
-    for text, faults in (
-        apart(ground, messages),
-        ticks(ground),
-        in_a_row(ground, messages),
-        late(ground, messages),
-        many(folder / "many", rows // 50),
-        bare(folder, rows // 5, messages // 5),
-        battery(folder / "cells"),
-        (starts(ground), 0),
-    ):
+    for text, faults in _sections(folder, wanted, rows, messages):
         parts.append(text)
         wrong += faults
     return "\n\n".join(parts), wrong
+
+
+def _sections(folder: Path, wanted: Sequence[str], rows: int, messages: int) -> Iterator[Section]:
+    shared = {
+        "apart": lambda ground: apart(ground, messages),
+        "ticks": ticks,
+        "row": lambda ground: in_a_row(ground, messages),
+        "late": lambda ground: late(ground, messages),
+        "starts": lambda ground: (starts(ground), 0),
+    }
+    if some := [name for name in shared if name in wanted]:
+        ground = Ground(folder / "variants", Workload(SEED, 3, rows))
+        ground.prepare((PRODUCT, RECIPE, TUNED))
+        for name in some:
+            yield shared[name](ground)
+    if "many" in wanted:
+        yield many(folder / "many", rows // 50)
+    if "bare" in wanted:
+        yield bare(folder, rows // 5, messages // 5)
+    if "cells" in wanted:
+        yield battery(folder / "cells")
 
 
 def apart(ground: Ground, count: int) -> Section:
@@ -242,8 +255,6 @@ def _run(
     ground: Ground, one: Contestant, label: str, passes: list[tuple[list[tuple[str, list[str]]], str]]
 ) -> list[Step]:
     """A contestant's steps; one that fails has steps that took no time, and its verdict says so."""
-    from benchmarks.contest.bench import say
-
     say(f"{ground.folder.name}: {label}")
     try:
         return ground.run(one, label, passes)
