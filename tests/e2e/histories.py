@@ -176,10 +176,16 @@ def alter(history: History, table: Table) -> str:
 
 def _add(history: History, table: Table) -> str:
     random = history.random
-    name = f"x{history.statements}"  # never a name that was there before
+    name = _free(history, table, "x")
     column, default = random.choice(ADDED)
     table.columns[name] = column
     return f"ADD COLUMN `{name}` {column.type} {default}"
+
+
+def _free(history: History, table: Table, letter: str) -> str:
+    """One of a few names, so that what was dropped or renamed comes again for another column."""
+    free = [name for name in (f"{letter}{n}" for n in range(100)) if name not in table.columns]
+    return history.random.choice(free[:3])
 
 
 def _drop(table: Table, name: str) -> str:
@@ -189,7 +195,7 @@ def _drop(table: Table, name: str) -> str:
 
 def _rename(history: History, table: Table, later: list[str]) -> str:
     old = history.random.choice(later)
-    new = f"r{history.statements}"
+    new = _free(history, table, "r")
     table.columns = {new if name == old else name: one for name, one in table.columns.items()}
     return f"RENAME COLUMN `{old}` TO `{new}`"
 

@@ -169,7 +169,8 @@ def mariadb(tmp_path, started, topics, registry, seed):
     prefix = f"maria{seed}"
     settings = MARIADB | {"database.port": str(node.port)}
     captures = [Capture(prefix, settings | {"database.server.id": "5501"}, files=str(tmp_path))]
-    return node, Feed(tmp_path, topics, registry, history, captures, "garden")
+    yield node, Feed(tmp_path, topics, registry, history, captures, "garden")
+    history.connection.close()
 
 
 def write(history, transactions, alters):
@@ -237,7 +238,8 @@ def postgres(tmp_path, started, topics, registry, seed):
         Capture(prefix, settings | {"slot.name": "plain"}, files=str(tmp_path)),
         Capture(prefix + "avro", settings | {"slot.name": "avro"}, registry.url, files=str(tmp_path)),
     ]
-    return node, Feed(tmp_path, topics, registry, history, captures, "public")
+    yield node, Feed(tmp_path, topics, registry, history, captures, "public")
+    history.connection.close()
 
 
 def test_postgres(spark, postgres):
