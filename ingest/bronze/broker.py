@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.bronze.offsets import Cluster, Offsets, Place
 from ingest.config import Source
-from ingest.config.read import SECRET
+from ingest.config.document import SECRET
 from ingest.errors import IngestError
 
 ISOLATION = "isolation.level"

@@ -15,7 +15,7 @@ from ingest.cli.output import Output
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ingest.config.read import Checked
+    from ingest.config.advice import Checked
 
 app = typer.Typer()
 _PANEL = "Set up"
@@ -126,7 +126,7 @@ def _report(result: dict[str, Any], in_words: bool) -> None:
 def shown(checked: Checked) -> dict[str, Any]:
     """The file as understood, defaults included; references as written and secrets masked."""
     from ingest.config.advice import leaves
-    from ingest.config.read import is_secret
+    from ingest.config.document import is_secret
 
     tree = checked.keys.model_dump(mode="json", exclude_none=True)
     tree["lake"] = checked.pipeline.lake

@@ -5,17 +5,26 @@ from __future__ import annotations
 import fnmatch
 import glob
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import fields
-from ingest.config.document import Document, Where
+from ingest.config.document import Document, Where, is_secret
 from ingest.config.model import Pipeline
-from ingest.config.read import Checked, is_secret
 from ingest.config.words import is_uri
 
 _EVERYWHERE = ("order_by",)  # read by every format alike
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A pipeline, its file as read (`document`) and as understood (`keys`)."""
+
+    pipeline: Pipeline
+    document: Document
+    keys: fields.PipelineKeys
 
 
 def refuse(document: Document, pipeline: Pipeline) -> None:

@@ -29,7 +29,10 @@ MAX_DEPTH = 40
 MAX_VALUES = 200_000  # a handful of nested aliases can stand for more values than memory holds
 
 _TAG = "tag:yaml.org,2002:"
-_SECRET = 1 << 20  # bytes of a file that a value is read from
+SECRET = re.compile(
+    r"passw|pwd|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b", re.IGNORECASE
+)
+_LARGEST = 1 << 20  # bytes of a file that a value is read from
 _REFERENCE = re.compile(r"\$(\$\{[^}]*\})|\$\{([^}]*)\}")  # the first is an escaped one
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
@@ -259,8 +262,8 @@ def _small_text(path: Path) -> str:
     """The text of a file that a value may come from: a device would never end."""
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is no regular file")
-    if path.stat().st_size > _SECRET:
-        raise OSError(errno.EFBIG, f"it has more than {_SECRET} bytes")
+    if path.stat().st_size > _LARGEST:
+        raise OSError(errno.EFBIG, f"it has more than {_LARGEST} bytes")
     return path.read_text("utf-8")
 
 
@@ -276,3 +279,10 @@ def _file_reference(document: Document, name: str, where: Where) -> str:
 
 def _mark(node: Node) -> tuple[int, int]:
     return node.start_mark.line + 1, node.start_mark.column + 1
+
+
+def is_secret(where: Where, value: object) -> bool:
+    """True for a value whose key says that it is secret, or a URL that carries a password."""
+    if any(SECRET.search(str(step)) for step in where):
+        return True
+    return isinstance(value, str) and bool(re.search(r"://[^/@\s]+:[^/@\s]+@", value))

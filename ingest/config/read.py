@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +12,13 @@ from pydantic import ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import fields, suite, words
-from ingest.config.document import Document, Where, read
+from ingest.config import advice, fields, suite, words
+from ingest.config.advice import Checked
+from ingest.config.document import Document, Where, is_secret, read
 from ingest.config.model import Expectation, Lineage, Pipeline, QualityRule, Source, TableRule
 from ingest.errors import ConfigError
 
-SECRET = re.compile(
-    r"passw|pwd|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b", re.IGNORECASE
-)
 _STANDARD_OPTIONS = tuple(fields.OptionKeys.model_fields)
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A pipeline, its file as read (`document`) and as understood (`keys`)."""
-
-    pipeline: Pipeline
-    document: Document
-    keys: fields.PipelineKeys
 
 
 def check(path: str | Path) -> Checked:
@@ -40,8 +27,6 @@ def check(path: str | Path) -> Checked:
     Raises:
         ConfigError: with all faults of the file.
     """
-    from ingest.config import advice
-
     document = read(Path(path))
     keys = _understand(document)
     _check_names(document)
@@ -81,13 +66,6 @@ def known_options(format_name: str) -> tuple[str, ...]:
     """The names that ``options:`` may hold for a format."""
     own = formats.load(format_name).ABOUT.options if format_name in formats.names() else {}
     return tuple(dict.fromkeys((*_STANDARD_OPTIONS, *own)))
-
-
-def is_secret(where: Where, value: object) -> bool:
-    """True for a value whose key says that it is secret, or a URL that carries a password."""
-    if any(SECRET.search(str(step)) for step in where):
-        return True
-    return isinstance(value, str) and bool(re.search(r"://[^/@\s]+:[^/@\s]+@", value))
 
 
 # --- faults -------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold import history, keyless, misfits, watch
+from ingest.gold import history, keyless, misfits, tables, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.fold import Shape, has_name
@@ -170,7 +170,7 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     if after.version > before.version:
         result.counts.update(_counts(lake, path, after.version))
     guard.take_off(session)
-    if mirror.keys and merging.drop_columns(lake, session, mirror, after.columns):
+    if mirror.keys and tables.drop_columns(lake, session, mirror, after.columns):
         after = log.snapshot(lake.spark, path)
     result.version, result.size = after.version, after.size or 0
 
@@ -225,14 +225,14 @@ def _prepare(
     """Whatever must go before the guarded commit; all of it may be run again."""
     mirror = plan.mirror
     if before.exists:
-        merging.add_columns(lake, session, mirror, before.columns)
-        merging.reshape(lake, session, mirror, before.columns, steps)
+        tables.add_columns(lake, session, mirror, before.columns)
+        tables.reshape(lake, session, mirror, before.columns, steps)
         return
-    merging.create(lake, session, mirror, _made(lake, plan))
+    tables.create(lake, session, mirror, _made(lake, plan))
 
 
-def _made(lake: Lake, plan: Plan) -> merging.Made:
-    return merging.Made.of(lake.pipeline, plan.job.rule)
+def _made(lake: Lake, plan: Plan) -> tables.Made:
+    return tables.Made.of(lake.pipeline, plan.job.rule)
 
 
 def _merge(
@@ -248,7 +248,7 @@ def _merge(
         standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(session)
         if fresh:
-            merging.load(lake, session, mirror, source, _made(lake, plan))
+            tables.load(lake, session, mirror, source, _made(lake, plan))
         else:
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
 

@@ -97,3 +97,16 @@ _CASTS = {
     "timestamp": _timestamp,
     "binary": _binary,
 }
+
+
+def converted(value: Column, old: str, new: str) -> Column:
+    """A standing value in its column's new type; NULL if it does not fit.
+
+    By way of its text, as a rebuild would take it: so FLOAT 0.1 is DOUBLE 0.1, and no pair of types is refused.
+    """
+    if old == new:
+        return value
+    if (old, new) == ("TIMESTAMP", "STRING"):
+        text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
+        return F.concat(F.regexp_replace(text, r"\.?0*$", ""), F.lit("Z"))
+    return value.cast("string").try_cast(new)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
-from ingest.gold import history, merge
+from ingest.gold import history, tables
 from ingest.gold.apply import STAGE, Folded, apply
 from ingest.gold.work import Books, open_books
 from ingest.lake import mirrors
@@ -152,8 +152,8 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
 
 def _make(lake: Lake, mirror: Mirror) -> None:
     if not lake.snapshot(mirror.path).exists:
-        made = merge.Made.of(lake.pipeline, lake.pipeline.rule(mirror.table))
-        merge.create(lake, lake.spark, mirror, made)
+        made = tables.Made.of(lake.pipeline, lake.pipeline.rule(mirror.table))
+        tables.create(lake, lake.spark, mirror, made)
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:

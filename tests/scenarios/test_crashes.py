@@ -40,9 +40,10 @@ def breaking(
 ) -> list[str]:
     """Make the first call of one function fail; gives the list in which the failure is noted."""
     from ingest.gold import merge as merging
+    from ingest.gold import tables
     from ingest.lake.lockfile import LocalFile
 
-    owner: Any = {"merge": merging, "create": merging, "remove": LocalFile}.get(what, Lake)
+    owner: Any = {"merge": merging, "create": tables, "remove": LocalFile}.get(what, Lake)
     done: list[str] = []
     original: Callable[..., Any] = getattr(owner, what)
 

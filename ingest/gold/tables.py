@@ -1,0 +1,182 @@
+"""A mirror's table in Delta: how it is made, gets columns and other types, and is rid of what has left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from ingest.config import Pipeline, TableRule
+from ingest.fold import SchemaStep
+from ingest.gold.cast import converted
+from ingest.gold.fold import GONE
+from ingest.gold.merge import sent_name
+from ingest.lake.lake import Lake, properties_sql
+from ingest.lake.mirrors import Column as MirrorColumn
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import column_name, literal, quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How a mirror's table is made."""
+
+    plain: bool = False  # without deletion vectors, for readers that do not know them
+    change_feed: bool = False
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, rule: TableRule) -> Made:
+        """As the pipeline's file says."""
+        return cls(rule.plain_tables or pipeline.plain_tables, rule.change_feed)
+
+    def properties(self, horizon_days: int) -> dict[str, str]:
+        """Its Delta properties; history is kept for the promised days."""
+        return {
+            "delta.enableDeletionVectors": "false" if self.plain else "true",
+            "delta.enableChangeDataFeed": "true" if self.change_feed else "false",
+            "delta.deletedFileRetentionDuration": f"interval {horizon_days} days",
+            "delta.logRetentionDuration": f"interval {max(30, horizon_days)} days",
+        }
+
+
+def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> None:
+    """Make the mirror's table without rows; keys stand first, for Delta keeps statistics of the first columns."""
+    columns = ", ".join(map(_defined, mirror.columns))
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, made)}"
+    )
+
+
+def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
+    """Make the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard.
+
+    There is no table to replace, but a write that failed or was killed leaves files there, on which CREATE fails.
+    """
+    columns = [
+        F.col(quoted(sent_name(i))).alias(one.column, metadata=_metadata(one))
+        for i, one in enumerate(mirror.columns)
+    ]
+    source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
+    session.sql(
+        f"CREATE OR REPLACE TABLE {lake.named(mirror.path)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
+    )
+
+
+def comment_of(column: MirrorColumn) -> str:
+    """What the table says of a column: the source's comment, its name there if it is another, its type."""
+    name = f"source column {column.name}" if column.column != column.name else ""
+    logical = f"source type {column.type}" if column.type != "unknown" else ""
+    return "; ".join(part for part in (column.comment, name, logical) if part)
+
+
+def _metadata(column: MirrorColumn) -> dict[str, str]:
+    return {"comment": comment} if (comment := comment_of(column)) else {}
+
+
+def _defined(column: MirrorColumn) -> str:
+    comment = comment_of(column)
+    return f"{quoted(column.column)} {column.delta}" + (f" COMMENT {literal(comment)}" if comment else "")
+
+
+def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
+    properties = properties_sql(made.properties(lake.pipeline.horizon_days))
+    return f"USING delta COMMENT {literal('mirror of ' + mirror.name)} TBLPROPERTIES ({properties})"
+
+
+def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:
+    """Add what the mirror's schema has and its table lacks; run again, it does nothing."""
+    have = {name.lower() for name in present}
+    missing = [one for one in mirror.columns if one.column.lower() not in have]
+    if missing:
+        _allow_zoneless(lake, session, mirror, [one.delta for one in missing])
+        columns = ", ".join(map(_defined, missing))
+        session.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
+
+
+def _allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
+    """A table made without TIMESTAMP_NTZ refuses a column of that type until its feature is switched on."""
+    if "TIMESTAMP_NTZ" in new:
+        session.sql(
+            f"ALTER TABLE {lake.named(mirror.path)} "
+            "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')"
+        )
+
+
+def reshape(
+    lake: Lake,
+    session: SparkSession,
+    mirror: Mirror,
+    present: tuple[str, ...],
+    steps: Sequence[SchemaStep] = (),
+) -> None:
+    """Rewrite the mirror where a type has changed or, without a key, a column goes; run again, it does nothing.
+
+    With a key, columns go behind the MERGE, which carries their values on (`drop_columns`); without one, a column
+    that goes leaves its values to the one that it was renamed to, here.
+    """
+    path = lake.path(mirror.path)
+    frame = session.read.format("delta").load(path)
+    have = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
+    left = _left(mirror, present)
+    going = [] if mirror.keys else left
+    if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
+        _comment(lake, session, mirror, frame.schema)
+        return
+    _allow_zoneless(
+        lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta]
+    )
+    carried = _carried(mirror, going, steps)
+    columns: list[Column] = []
+    for one in mirror.columns:
+        value = converted(F.col(quoted(one.column)), have[one.column], one.delta)
+        for origin in carried.get(one.name, ()):
+            value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.delta))
+        columns.append(value.alias(one.column, metadata=_metadata(one)))
+    staying = [F.col(quoted(name)) for name in left if name not in going]
+    _rewrite(frame.select(*columns, *staying), path)
+
+
+def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> bool:
+    """Rewrite the table without the columns that are none of the mirror's any more; False if there are none."""
+    if not _left(mirror, present):
+        return False
+    path = lake.path(mirror.path)
+    frame = session.read.format("delta").load(path)
+    _rewrite(frame.select(*[quoted(one.column) for one in mirror.columns]), path)
+    return True
+
+
+def _left(mirror: Mirror, present: Sequence[str]) -> list[str]:
+    wanted = {one.column for one in mirror.columns}
+    return [name for name in present if name not in wanted]
+
+
+def _rewrite(frame: DataFrame, path: str) -> None:
+    frame.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
+
+
+def _comment(lake: Lake, session: SparkSession, mirror: Mirror, schema: StructType) -> None:
+    """Say of standing columns what the source has said of them since."""
+    there = {field.name: field.metadata.get("comment") for field in schema.fields}
+    for one in mirror.columns:
+        if one.comment and there.get(one.column) != comment_of(one):
+            comment = literal(comment_of(one))
+            session.sql(
+                f"ALTER TABLE {lake.named(mirror.path)} ALTER COLUMN {quoted(one.column)} COMMENT {comment}"
+            )
+
+
+def _carried(mirror: Mirror, going: list[str], steps: Sequence[SchemaStep]) -> dict[str, list[str]]:
+    """For each column, the going ones (as Delta names them) whose values it takes over."""
+    names = {column_name(step.column, set()): step.column for step in steps}
+    origin = {names.get(column, column): [column] for column in going}
+    for step in steps:
+        if step.action == "rename_column" and step.column in origin:
+            origin[step.to] = origin[step.column]
+        elif step.action == "drop_column":
+            origin.pop(step.column, None)
+    wanted = {one.name for one in mirror.columns}
+    return {name: columns for name, columns in origin.items() if name in wanted}
