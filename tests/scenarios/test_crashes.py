@@ -26,7 +26,7 @@ POINTS = [
     *(("append", table, when) for table in GUARDED for when in ("before", "after")),
     *(("append_unguarded", table, when) for table in HISTORY for when in ("before", "after")),
     *(("merge", "mirrors", when) for when in ("before", "after")),
-    ("create", "mirrors", "after"),
+    *(("load", "mirrors", when) for when in ("before", "after")),
     ("remove", "lock", "before"),
 ]
 
@@ -43,7 +43,7 @@ def breaking(
     from ingest.gold import tables
     from ingest.lake.lockfile import LocalFile
 
-    owner: Any = {"merge": merging, "create": tables, "remove": LocalFile}.get(what, Lake)
+    owner: Any = {"merge": merging, "load": tables, "remove": LocalFile}.get(what, Lake)
     done: list[str] = []
     original: Callable[..., Any] = getattr(owner, what)
 
@@ -72,7 +72,7 @@ def needs_messages(point: tuple[str, str, str]) -> bool:
 def crash(spark: SparkSession, depot: Depot, point: tuple[str, str, str]) -> None:
     """One run that ends at the point."""
     what, table, when = point
-    in_thread = what in ("merge", "create")
+    in_thread = what in ("merge", "load")
     with pytest.MonkeyPatch.context() as patch:
         done = breaking(patch, what, table, when, RuntimeError if in_thread else KilledError)
         if in_thread:  # one mirror's failure is its own
@@ -85,7 +85,7 @@ def crash(spark: SparkSession, depot: Depot, point: tuple[str, str, str]) -> Non
     assert [table] == done
     if table == "lock":  # which a killed process leaves behind; this one lives
         left = Path(depot.pipeline.lake, "_ingest.lock")
-        left.write_text(json.dumps(json.loads(left.read_text()) | {"started": 1.0}))
+        left.write_text(json.dumps(json.loads(left.read_text()) | {"started": 1.0, "jvm": None}))
 
 
 def check(spark: SparkSession, depot: Depot) -> None:
