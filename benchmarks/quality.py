@@ -3,8 +3,8 @@
     python -m benchmarks.quality                              # 50 mirrors of 100,000 rows, 500 tables
     python -m benchmarks.quality --mirrors 5 --rows 1000
 
-The lake is made by Spark itself, each mirror with one insert a row; the checks compare all of it.  The exit code
-is 1 if a check complains.
+The lake is made by Spark itself, each mirror with one insert a row; the checks compare all of it, and then a batch
+that updates some rows of each.  The exit code is 1 if a check complains.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality", description=__doc__.splitlines()[0])
     parser.add_argument("--mirrors", type=int, default=50)
     parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--touched", type=int, default=1_000, help="rows of each mirror that a batch updates")
     parser.add_argument("--tables", type=int, default=500, help="tables of the report")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -53,7 +54,11 @@ def main() -> int:
         try:
             lake = Lake(spark, load(file))
             _make(lake, given.mirrors, given.rows)
-            counts = [_checked(lake, given.mirrors, given.rows) for _ in ("cold", "warm")]
+            whole = f"{given.mirrors} mirrors of {given.rows:,} rows"
+            counts = [_checked(lake, f"{whole}, all of them") for _ in ("cold", "warm")]
+            for batch in (2, 3):
+                _touch(lake, given.mirrors, given.rows, given.touched, batch)
+                counts.append(_checked(lake, f"{whole}, {given.touched:,} updated in each", batch - 1))
         finally:
             stop(spark)
     _report(given.tables)
@@ -87,29 +92,58 @@ def _make(lake: Lake, mirrors: int, rows: int) -> None:
     line += f"{rows}L AS change_messages, {rows}L AS changes, current_timestamp() AS event_high"
     books = lake.spark.range(mirrors).selectExpr("concat('t', id) AS table", *line.split(", "))
     _append(lake, BOOKS.name, BOOKS.ddl, books, lake.writer("silver", BOOKS.name))
-    receipt = json.dumps({"file": "f", "start": 0, "end": 9, "count": mirrors * rows})
+    _receive(lake, 1, mirrors * rows)
+
+
+def _receive(lake: Lake, batch: int, count: int) -> None:
+    receipt = json.dumps({"file": "f", "start": 9 * (batch - 1), "end": 9 * batch, "count": count})
     read = lake.spark.range(1).selectExpr(
-        "'receipt' AS kind", "1L AS batch", "'gate' AS source", f"CAST('{receipt}' AS BINARY) AS value"
+        "'receipt' AS kind", f"{batch}L AS batch", "'gate' AS source", f"CAST('{receipt}' AS BINARY) AS value"
     )
     _append(lake, BRONZE.name, BRONZE.ddl, read)
 
 
-def _append(lake: Lake, name: str, ddl: str, frame: DataFrame, writer: str = "") -> None:
+def _touch(lake: Lake, mirrors: int, rows: int, touched: int, batch: int) -> None:
+    """A batch that says again what the first rows of each mirror hold."""
+    for i in range(mirrors):
+        path = mirror_path(TableId("yard", None, f"t{i}"))
+        nothing = lake.read(path).limit(0).write.format("delta").mode("append")
+        nothing.option("txnAppId", lake.writer("gold", path)).option("txnVersion", batch).save(
+            lake.path(path)
+        )
+    every = lake.spark.range(mirrors * touched).selectExpr(
+        f"concat('t', id DIV {touched}) AS table", f"CAST(id % {touched} + 1 AS STRING) AS key",
+        f"CAST(id % {touched} + {batch * rows} AS STRING) AS id",
+    )  # fmt: skip
+    image = "to_json(struct(key AS id, concat('label ', key) AS label))"
+    _append(
+        lake, CHANGES.name, CHANGES.ddl,
+        every.selectExpr(
+            "table", "'change' AS kind", f"{batch}L AS batch", "'gate' AS source", "'f' AS topic", "0 AS partition",
+            "CAST(id AS BIGINT) AS offset", "0 AS row", "'update' AS op", "'yard' AS database",
+            f"{_ORDER} AS order_key", f"{image} AS before", f"{image} AS after", "false AS partial",
+        ),
+    )  # fmt: skip
+    line = f"{batch}L AS batch, 'gate' AS source, 'f' AS topic, 0 AS partition, 'yard' AS database, {touched}L AS messages, "
+    line += f"{touched}L AS change_messages, {touched}L AS changes, current_timestamp() AS event_high"
+    books = lake.spark.range(mirrors).selectExpr("concat('t', id) AS table", *line.split(", "))
+    _append(lake, BOOKS.name, BOOKS.ddl, books, lake.writer("silver", BOOKS.name), batch)
+    _receive(lake, batch, mirrors * touched)
+
+
+def _append(lake: Lake, name: str, ddl: str, frame: DataFrame, writer: str = "", batch: int = 1) -> None:
     """Append a frame that has some of a product table's columns."""
     empty = lake.spark.createDataFrame([], ddl)
     out = frame.unionByName(empty, allowMissingColumns=True).select(*empty.columns).write.format("delta")
     if writer:
-        out = out.option("txnAppId", writer).option("txnVersion", 1)
+        out = out.option("txnAppId", writer).option("txnVersion", batch)
     out.mode("append").save(lake.path(name))
 
 
-def _checked(lake: Lake, mirrors: int, rows: int) -> dict[str, int]:
+def _checked(lake: Lake, what: str, since: int = 0) -> dict[str, int]:
     wall, busy = time.perf_counter(), _cpu()
-    counts = stage.check(lake).counts()
-    sys.stdout.write(
-        f"{mirrors} mirrors of {rows:,} rows: {time.perf_counter() - wall:.1f} s, "
-        f"{_cpu() - busy:.1f} CPU-s, {counts}\n"
-    )
+    counts = stage.check(lake, since).counts()
+    sys.stdout.write(f"{what}: {time.perf_counter() - wall:.1f} s, {_cpu() - busy:.1f} CPU-s, {counts}\n")
     return counts
 
 

@@ -95,7 +95,8 @@ def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> Non
             capture_output=True, text=True, env=environment, timeout=300, check=False,
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
-        assert [stage] == list(json.loads(done.stdout)["stages"])
+        told = done.stdout[done.stdout.index("{") :]  # spark-submit puts what goes to stderr in front
+        assert [stage] == list(json.loads(told)["stages"])
     from ingest.config import load
 
     lake = Lake(spark, load(file))
