@@ -95,8 +95,8 @@ def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> Non
             capture_output=True, text=True, env=environment, timeout=300, check=False,
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
-        told = done.stdout[done.stdout.index("{") :]  # spark-submit puts what goes to stderr in front
-        assert [stage] == list(json.loads(told)["stages"])
+        told = done.stdout[done.stdout.index("{") :]  # spark-submit puts what goes to stderr around it
+        assert [stage] == list(json.JSONDecoder().raw_decode(told)[0]["stages"])
     from ingest.config import load
 
     lake = Lake(spark, load(file))
