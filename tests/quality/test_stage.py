@@ -411,7 +411,12 @@ def test_new_batches_are_checked_alone(lake):
     """A tick that looks at everything again takes as long as the lake is large."""
     again = stage.check(replace(lake), since=1)
     mirrors = {one.metric.mirror for one in again.verdicts} - {None}
-    assert {"depot.sound", "depot.late", "depot.again", "depot.nowhere"} == mirrors  # the last is counted, not there
+    assert {
+        "depot.sound",
+        "depot.late",
+        "depot.again",
+        "depot.nowhere",
+    } == mirrors  # the last is counted, not there
     seen = {
         ("late", "up_to_date", "fail"),
         ("source gate", "gaps", "fail"),
