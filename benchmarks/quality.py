@@ -76,26 +76,32 @@ def _make(lake: Lake, mirrors: int, rows: int) -> None:
         writer.option("txnAppId", lake.writer("gold", one.path)).option("txnVersion", 1).save(
             lake.path(one.path)
         )
+    _change(lake, 1, mirrors, rows, 1)
+
+
+def _change(lake: Lake, batch: int, mirrors: int, rows: int, first: int) -> None:
+    """Changes of the first rows of each mirror, ordered from ``first`` on, with their books and their receipt."""
+    place = f"{batch}L AS batch, 'gate' AS source, 'f' AS topic, 0 AS partition, 'yard' AS database"
     every = lake.spark.range(mirrors * rows).selectExpr(
-        f"concat('t', id DIV {rows}) AS t", f"id % {rows} + 1 AS id"
-    )
-    image = "to_json(struct(CAST(id AS STRING) AS id, concat('label ', id) AS label))"
+        f"concat('t', id DIV {rows}) AS table", f"CAST(id % {rows} + 1 AS STRING) AS key",
+        f"CAST(id % {rows} + {first} AS STRING) AS id",
+    )  # fmt: skip
+    image = "to_json(struct(key AS id, concat('label ', key) AS label))"
+    op = "insert" if batch == 1 else "update"
     _append(
         lake, CHANGES.name, CHANGES.ddl,
-        every.selectExpr("t AS table", "CAST(id AS STRING) AS id").selectExpr(
-            "*", "'change' AS kind", "1L AS batch", "'gate' AS source", "'f' AS topic", "0 AS partition",
-            "CAST(id AS BIGINT) AS offset", "0 AS row", "'insert' AS op", "'yard' AS database",
-            f"{_ORDER} AS order_key", f"{image} AS after", "false AS partial",
+        every.selectExpr(
+            "table", "'change' AS kind", *place.split(", "), "CAST(id AS BIGINT) AS offset", "0 AS row",
+            f"'{op}' AS op", f"{_ORDER} AS order_key", f"{image} AS after", "false AS partial",
+            f"{'NULL' if op == 'insert' else image} AS before",
         ),
     )  # fmt: skip
-    line = f"1L AS batch, 'gate' AS source, 'f' AS topic, 0 AS partition, 'yard' AS database, {rows}L AS messages, "
-    line += f"{rows}L AS change_messages, {rows}L AS changes, current_timestamp() AS event_high"
-    books = lake.spark.range(mirrors).selectExpr("concat('t', id) AS table", *line.split(", "))
-    _append(lake, BOOKS.name, BOOKS.ddl, books, lake.writer("silver", BOOKS.name))
-    _receive(lake, 1, mirrors * rows)
-
-
-def _receive(lake: Lake, batch: int, count: int) -> None:
+    counts = (f"{rows}L AS {name}" for name in ("messages", "change_messages", "changes"))
+    books = lake.spark.range(mirrors).selectExpr(
+        "concat('t', id) AS table", *place.split(", "), *counts, "current_timestamp() AS event_high"
+    )
+    _append(lake, BOOKS.name, BOOKS.ddl, books, lake.writer("silver", BOOKS.name), batch)
+    count = mirrors * rows
     receipt = json.dumps({"file": "f", "start": 9 * (batch - 1), "end": 9 * batch, "count": count})
     read = lake.spark.range(1).selectExpr(
         "'receipt' AS kind", f"{batch}L AS batch", "'gate' AS source", f"CAST('{receipt}' AS BINARY) AS value"
@@ -111,24 +117,7 @@ def _touch(lake: Lake, mirrors: int, rows: int, touched: int, batch: int) -> Non
         nothing.option("txnAppId", lake.writer("gold", path)).option("txnVersion", batch).save(
             lake.path(path)
         )
-    every = lake.spark.range(mirrors * touched).selectExpr(
-        f"concat('t', id DIV {touched}) AS table", f"CAST(id % {touched} + 1 AS STRING) AS key",
-        f"CAST(id % {touched} + {batch * rows} AS STRING) AS id",
-    )  # fmt: skip
-    image = "to_json(struct(key AS id, concat('label ', key) AS label))"
-    _append(
-        lake, CHANGES.name, CHANGES.ddl,
-        every.selectExpr(
-            "table", "'change' AS kind", f"{batch}L AS batch", "'gate' AS source", "'f' AS topic", "0 AS partition",
-            "CAST(id AS BIGINT) AS offset", "0 AS row", "'update' AS op", "'yard' AS database",
-            f"{_ORDER} AS order_key", f"{image} AS before", f"{image} AS after", "false AS partial",
-        ),
-    )  # fmt: skip
-    line = f"{batch}L AS batch, 'gate' AS source, 'f' AS topic, 0 AS partition, 'yard' AS database, {touched}L AS messages, "
-    line += f"{touched}L AS change_messages, {touched}L AS changes, current_timestamp() AS event_high"
-    books = lake.spark.range(mirrors).selectExpr("concat('t', id) AS table", *line.split(", "))
-    _append(lake, BOOKS.name, BOOKS.ddl, books, lake.writer("silver", BOOKS.name), batch)
-    _receive(lake, batch, mirrors * touched)
+    _change(lake, batch, mirrors, touched, batch * rows)
 
 
 def _append(lake: Lake, name: str, ddl: str, frame: DataFrame, writer: str = "", batch: int = 1) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
@@ -35,12 +35,8 @@ def members(page: str) -> list[str]:
 
 
 def _page(name: str) -> str:
-    fits = (page for page, patterns in FAMILIES.items() for one in patterns.split() if _matches(one, name))
+    fits = (page for page, patterns in FAMILIES.items() for one in patterns.split() if fnmatchcase(name, one))
     return next(fits, "")
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(pattern.replace("*", ".*"), name) is not None
 
 
 def block(page: str) -> str:

@@ -72,6 +72,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
     ``structure`` is what a DDL message says of the table itself, which beats its SQL text: compact
     JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
+    ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.servers`).
     """
 
     op: Op
@@ -92,6 +93,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     note: str | None = None
     structure: str | None = None
     dialect: str = "mysql"
+    servers: tuple[str, ...] = ()
 
 
 def describe(change: Change) -> dict[str, object]:

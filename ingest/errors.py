@@ -6,6 +6,11 @@ Every message is one sentence: what was found, where, and what to do about it.
 from __future__ import annotations
 
 
+def first_line(error: object) -> str:
+    """The first line of an error's text, which may be empty: clients put Java traces and hints below it."""
+    return next(iter(str(error).strip().splitlines()), "")
+
+
 class IngestError(Exception):
     """Root of everything this package raises on purpose; the text is meant for people."""
 

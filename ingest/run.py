@@ -6,9 +6,10 @@ table keeps it.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -17,12 +18,13 @@ from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
 from ingest.errors import SetupError
 from ingest.gold.apply import Folded, apply
+from ingest.gold.misfits import COUNTED
 from ingest.gold.work import COMPLETE, complete, open_books
 from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
+from ingest.lake.schemas import DECISIONS, RUNS
 from ingest.lake.session import FEW, pace
 from ingest.quality import stage as quality
 from ingest.silver.decode import decode
@@ -50,6 +52,7 @@ class Result:
     rejected: int = 0
     mirrors: list[Folded] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)  # seconds
+    began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
     failures: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
@@ -60,6 +63,11 @@ class Result:
     def seconds(self) -> float:
         """The time of all stages."""
         return sum(self.stages.values())
+
+    @property
+    def unfit(self) -> int:
+        """Cells and changes that did not fit their mirrors."""
+        return sum(one.counts.get(COUNTED, 0) for one in self.mirrors)
 
     @property
     def touched(self) -> int:
@@ -81,11 +89,7 @@ class Warm:
     complete: int | None = None  # the last batch that every mirror has folded
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
-    held: tuple[int, int, list[Folded]] = (
-        -1,
-        -1,
-        [],
-    )  # batch and version of `decisions` at which all was held
+    held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch, and version of `decisions`, when all was held
     paused: tuple[int, frozenset[str]] = (-2, frozenset())  # version of `decisions`, and what it says
     told: tuple[str, ...] = ()  # failures that `runs` holds already
 
@@ -126,7 +130,7 @@ def run(
         for stage in wanted:
             if stop():
                 break
-            started = time.monotonic()
+            started, result.began[stage] = time.monotonic(), lake.now()
             try:
                 _STAGES[stage](lake, warm, result, tell)
             except Exception as error:
@@ -190,7 +194,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
-    last = max(0, lake.progress("silver", BOOKS.name))
+    last = lake.decoded()
     if warm.complete is None:
         warm.complete = complete(lake)
     if last <= warm.complete:
@@ -202,6 +206,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
             result.failures.append(f"{one.mirror} {one.state}: {one.message}")
         elif one.state == "paused":
             result.warnings.append(f"{one.mirror} is paused: {one.message}")
+        if unfit := one.counts.get(COUNTED):
+            result.warnings.append(f"{one.mirror}: {unfit} values do not fit: see `ingest rejects`.")
         if unread := one.counts.get("statements_not_read"):
             result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
     result.incomplete = bool(lake.select) or lake.stop()
@@ -231,7 +237,7 @@ def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
-    last = max(0, lake.progress("silver", BOOKS.name))
+    last = lake.decoded()
     if warm.checked is None:
         warm.checked = quality.last_checked(lake)
     done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
@@ -262,50 +268,24 @@ def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     if result.batch is None and failures in ((), warm.told):
         return False
     warm.told = failures
-    now = lake.now()
-    rows: list[tuple[object, ...]] = []
-    counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
-    for stage, seconds in result.stages.items():
-        failed = stage == "gold" and (
-            result.incomplete or any(one.state in UNFINISHED for one in result.mirrors)
-        )
-        state = "failed" if failed else "done"
-        rows.append(_row(lake, result, stage, None, state, now, seconds, None, counts, ""))
-    for one in result.mirrors:
-        if one.state != "skipped":
-            rows.append(
-                _row(
-                    lake,
-                    result,
-                    "gold",
-                    one.mirror,
-                    one.state,
-                    now,
-                    one.seconds,
-                    one.version,
-                    one.counts,
-                    one.message,
-                )
-            )
-    for text in result.failures:
-        rows.append(_row(lake, result, "alarm", None, "alarm", now, 0.0, None, {}, text))
-    lake.append_unguarded(rows, RUNS, {} if warm.complete is None else {COMPLETE: warm.complete})
+    done = {} if warm.complete is None else {COMPLETE: warm.complete}
+    lake.append_unguarded(list(_rows(lake, result)), RUNS, done)
     return True
 
 
-def _row(
-    lake: Lake,
-    result: Result,
-    stage: str,
-    subject: str | None,
-    state: str,
-    now: object,
-    seconds: float,
-    version: int | None,
-    counts: dict[str, int],
-    message: str,
-) -> tuple[object, ...]:
-    return (
-        result.run, lake.pipeline.name, result.batch, stage, subject, state, now, seconds, version,
-        json.dumps(counts), message,
-    )  # fmt: skip
+def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
+    """What `runs` keeps: a row for each stage, each mirror and each alarm."""
+    head = (result.run, lake.pipeline.name, result.batch)
+    now = lake.now()
+    counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
+    unfinished = result.incomplete or any(one.state in UNFINISHED for one in result.mirrors)
+    for stage, seconds in result.stages.items():
+        state = "failed" if stage == "gold" and unfinished else "done"
+        began = result.began[stage]
+        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "")
+    for one in result.mirrors:
+        if one.state != "skipped":
+            told = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
+            yield (*head, "gold", one.mirror, one.state, *told)
+    for text in result.failures:
+        yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text)

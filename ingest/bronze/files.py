@@ -22,6 +22,7 @@ from ingest import formats
 from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
 from ingest.config import Source
+from ingest.errors import first_line
 from ingest.framing import DAMAGE, decompressed
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
@@ -123,9 +124,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     """What to read of one file source, in ranges; ``rank`` is its place in the pipeline file."""
     try:
         files, others = _listed(source)
-    except (
-        Exception
-    ) as error:  # a store that is down, a package that it needs: each client has errors of its own
+    except Exception as error:  # each store's client has errors of its own, for a store that is down too
         return Plan(alarms=(_unlisted(source, error),))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
@@ -148,7 +147,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
 
 
 def _unlisted(source: Source, error: Exception) -> Alarm:
-    told = (str(error).strip().splitlines() or [""])[0]
+    told = first_line(error)
     text = f"cannot be listed ({type(error).__name__}: {told[:300]}): nothing of it was read now; mend that."
     return Alarm(source.name, source.path, f"{shown(source.path)} {text}")
 

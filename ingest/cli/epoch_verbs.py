@@ -98,7 +98,7 @@ def _refuse_trimmed(lake: Lake, start: Start) -> None:
     """Nothing is decided of messages that could not be decoded again."""
     from ingest.silver.rebuild import refuse_trimmed
 
-    last = max(0, lake.progress("silver", "books"))
+    last = lake.decoded()
     if start.first <= last:
         refuse_trimmed(lake, start.first - 1, last)
 
@@ -154,7 +154,7 @@ def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
     from ingest.lake.names import mirror_path
     from ingest.silver.rebuild import rebuild
 
-    if start.first > max(0, lake.progress("silver", "books")):
+    if start.first > lake.decoded():
         return []  # it begins with what comes next
     cores = max(1, lake.spark.sparkContext.defaultParallelism)
     rebuild(lake, cores, since=start.first - 1, dry_run=False)

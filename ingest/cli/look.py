@@ -289,10 +289,8 @@ def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[A
         IngestError: the query is none, names no table, or Spark refuses it.
     """
     known = known_mirrors.known(lake).values()
-    named = [
-        *_histories(lake, known).values(),
-        *known,
-    ]  # a mirror keeps its name, whatever lies beside others
+    # Later names win: a mirror keeps its name, whatever lies beside others.
+    named = [*_histories(lake, known).values(), *known]
     mirrors = {one.table: lake.named(one.path) for one in named}
     return _queried(lake, text, limit, mirrors)
 
@@ -307,7 +305,9 @@ def query_as_of(
     """
     if batch is None:
         return *query(lake, text, limit), []
-    pinned = asof.mirrors(lake, batch)
+    known = asof.mirrors(lake, batch)
+    histories = _histories(lake, [one.mirror for one in known.values()])
+    pinned = asof.beside(lake, batch, histories) | known  # a mirror keeps its name
     mirrors = {
         table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
         for table, one in pinned.items()

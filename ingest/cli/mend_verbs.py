@@ -68,7 +68,7 @@ def backfill(
         from ingest.lake import lock
 
         with lock.held(lake.pipeline.lake, "backfill"):
-            newest = max(0, lake.progress("silver", "books"))
+            newest = lake.decoded()
             rows = _silver(lake, dry_run, max(0, newest - last))
             if not dry_run and any(row["missing"] or row["surplus"] for row in rows):
                 rows += fold_anew(lake, [], dry_run)

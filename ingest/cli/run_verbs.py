@@ -13,7 +13,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, session_for
-from ingest.errors import ConfigError, IngestError, LockedError
+from ingest.errors import ConfigError, IngestError, LockedError, first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,8 +169,8 @@ def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     if isinstance(error, IngestError):
         output.error(f"{pipeline.name}: {error}")
         return error.exit_code
-    text = str(error).strip().splitlines() or [""]
-    output.error(f"{pipeline.name}: something unexpected went wrong ({type(error).__name__}: {text[0]})")
+    told = first_line(error)
+    output.error(f"{pipeline.name}: something unexpected went wrong ({type(error).__name__}: {told})")
     return 2
 
 
@@ -236,7 +236,7 @@ def _closing_row(result: Result) -> tuple[object, ...]:
         result.read,
         result.changes,
         result.ddl,
-        result.rejected,
+        result.rejected + result.unfit,
         result.touched,
         checks or "-",
         f"{result.seconds:.1f}",

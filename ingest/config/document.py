@@ -119,9 +119,8 @@ def _text(path: Path) -> str:
 def _compose(path: Path, text: str) -> Node:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", ReusedAnchorWarning
-            )  # YAML 1.2: the later anchor counts from there on
+            # YAML 1.2: the later anchor counts from there on
+            warnings.simplefilter("ignore", ReusedAnchorWarning)
             node: Node | None = YAML(typ="rt", pure=True).compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark

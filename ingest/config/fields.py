@@ -133,11 +133,6 @@ def _kafka_settings(value: Any) -> dict[str, str]:
     return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
 
 
-def _limits(given: dict[str, float]) -> dict[str, float]:
-    words.checks(given)
-    return given
-
-
 def _plain(value: Any) -> Any:
     """Arguments of an expectation: here, and only here, numbers and booleans become Python's own."""
     if isinstance(value, dict):
@@ -229,6 +224,9 @@ class _SourceKeys(_Keys):
     options: OptionKeys = OptionKeys()
     max_messages: Count | None = Field(default=None, description="the most messages that one batch takes")
     max_bytes: Size | None = Field(default=None, description="the most bytes that one batch takes")
+    server_change: Annotated[str, *_choice("hold", "accept")] = Field(
+        default="hold", description="what happens when another server counts the positions"
+    )
 
 
 class FileKeys(_SourceKeys):
@@ -353,7 +351,7 @@ class QualityKeys(_Keys):
         default=None, description="the source's own row counts: CSV or JSON with table and rows"
     )
     freshness: Duration | None = Field(default=None, description="how old the newest change may be")
-    thresholds: Annotated[dict[str, Ratio], AfterValidator(_limits)] = Field(
+    thresholds: Annotated[dict[str, Ratio], AfterValidator(words.limits)] = Field(
         default={}, description="limits of the built-in checks, 0.1% or a count"
     )
 

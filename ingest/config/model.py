@@ -38,6 +38,7 @@ class Source:
     # both
     max_messages: int | None = None
     max_bytes: int | None = None
+    server_change: str = "hold"  # hold | accept
 
 
 @dataclass(frozen=True, slots=True)

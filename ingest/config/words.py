@@ -7,10 +7,13 @@ sentence that says what to write instead.  The command line reads its options wi
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
 import zoneinfo
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from pathlib import Path
 
 from ingest import types, values
 from ingest.change import TableId
@@ -46,7 +49,19 @@ def expectation(text: str) -> str:
         raise ValueError(
             f"{text!r} is no expectation; write a name such as expect_column_values_to_be_unique"
         )
+    if (known := _expectations()) and text not in known:
+        raise ValueError(f"Great Expectations has no {text}{nearest(text, known)}")
     return str(text)
+
+
+@lru_cache(maxsize=1)
+def _expectations() -> tuple[str, ...]:
+    """Those of the installed release, whose modules bear their names: importing them takes seconds."""
+    found = importlib.util.find_spec("great_expectations")
+    if found is None or found.origin is None:
+        return ()
+    folder = Path(found.origin).parent / "expectations" / "core"
+    return tuple(file.stem for file in folder.glob("expect_*.py"))
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -89,13 +104,14 @@ def count(text: str) -> int:
     return int(digits)
 
 
-def checks(names: Iterable[str]) -> None:
-    """Refuse a name that no built-in check has."""
-    for name in names:
+def limits(given: dict[str, float]) -> dict[str, float]:
+    """The limits themselves if each is of a built-in check."""
+    for name in given:
         if name not in CHECKS:
             raise ValueError(
                 f"there is no check {name!r}{nearest(name, CHECKS) or '; there are ' + listed(CHECKS)}"
             )
+    return given
 
 
 def ratio(text: str) -> float:

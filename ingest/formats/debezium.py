@@ -29,6 +29,7 @@ from ingest.decoding.connectors import CLOCKS, control, event_time, kind_of, seq
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values
 from ingest.decoding.semantics import meanings
+from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import base64_text
@@ -152,6 +153,7 @@ def row_change(event: Event, declared: TableHints, options: Options) -> Change:
         phase=_phase(op, event.source, places),
         sequence=places,
         position=position,
+        servers=binlog(event.source.get("server_id"), event.source.get("file")),
         event_time=event_time(event.source),
         transaction=event.transaction or event.source.get("gtid") or event.source.get("txId"),
         note="; ".join(notes) or None,
@@ -242,6 +244,7 @@ def flat_change(
         phase=_phase(op, source, places),
         sequence=places,
         position=position,
+        servers=binlog(source.get("server_id"), source.get("file")),
         event_time=event_time({name: meta.get("source_" + name) for name in CLOCKS}),
         transaction=source.get("gtid") or source.get("txId"),
         note=note,

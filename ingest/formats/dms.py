@@ -35,6 +35,7 @@ from ingest.decoding.rows import (
     plan_of_declared,
     require_image,
 )
+from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -117,6 +118,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,
         position=position,
+        servers=_log(position),
         event_time=moment(meta.get("timestamp"), "UTC") if clock is None else clock,
         transaction=meta.get("transaction-id"),
         note=noted(note, "the position is unreadable" if position and not sequence else None),
@@ -130,6 +132,12 @@ def log_position(position: str | None) -> tuple[int, ...]:
         return int(found[1], 16), int(found[2], 16), int(found[3] or 0)
     found = _MYSQL.match(position or "")
     return (int(found[1]), int(found[2])) if found is not None else ()
+
+
+def _log(position: str | None) -> tuple[str, ...]:
+    """The base name of MySQL's log."""
+    found = _MYSQL.match(position or "")
+    return binlog(None, found[0].partition(":")[0]) if found is not None else ()
 
 
 def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:

@@ -32,6 +32,7 @@ from ingest.decoding.rows import (
     plan_of_declared,
     require_image,
 )
+from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -120,6 +121,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
         phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,
         position=position,
+        servers=binlog(_text(envelope, "server_id"), (position or "").rpartition(":")[0]) if sequence else (),
         event_time=values.micros_of(clock, unit),
         transaction=_text(envelope, "xid"),
         note=noted(note, "the position is unreadable" if position and not sequence else None),

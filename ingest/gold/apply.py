@@ -6,6 +6,7 @@ for its progress is in its own log.
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold import history, keyless, misfits, tables, watch
+from ingest.gold import history, keyless, misfits, servers, tables, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.fold import Shape, has_name
@@ -50,6 +51,7 @@ class Folded:
     counts: dict[str, int] = field(default_factory=dict)
     message: str = ""
     size: int = 0  # bytes of its table
+    began: dt.datetime | None = None  # None if nothing was begun
 
 
 def apply(
@@ -76,6 +78,7 @@ def apply(
     for job in todo:
         known = decided.get(job.path)
         try:
+            servers.refuse_another(lake.pipeline, books, job)
             applied = _applied(lake, books, ledger, job, known)
             first = books.first_rows(job)
             plan = decide(lake.pipeline, job, known, ledger, applied, first, partial(lake.exists, job.path))
@@ -111,7 +114,7 @@ def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror 
 
 def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Folded:
     started = time.monotonic()
-    result = Folded(plan.mirror.name, plan.mirror.path, "done")
+    result = Folded(plan.mirror.name, plan.mirror.path, "done", began=lake.now())
     if lake.stop():
         result.state = "skipped"
         return result
@@ -163,7 +166,8 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
-        _merge(lake, session, plan, work, guard, fresh=fresh)
+        rejected = _merge(lake, session, plan, work, guard, fresh=fresh)
+        result.counts |= {misfits.COUNTED: rejected} if rejected else {}
     else:
         result.counts.update(keyless.fold(lake, session, plan, work, guard))
     after = log.snapshot(lake.spark, path)
@@ -237,8 +241,11 @@ def _made(lake: Lake, plan: Plan) -> tables.Made:
 
 def _merge(
     lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool
-) -> None:
-    """A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet."""
+) -> int:
+    """Fold, and say how many cells and changes did not fit.
+
+    A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet.
+    """
     mirror = plan.mirror
 
     def fold(tolerant: bool) -> None:
@@ -252,7 +259,7 @@ def _merge(
         else:
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
 
-    misfits.meeting(fold, lambda: _keep_misfits(lake, session, mirror, work, guard.batch))
+    return misfits.meeting(fold, lambda: _keep_misfits(lake, session, mirror, work, guard.batch))
 
 
 def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:
@@ -284,7 +291,7 @@ def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shap
     return reduce(DataFrame.unionByName, frames), shape
 
 
-def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> None:
+def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> int:
     """Write what does not fit to `rejects`, guarded, before the merge that leaves it out."""
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
     found = [misfits.changes(changes, mirror, one) for one, _ in work]
@@ -293,7 +300,7 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
         if cells is not None:
             found.append(cells)
     first = min(one.first for one, _ in work)
-    misfits.keep(replace(lake, spark=session), mirror, found, first, batch)
+    return misfits.keep(replace(lake, spark=session), mirror, found, first, batch)
 
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:

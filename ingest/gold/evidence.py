@@ -289,4 +289,9 @@ def _expected(text: str | None, logical: str) -> Column:
 
 
 def _text(value: Column, logical: str) -> Column:
-    return F.base64(value) if types.delta(logical) == "BINARY" else value.cast("string")
+    """The cell as changes spell it."""
+    kind = types.delta(logical)
+    if kind == "BINARY":
+        return F.base64(value)
+    text = value.cast("string")
+    return F.concat(F.replace(text, F.lit(" "), F.lit("T")), F.lit("Z")) if kind == "TIMESTAMP" else text

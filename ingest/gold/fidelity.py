@@ -16,10 +16,10 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.gold import evidence
 from ingest.gold.cast import cast, truncates
+from ingest.gold.fold import image
 from ingest.gold.misfits import can_misfit
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -61,9 +61,10 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
         columns: its columns.
         keys: its key columns, whose cells are never truncated: their change is rejected.
     """
-    image = StructType([StructField(one.name, StringType()) for one in columns])
     told = changes.where(F.col("after").isNotNull()).select(
-        "types", F.from_json("after", image).alias("a"), F.json_object_keys("after").alias("sent")
+        "types",
+        image("after", [one.name for one in columns]).alias("a"),
+        F.json_object_keys("after").alias("sent"),
     )
     sums = [
         F.count_if(value).alias(f"{name}{i}")

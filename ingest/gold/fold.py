@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.gold.cast import cast, key_is_exact
-from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
@@ -41,6 +40,11 @@ def key_name(index: int) -> str:
 def value_name(index: int) -> str:
     """The name of a column's text among events, and of its typed value in outcomes."""
     return f"_v{index}"
+
+
+def sent_name(index: int) -> str:
+    """The name of a column in the source of a MERGE; under its own, some names would clash with Delta's."""
+    return f"%{index}"
 
 
 def has_name(index: int) -> str:
@@ -67,10 +71,8 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
         F.col("partial") if shape.partials else F.lit(False).alias("partial"),
         "after",
         "before",
-        _image(F.when(~gone, F.col("after")), mirror.columns).alias("a"),
-        _image(
-            F.col("before") if shape.key_changes else F.when(gone, F.col("before")), mirror.key_columns
-        ).alias("b"),
+        image(F.when(~gone, F.col("after")), [one.name for one in mirror.columns]).alias("a"),
+        image("before" if shape.key_changes else F.when(gone, F.col("before")), mirror.keys).alias("b"),
         (F.when(F.col("partial"), F.json_object_keys("after")) if shape.partials else F.lit(None)).alias(
             "sent"
         ),
@@ -139,9 +141,9 @@ def _split(
     )
 
 
-def _image(text: Column, columns: Iterable[MirrorColumn]) -> Column:
+def image(text: Column | str, names: Iterable[str]) -> Column:
     """The texts of some columns in a row image."""
-    return F.from_json(text, StructType([StructField(one.name, StringType()) for one in columns]))
+    return F.from_json(text, StructType([StructField(name, StringType()) for name in names]))
 
 
 def _typed_keys(mirror: Mirror, tolerant: bool, *, moves: bool) -> tuple[list[Column], list[Column]]:
@@ -153,7 +155,7 @@ def _typed_keys(mirror: Mirror, tolerant: bool, *, moves: bool) -> tuple[list[Co
     stays = op == "read" if moves else op != "delete"
     for one in mirror.key_columns:
         a, b = F.col("a")[one.name], F.col("b")[one.name]
-        again = [_image(F.col(name), mirror.key_columns)[one.name] for name in ("after", "before")]
+        again = [image(name, mirror.keys)[one.name] for name in ("after", "before")]
         after = _there(one.name, "after", a, again[1])
         before = _there(one.name, "before", b, F.when(op == "delete", again[0]).otherwise(a))
         new.append(_typed_key(F.when(op == "delete", before).otherwise(after), one.type, tolerant))
@@ -167,9 +169,7 @@ def _all_there(cells: list[Column]) -> Column:
 
 def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Column]:
     """Changes with their keys parsed, whether the key fits, and the key's texts as JSON."""
-    images = {
-        short: _image(F.col(name), mirror.key_columns) for short, name in (("a", "after"), ("b", "before"))
-    }
+    images = {short: image(name, mirror.keys) for short, name in (("a", "after"), ("b", "before"))}
     new, old = _typed_keys(mirror, tolerant=True, moves=True)
     texts = [
         _there(one.name, "after", F.col("a")[one.name], F.col("b")[one.name]).alias(one.name)
@@ -179,9 +179,9 @@ def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Co
     return changes.withColumns(images), _all_there([*new, *old]), text
 
 
-def _there(name: str, image: str, cell: Column, otherwise: Column) -> Column:
+def _there(name: str, text: str, cell: Column, otherwise: Column) -> Column:
     """A key cell's text from an image that has the column, be it NULL there; else from elsewhere."""
-    keys = F.json_object_keys(image)
+    keys = F.json_object_keys(text)
     there = cell.isNotNull() | F.coalesce(F.array_contains(keys, name), F.lit(False))
     return F.when(there, cell).otherwise(otherwise)
 

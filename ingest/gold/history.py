@@ -2,9 +2,9 @@
 
 ``histories/<database>/<table>``, in queries ``<table>__history``, has the mirror's columns and
 ``valid_from``, ``valid_to``, ``is_current``.  It lies beside the mirrors, not among them: there a source
-table of that name would have the same path.  States follow the fold's order; the moments are the changes' event times, and only shown: of two states with one
-moment the order still decides which is current.  A state that a statement ended, or whose change names no
-time, has no ``valid_to``.  Each batch folds the touched keys again from their whole history and puts their
+table of that name would have the same path.  States follow the fold's order; the moments are the changes'
+event times, and only shown: of two states with one moment the order still decides which is current.  A state
+that a statement ended, or whose change names no time, has no ``valid_to``.  Each batch folds the touched keys again from their whole history and puts their
 states in the place of those that stand, in one guarded commit: so late changes are no special case.
 """
 
@@ -24,9 +24,9 @@ from pyspark.sql.types import BooleanType, LongType, StringType, StructField, St
 from ingest.change import Image, order_of
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
-from ingest.gold.fold import key_name, value_name
+from ingest.gold.fold import key_name, sent_name, value_name
 from ingest.gold.gather import Lane, Steps, of_lane
-from ingest.gold.merge import Guard, sent_name
+from ingest.gold.merge import Guard
 from ingest.gold.refold import ROW, Beyond, change_of, first_cell, grouped, groups, keyed_rows
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror

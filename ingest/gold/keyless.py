@@ -21,14 +21,13 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.fold import SchemaStep
 from ingest.gold import misfits
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, MISFIT, value_name
+from ingest.gold.fold import GONE, MISFIT, image, sent_name, value_name
 from ingest.gold.gather import Lane, Steps, clearing, of_lane
-from ingest.gold.merge import Guard, sent_name
+from ingest.gold.merge import Guard
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
@@ -52,11 +51,11 @@ def is_keyless(plan: Plan) -> bool:
 
 def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard) -> dict[str, int]:
     """Fold a mirror without key in one guarded commit; returns counts of what was not applied."""
-    misfits.meeting(
+    rejected = misfits.meeting(
         lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant),
         lambda: _keep_misfits(lake, session, plan, work, guard.batch),
     )
-    return _not_applied(plan, work)
+    return _not_applied(plan, work) | ({misfits.COUNTED: rejected} if rejected else {})
 
 
 def _fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool) -> None:
@@ -163,13 +162,13 @@ def _once(mine: DataFrame) -> DataFrame:
 
 def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> DataFrame:
     """Events of single rows with every column's text, as it stands after all schema steps."""
-    image = StructType([StructField(name, StringType()) for name in _names(mirror, steps)])
+    names = _names(mirror, steps)
     parsed = mine.select(
         "op",
         "row",
         F.col("batch").alias(BATCH),
         F.col("order_key").alias(ORDER),
-        *[F.from_json(name, image).alias(name[0]) for name in ("after", "before")],
+        *[image(name, names).alias(name[0]) for name in ("after", "before")],
         *[
             F.coalesce(F.json_object_keys(name), F.array()).alias(f"{name[0]}_keys")
             for name in ("after", "before")
@@ -289,10 +288,9 @@ def _merge(
         .whenNotMatchedInsert(f"NOT s.{quoted(TAKEN)}", dict(pairs))
         .execute()
     )
-    guard.take_off(session)
 
 
-def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> None:
+def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> int:
     found = []
     for one, _ in work:
         new = of_lane(_changes(lake, session), one).where(
@@ -303,4 +301,4 @@ def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, bat
         if cells is not None:
             found.append(cells)
     first = min(one.first for one, _ in work)
-    misfits.keep(replace(lake, spark=session), plan.mirror, found, first, batch)
+    return misfits.keep(replace(lake, spark=session), plan.mirror, found, first, batch)

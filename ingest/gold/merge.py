@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from ingest import types
 from ingest.fold import SchemaStep
+from ingest.gold import tables
 from ingest.gold.cast import cast, converted
-from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, value_name
+from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, sent_name, value_name
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, literal, quoted
@@ -78,11 +79,6 @@ def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
     return outcomes.select(*columns)
 
 
-def sent_name(index: int) -> str:
-    """The name of a column in the source of a MERGE; under its own, some names would clash with Delta's."""
-    return f"%{index}"
-
-
 def merge(
     session: SparkSession,
     path: str,
@@ -120,9 +116,8 @@ def merge(
 
 def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:
     """The table's columns that are none of the mirror's any more, by Delta's names, with their Delta types."""
-    wanted = {one.column for one in mirror.columns}
-    fields = session.read.format("delta").load(path).schema.fields
-    return {one.name: one.dataType.simpleString().upper() for one in fields if one.name not in wanted}
+    there = tables.standing(session.read.format("delta").load(path).schema)
+    return {name: there[name] for name in tables.left(mirror, there)}
 
 
 def _fills(

@@ -11,7 +11,7 @@ from functools import reduce
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from ingest import types
@@ -23,6 +23,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
 
 STAGE = "gold"
+COUNTED = "rejected"  # among a mirror's counts: cells and changes that did not fit
 _TYPES = {"partition": "int", "offset": "bigint", "batch": "bigint"}
 _SAME = (
     "kind", "source", "topic", "partition", "offset", "database", "schema", "table", "key", "column", "detail",
@@ -102,12 +103,15 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
     )
 
 
-def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], None]) -> None:
+def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> int:
     """Fold as if every cell fitted; where one does not, keep the misfits first and fold again.
 
     Args:
         fold: writes a mirror's new rows; True makes cells that do not fit NULL, instead of an error.
-        keep_misfits: writes them to `rejects`.
+        keep_misfits: writes them to `rejects`, and says how many.
+
+    Returns:
+        how many there were.
     """
     try:
         fold(False)
@@ -115,12 +119,13 @@ def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], None]) -> N
         if MISFIT not in str(error):
             raise
     else:
-        return
-    keep_misfits()
+        return 0
+    count = keep_misfits()
     fold(True)
+    return count
 
 
-def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: int) -> None:
+def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: int) -> int:
     """Append what does not fit to `rejects`, guarded.
 
     A run that was killed before its merge has written its own already, under an older batch than this one:
@@ -132,6 +137,9 @@ def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: 
         found: rows of `rejects`.
         first: the first batch that the mirror has not folded.
         batch: the one that it is about to fold.
+
+    Returns:
+        how many rows were written.
     """
     rows = reduce(DataFrame.unionByName, found)
     stage = f"{STAGE}/{mirror.path}/{mirror.generation}"
@@ -139,7 +147,9 @@ def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: 
         known = lake.read(REJECTS.name).where((F.col("stage") == STAGE) & (F.col("batch") >= first))
         same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _SAME]
         rows = rows.alias("found").join(known.alias("known"), same, "left_anti")
-    lake.append(rows, REJECTS, stage, batch)
+    written = Observation()
+    appended = lake.append(rows.observe(written, F.count("*").alias("rows")), REJECTS, stage, batch)
+    return int(written.get["rows"]) if appended else 0
 
 
 def _rejects(rows: DataFrame, mirror: Mirror, given: Mapping[str, Column]) -> DataFrame:

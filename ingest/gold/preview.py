@@ -23,7 +23,6 @@ from ingest.lake import log, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.schemas import BOOKS
 
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
 
@@ -61,7 +60,7 @@ class Known:
 
 def know(lake: Lake) -> Known:
     """Read what decides about the next fold."""
-    found = Known(last=max(0, lake.progress("silver", BOOKS.name)))
+    found = Known(last=lake.decoded())
     if not found.last:
         return found
     found.complete = complete(lake)

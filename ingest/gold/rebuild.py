@@ -22,7 +22,7 @@ from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
-from ingest.lake.schemas import BOOKS, DECISIONS, REJECTS, RUNS
+from ingest.lake.schemas import DECISIONS, REJECTS, RUNS
 from ingest.lake.shadow import shadow_of
 
 Tell = Callable[[str, str], None]
@@ -57,7 +57,7 @@ def rebuild(
         IngestError: there is no such mirror, or silver has nothing to fold.
     """
     known = mirrors.known(lake)
-    last = max(0, lake.progress("silver", BOOKS.name))
+    last = lake.decoded()
     if not last:
         raise IngestError(
             "Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first."

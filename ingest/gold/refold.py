@@ -20,7 +20,7 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from ingest.change import Change, Image, Op, order_of
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, has_name, key_name, value_name
+from ingest.gold.fold import GONE, has_name, image, key_name, value_name
 from ingest.lake.mirrors import Mirror
 
 ROW = ("order_key", "op", "partial", "before", "after")
@@ -83,9 +83,8 @@ def grouped(keyed: DataFrame, wanted: DataFrame, links: bool, columns: Sequence[
 
 def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataFrame:
     """Each change once for every key that it concerns: its own, and the one it leaves."""
-    image = StructType([StructField(name, StringType()) for name in mirror.keys])
     rows = mine.where(F.col("op") != "truncate").select(
-        *columns, F.from_json("after", image).alias("a"), F.from_json("before", image).alias("b")
+        *columns, image("after", mirror.keys).alias("a"), image("before", mirror.keys).alias("b")
     )
     new = json_key(
         [cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,8 +12,7 @@ from pyspark.sql.types import StructType
 from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.cast import converted
-from ingest.gold.fold import GONE
-from ingest.gold.merge import sent_name
+from ingest.gold.fold import GONE, sent_name
 from ingest.lake.lake import Lake, properties_sql
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
@@ -119,9 +118,9 @@ def reshape(
     """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
-    have = {field.name: field.dataType.simpleString().upper() for field in frame.schema.fields}
-    left = _left(mirror, present)
-    going = [] if mirror.keys else left
+    have = standing(frame.schema)
+    gone = left(mirror, present)
+    going = [] if mirror.keys else gone
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
         _comment(lake, session, mirror, frame.schema)
         return
@@ -135,13 +134,18 @@ def reshape(
         for origin in carried.get(one.name, ()):
             value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.delta))
         columns.append(value.alias(one.column, metadata=_metadata(one)))
-    staying = [F.col(quoted(name)) for name in left if name not in going]
+    staying = [F.col(quoted(name)) for name in gone if name not in going]
     _rewrite(frame.select(*columns, *staying), path)
+
+
+def standing(schema: StructType) -> dict[str, str]:
+    """A table's columns with their Delta types."""
+    return {field.name: field.dataType.simpleString().upper() for field in schema.fields}
 
 
 def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> bool:
     """Rewrite the table without the columns that are none of the mirror's any more; False if there are none."""
-    if not _left(mirror, present):
+    if not left(mirror, present):
         return False
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
@@ -149,7 +153,8 @@ def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tup
     return True
 
 
-def _left(mirror: Mirror, present: Sequence[str]) -> list[str]:
+def left(mirror: Mirror, present: Iterable[str]) -> list[str]:
+    """Columns that stand in the table and are none of the mirror's any more."""
     wanted = {one.column for one in mirror.columns}
     return [name for name in present if name not in wanted]
 

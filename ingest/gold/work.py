@@ -37,6 +37,7 @@ class History:
     inherits: int = 0
     truncates: int = 0
     ddl: int = 0
+    servers: set[str] = field(default_factory=set)
 
     def add(self, line: Line) -> None:
         """Count one more line as folded."""
@@ -44,6 +45,7 @@ class History:
             self.high = line.order_high
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(line, name))
+        self.servers = self.servers.union(line.servers)
 
 
 @dataclass(slots=True)
@@ -97,11 +99,19 @@ def open_books(lake: Lake, complete: int, last: int) -> Books:
     sums = (
         table.where(F.col("batch") <= complete)
         .groupBy(*_TABLE)
-        .agg(F.max("order_high").alias("high"), *[F.sum(name).alias(name) for name in _SUMS])
+        .agg(
+            F.max("order_high").alias("high"),
+            *[F.sum(name).alias(name) for name in _SUMS],
+            F.flatten(F.collect_set(F.map_keys(F.from_json("servers", "map<string,bigint>")))).alias(
+                "servers"
+            ),
+        )
     )
     for row in sums.collect() if complete > 0 else []:
         lane = (row["source"], TableId(row["database"], row["schema"], row["table"]))
-        books.histories[lane] = History(row["high"], *[row[name] for name in _SUMS])
+        books.histories[lane] = History(
+            row["high"], servers=set(row["servers"]), **{name: row[name] for name in _SUMS}
+        )
     for row in table.where(F.col("batch").between(complete + 1, last)).collect():
         books.lines.append(_line(row.asDict()))
     return books
@@ -110,6 +120,7 @@ def open_books(lake: Lake, complete: int, last: int) -> Books:
 def _line(row: dict[str, object]) -> Line:
     row["keys"] = json.loads(str(row["keys"] or "[]"))
     row["columns"] = json.loads(str(row["columns"] or "{}"))
+    row["servers"] = json.loads(str(row["servers"] or "{}"))
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock
     return Line(**row)  # type: ignore[arg-type]
 

@@ -48,6 +48,13 @@ def mirrors(lake: Lake, as_of: int) -> dict[TableId, Pinned]:
     return found
 
 
+def beside(lake: Lake, as_of: int, tables: Mapping[str, Mirror]) -> dict[TableId, Pinned]:
+    """The same for tables beside mirrors, by the mirrors' paths; of their versions only their own logs tell."""
+    wanted = _wanted(lake, as_of) if tables else {}
+    pinned = (Pinned(table, None, None, wanted.get(path, 0)) for path, table in tables.items())
+    return {one.mirror.table: _from_log(lake, one, as_of) for one in pinned}
+
+
 def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:
     """One sentence for each mirror that does not hold all of the batch."""
     texts = []

@@ -54,6 +54,7 @@ class Line:
     event_high: int | None = None
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
+    servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
     replayed: int = 0  # of the batch's rejects, those that a later batch decoded after all
     replayed_in: int | None = None  # that batch; a line that says so says nothing else
 
@@ -79,6 +80,8 @@ class Line:
         self.event_high = _most(self.event_high, other.event_high)
         self.keys.extend(keys for keys in other.keys if keys not in self.keys)
         self.columns.update(merged_columns(self.columns, other.columns))
+        for name, offset in other.servers.items():
+            self.servers[name] = min(offset, self.servers.get(name, offset))
 
     def to_json(self) -> str:
         """The line as it travels in ``changes.payload``."""

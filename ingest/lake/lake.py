@@ -17,7 +17,7 @@ from ingest.errors import IngestError
 from ingest.lake import log
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import TableSchema
+from ingest.lake.schemas import BOOKS, TableSchema
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -63,6 +63,10 @@ class Lake:
         """The last batch that a stage has committed to a table; -1 before the first."""
         state = self.snapshot(table)
         return state.transactions.get(self.writer(stage, table, self.generation(state, stage, table)), -1)
+
+    def decoded(self) -> int:
+        """The last batch that silver has finished, whose books come last; 0 before the first."""
+        return max(0, self.progress("silver", BOOKS.name))
 
     def read(self, name: str) -> DataFrame:
         """A table's rows."""

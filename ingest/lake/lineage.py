@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline, Source
 from ingest.config.model import Lineage
+from ingest.errors import first_line
 from ingest.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Teller:
                 "openlineage: the package openlineage-python is missing: type `pip install 'ingest[lineage]'`."
             )
         except Exception as error:  # whatever a service or its client meets
-            text = (str(error).strip().splitlines() or [""])[0]
+            text = first_line(error)
             told = f"{type(error).__name__}: {text[:200]}"
             self.warnings.append(f"openlineage: the {word.state} event was not taken ({told}).")
 

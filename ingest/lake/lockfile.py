@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
-from ingest.errors import LockedError, SetupError
+from ingest.errors import LockedError, SetupError, first_line
 
 NAME = "_ingest.lock"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without hard links
@@ -222,11 +222,9 @@ class StoredFile:
             yield
         except (OSError, self._error) as error:
             found = getattr(error, "java_exception", None)
-            text = str(found.getMessage() if found is not None else error).strip().splitlines() or [
-                "no reason told"
-            ]
+            text = first_line(found.getMessage() if found is not None else error) or "no reason told"
             raise SetupError(
-                f"The lake {self.lake} cannot be reached ({text[0][:300]}): docs/cluster.md says "
+                f"The lake {self.lake} cannot be reached ({text[:300]}): docs/cluster.md says "
                 "which jars and settings a store needs, and which permissions."
             ) from None
 

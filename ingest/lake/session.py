@@ -88,6 +88,7 @@ _JOINED = {
     "spark.driver.extraClassPath": os.pathsep,
     "spark.driver.extraJavaOptions": " ",
 }
+_TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # they print what is raised anyway
 
 
 def session(
@@ -236,9 +237,6 @@ def _started(
             settings = local_settings(master, conf, java, class_path, profile)
             _start_java(settings)
         return _build(app_name, master or "local[*]", settings, profile)
-
-
-_TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # they print what is raised anyway
 
 
 def _class_path(kafka: bool) -> list[Path]:

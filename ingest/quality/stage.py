@@ -13,7 +13,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, CHECKS
+from ingest.lake.schemas import CHECKS
 from ingest.quality import counted, counts, judge, keys, ledgers, parts, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.expect import expected
@@ -45,7 +45,7 @@ def check(
         tell: is told what is being worked on.
         partly: not all mirrors were meant to be brought up to date, so the batches stay unchecked.
     """
-    last = max(0, lake.progress("silver", BOOKS.name))
+    last = lake.decoded()
     checked, touched = Checked(since if partly else last), frozenset(also)
     with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # what can be done while Spark counts
         imported = pool.submit(judge.great_expectations)

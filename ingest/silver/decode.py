@@ -186,7 +186,7 @@ def _book_rows(lake: Lake, lines: list[Line]) -> DataFrame:
 
 def _book_cell(line: Line, name: str) -> object:
     value = getattr(line, name)
-    if name in ("keys", "columns"):
+    if name in ("keys", "columns", "servers"):
         return json.dumps(value, ensure_ascii=False)
     return value
 

@@ -81,6 +81,7 @@ class Written(NamedTuple):
     """All rows of one Arrow batch, as changes and as Arrow, with their order keys and their lines."""
 
     spans: list[Span]
+    at: list[int]
     rows: list[Change]
     orders: list[str]
     page: pa.RecordBatch
@@ -114,7 +115,7 @@ class Deck:
         self.parse = formats.load(source.format).parse
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
-        self.epoch = number_key(lifting.epochs.get(name, 0))
+        self.epoch = lifting.epochs.get(name, 0)
         self.rank = number_key(rank)
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}
@@ -133,7 +134,7 @@ class Deck:
         except Exception:
             taken, refused = self._weeded(bronze, batches, taken, refused)
             written = self._written(bronze, batches, taken)
-        self._book(written)
+        self._book(bronze, written)
         self._book_refused(bronze, batches, refused)
         if written.rows:
             yield written.page
@@ -191,9 +192,9 @@ class Deck:
                     rows += changes
                     at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
-        orders = sheet.order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
+        orders = sheet.order_keys(rows, at, self._arrivals(bronze), number_key(self.epoch), self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
-        return Written(spans, rows, orders, page)
+        return Written(spans, at, rows, orders, page)
 
     def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[Place, Taken]:
         """Messages by their book line; a message is booked under its first change's table."""
@@ -218,7 +219,7 @@ class Deck:
 
     # --- books ---
 
-    def _book(self, written: Written) -> None:
+    def _book(self, bronze: pa.RecordBatch, written: Written) -> None:
         for place, messages, start, end in written.spans:
             line = self._line(place)
             if self._is_excluded(place.table):
@@ -228,6 +229,13 @@ class Deck:
             tally.count_messages(line, messages)
             if end > start:
                 tally.count_rows(line, written.rows[start:end], written.orders[start:end])
+                self._count_servers(line, bronze, written.rows[start:end], written.at[start:end])
+
+    def _count_servers(
+        self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], at: Sequence[int]
+    ) -> None:
+        if self.order_by == "sequence" and any(change.servers for change in rows):
+            tally.count_servers(line, self.epoch, rows, bronze["offset"].take(pa.array(at)).to_pylist())
 
     def _book_refused(self, bronze: pa.RecordBatch, batches: pa.Array, refused: list[Refused]) -> None:
         for each in refused:

@@ -71,6 +71,16 @@ def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> Non
     _count_changes(line, [change for change in rows if change.op is not _DDL])
 
 
+def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Sequence[int]) -> None:
+    """Who counted the rows' positions, each with the offset of its first row."""
+    named = [change.servers for change in rows]
+    # Backwards, so that of equal names the first offset stays.
+    for servers, offset in dict(zip(reversed(named), reversed(offsets), strict=True)).items():
+        for one in servers:
+            name = f"{epoch} {one}"
+            line.servers[name] = min(offset, line.servers.get(name, offset))
+
+
 def _count_changes(line: Line, rows: list[Change]) -> None:
     line.changes += len(rows)
     ops = [change.op for change in rows]

@@ -8,32 +8,35 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
-from ingest.errors import SetupError
-from ingest.lake import cache, jars, java
+from ingest.lake import cache, java
+from tests.e2e.parts import Service, fetch, free_port
 
 VERSION = "4.3.0"
-_LAYOUT = "[artifact]-[revision].[ext]"
+USER, PASSWORD = "gardener", "spade-and-rake"  # of the listener that asks for them, by PLAIN or SCRAM
+_PACKAGE = "org.apache.kafka.common.security"
 _SMALL = ("-Xmx256m", "-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{guarded},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{guarded}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256
+listener.name.sasl_plaintext.plain.sasl.jaas.config={package}.plain.PlainLoginModule required user_{user}="{password}";
+listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config={package}.scram.ScramLoginModule required;
 log.dirs={data}
 num.partitions=1
 num.network.threads=1
 num.io.threads=2
 background.threads=2
 log.cleaner.dedupe.buffer.size=4194304
+log.cleaner.backoff.ms=200
 group.initial.rebalance.delay.ms=0
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
@@ -52,45 +55,14 @@ file.delete.delay.ms=100
 """
 
 
-class Missing(Exception):
-    """The broker cannot be had on this machine; the text is the reason for skipping."""
-
-
 def fetched() -> Path:
     """The folder of the broker's jars, filled on first use.
 
     Raises:
         Missing: no repository answers, or there is no Java.
     """
-    folder = cache.folder() / f"kafka-{VERSION}"
-    if (folder / f"kafka_2.13-{VERSION}.jar").is_file():
-        return folder
-    try:
-        command = [str(java.find().executable), *jars._proxy_options(), *_ivy(folder)]
-    except SetupError as error:
-        raise Missing(str(error)) from error
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    if not (folder / f"kafka_2.13-{VERSION}.jar").is_file():
-        raise Missing(f"the broker's jars cannot be fetched: {done.stdout[-300:]}")
-    return folder
-
-
-def _ivy(folder: Path) -> list[str]:
-    settings = os.environ.get(jars.SETTINGS_VARIABLE, "")
-    return [
-        *("-cp", f"{jars._spark_jars()}{os.sep}*", "org.apache.ivy.Main"),
-        *(("-settings", settings) if settings else ()),
-        *("-cache", str(folder / "ivy")),
-        *("-dependency", "org.apache.kafka", "kafka_2.13", VERSION),
-        *("-confs", "default", "-types", "jar", "bundle"),
-        *("-retrieve", f"{folder}{os.sep}{_LAYOUT}"),
-    ]
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    asked = ("-dependency", "org.apache.kafka", "kafka_2.13", VERSION, "-confs", "default")
+    return fetch(cache.folder() / f"kafka-{VERSION}", f"kafka_2.13-{VERSION}.jar", *asked)
 
 
 def answers(port: int) -> bool:
@@ -105,13 +77,23 @@ def answers(port: int) -> bool:
     return len(head) == 8 and struct.unpack(">ii", head)[1] == 7
 
 
-class Broker:
+def jaas(mechanism: str, password: str = PASSWORD) -> str:
+    """What a client of the guarded listener puts into ``sasl.jaas.config``."""
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    return f'{_PACKAGE}.{module} required username="{USER}" password="{password}";'
+
+
+class Broker(Service):
     """A node in a folder of its own; ``with Broker(folder) as broker: broker.address``."""
 
     def __init__(self, home: Path) -> None:
-        self.home = home
-        self.port = _free_port()
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(home)
+        self._guarded = free_port()
+
+    @property
+    def guarded(self) -> str:
+        """The listener that asks for user and password."""
+        return f"127.0.0.1:{self._guarded}"
 
     @property
     def address(self) -> str:
@@ -123,49 +105,25 @@ class Broker:
         self._java = [str(java.find().executable), *_SMALL, "-cp", f"{jar_folder}{os.sep}*"]
         self.home.mkdir(parents=True, exist_ok=True)
         self._settings = self.home / "server.properties"
-        text = _PROPERTIES.format(port=self.port, controller=_free_port(), data=self.home / "data")
+        text = _PROPERTIES.format(
+            port=self.port, guarded=self._guarded, controller=free_port(), data=self.home / "data",
+            package=_PACKAGE, user=USER, password=PASSWORD,
+        )  # fmt: skip
         self._settings.write_text(text)
         number = base64.urlsafe_b64encode(b"e" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        self._run("kafka.tools.StorageTool", "format", "-t", number, "-c", str(self._settings))
+        scram = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
+        self._run(
+            "kafka.tools.StorageTool", "format", "-t", number, "-c", str(self._settings), "--add-scram", scram
+        )
         self.start()
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _run(self, *arguments: str) -> None:
         subprocess.run([*self._java, *arguments], check=True, capture_output=True, timeout=120)
 
     def start(self) -> None:
         """Start the node, also again after a stop, and wait until it answers."""
-        with (self.home / "output.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._java, "kafka.Kafka", str(self._settings)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + 60
-        while not answers(self.port):
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise RuntimeError((self.home / "output.log").read_text()[-2000:])
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Stop this node and no other process."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(10)
-        self.process = None
+        self.launch([*self._java, "kafka.Kafka", str(self._settings)], lambda: answers(self.port))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Self
 import pyspark
 
 from ingest.lake import java
-from tests.e2e.broker import _free_port
+from tests.e2e.parts import end, free_port
 
 _CLASS = "org.apache.spark.deploy"
 _PYTHON = """\
@@ -34,7 +34,7 @@ class Cluster:
     def __init__(self, home: Path, workers: int = 2) -> None:
         self.home = home
         self.workers = workers
-        self.port = _free_port()
+        self.port = free_port()
         self.processes: list[subprocess.Popen[bytes]] = []
 
     @property
@@ -118,9 +118,5 @@ class Cluster:
         for process in reversed(self.processes):
             process.terminate()
         for process in self.processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            end(process)
         self.processes.clear()

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import broker as parts
+from tests.e2e.broker import Broker
+from tests.e2e.parts import Missing
 from tests.e2e.registry import Registry
 from tests.e2e.topics import Topics
 
@@ -18,18 +19,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[parts.Broker]:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A running Kafka broker; without its jars the test is skipped."""
     pytest.importorskip("confluent_kafka", reason="pip install -e '.[e2e]' brings the Kafka client")
     try:
-        with parts.Broker(Path(tmp_path_factory.mktemp("kafka"))) as running:
+        with Broker(Path(tmp_path_factory.mktemp("kafka"))) as running:
             yield running
-    except parts.Missing as missing:
+    except Missing as missing:
         pytest.skip(str(missing))
 
 
 @pytest.fixture
-def topics(broker: parts.Broker) -> Topics:
+def topics(broker: Broker) -> Topics:
     """Makes, fills, trims and deletes topics."""
     return Topics(broker.address)
 

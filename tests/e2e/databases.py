@@ -12,13 +12,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from abc import abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.e2e.broker import Missing, _free_port
+from tests.e2e.parts import Missing, Service
 
 USER, PASSWORD = "capture", "capture"
 _MARIADB = """\
@@ -65,16 +64,13 @@ shared_buffers = '32MB'
 """
 
 
-class Database:
+class Database(Service):
     """A node in a folder of its own: ``with MariaDB() as node: node.connect()``."""
 
     user = "nobody"  # the system's user, where root starts it
-    stopping = signal.SIGTERM
 
     def __init__(self) -> None:
-        self.port = _free_port()
-        self.home = Path()
-        self.process: subprocess.Popen[bytes] | None = None
+        super().__init__(Path())
 
     @abstractmethod
     def prepare(self) -> None:
@@ -104,38 +100,12 @@ class Database:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        super().__exit__(kind, error, trace)
         shutil.rmtree(self.home, ignore_errors=True)
 
     def start(self) -> None:
         """Start the node, also again after a stop, and wait until it lets somebody in."""
-        with (self.home / "output.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.home,
-                start_new_session=True, **self._as(),
-            )  # fmt: skip
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                self.connect().close()
-                return
-            except Exception:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    self.stop()
-                    raise RuntimeError((self.home / "output.log").read_text()[-2000:]) from None
-                time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Stop this node and no other process."""
-        if self.process is None:
-            return
-        self.process.send_signal(self.stopping)
-        try:
-            self.process.wait(30)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait(10)
-        self.process = None
+        self.launch(self.command(), lambda: self.connect().close(), **self._as())
 
     def _as(self) -> dict[str, Any]:
         """The user that a node of root's runs as."""

@@ -19,10 +19,10 @@ from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from tests.e2e import cells, databases, gardens
-from tests.e2e.broker import Missing
 from tests.e2e.engine import Capture, Engine, is_installed
 from tests.e2e.gardens import Column, Table
 from tests.e2e.histories import History, alter
+from tests.e2e.parts import Missing
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 FOLD = ("bronze", "silver", "gold")

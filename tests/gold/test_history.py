@@ -31,6 +31,7 @@ def states(depot: Depot) -> list[tuple[Any, ...]]:
 
 def test_states(spark: SparkSession, tmp_path: Path) -> None:
     """A state that is lost, open twice or in the wrong order makes every question about the past wrong."""
+    from ingest.cli.look import query_as_of
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
@@ -47,6 +48,10 @@ def test_states(spark: SparkSession, tmp_path: Path) -> None:
     late = [(1, 1, 10, 25, False), (1, 7, 25, 30, False), *expected[1:]]
     assert late == states(depot)
     assert [9] == [row["id"] for row in depot.rows()]
+
+    count = "SELECT count(*) AS n FROM yard.depot__history"
+    found = [query_as_of(depot.lake(), count, 0, batch)[1:] for batch in (1, 2, 3)]
+    assert [([[3]], []), ([[4]], []), ([[5]], [])] == found
 
 
 def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,0 +1,73 @@
+"""A source whose positions another server counts now: its tables wait until somebody says how the two compare.
+
+Two servers' positions have no common order: after a failover, new rows would look older than what stands in the
+mirrors, and be lost without a word.  Only messages that name their server are watched (`Change.servers`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable
+
+from ingest.config import Pipeline
+from ingest.errors import HeldError
+from ingest.gold.work import Books, History, Job
+from ingest.lake.books import Line
+
+ACCEPT = "accept"
+
+
+def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
+    """Look at the servers that the new lines of a mirror name.
+
+    Raises:
+        HeldError: within one epoch of a source they are not the one that counted before.
+    """
+    watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
+    for name, lines in job.lines.items():
+        if name[0] in watched and any(line.servers for line in lines):
+            _compare(pipeline, books, name[0], books.histories.get(name, History()).servers, lines)
+
+
+def _compare(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> None:
+    """What stood in the books before counts, and of the new lines the first."""
+    stands: dict[str, set[str]] = defaultdict(set)
+    for told in known:
+        stands[_kind(told)].add(told)
+    for line in sorted(lines, key=lambda one: (one.batch, one.topic or "", one.partition or 0)):
+        for told in line.servers:
+            before = stands[_kind(told)]
+            if before and told not in before:
+                raise HeldError(_sentence(pipeline, books, source, before, told))
+            before.add(told)
+
+
+def _kind(told: str) -> str:
+    """The epoch and ``server`` or ``log``."""
+    return " ".join(told.split(" ", 2)[:2])
+
+
+def _sentence(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> str:
+    old = " or ".join(sorted(_name(one) for one in before))
+    places = " ".join(f"--from {shlex.quote(place)}" for place in _places(books, source, now))
+    return (
+        f"the positions of {source} were counted by {old} and are now counted by {_name(now)}, which cannot be "
+        f"compared: `ingest epoch {shlex.quote(str(pipeline.file))} {source} {places}` puts the new behind the "
+        f"old; `server_change: {ACCEPT}` in the source says that one log holds both."
+    )
+
+
+def _name(told: str) -> str:
+    return told.partition(" ")[2]
+
+
+def _places(books: Books, source: str, told: str) -> list[str]:
+    """The first message of each partition in which a server is named."""
+    first: dict[tuple[str, int], tuple[int, int]] = {}
+    for line in books.lines:
+        if line.source == source and told in line.servers:
+            at = (line.topic or "", line.partition or 0)
+            place = (line.batch, line.servers[told])
+            first[at] = min(first.get(at, place), place)
+    return [f"{topic}/{partition}/{first[topic, partition][1]}" for topic, partition in sorted(first)]
