@@ -19,9 +19,9 @@ from pathlib import Path
 from ingest.lake.lake import Lake
 from ingest.lake.session import session, stop
 from tests.lakes import Depot, counted, doubled
-from tests.scenarios.processes import finished, killed
+from tests.scenarios.processes import finished, killed, says
 
-WORDS = ("bronze", "silver", "gold: reading", "schema", "merge")
+WORDS = (" bronze", " silver", "gold: reading", "schema", "merge")
 
 
 def main() -> int:
@@ -37,9 +37,9 @@ def main() -> int:
         for number in range(given.kills):
             depot.grow()
             begun = time.monotonic()
-            last, ended = killed(depot.file, rng.choice(WORDS), rng)
-            orphans += not ended
-            print(f"kill {number + 1} after {time.monotonic() - begun:.1f} s: {last}", flush=True)
+            found = killed(depot.file, says(rng.choice(WORDS)), rng.random() * 2)
+            orphans += not found.alone
+            print(f"kill {number + 1} after {time.monotonic() - begun:.1f} s: {found.last}", flush=True)
             if number % 5 == 4:
                 print(f"  whole run: {finished(depot.file)['wall']:.1f} s", flush=True)
         finished(depot.file)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -191,14 +192,27 @@ def _counting(
 
 
 def _count(batch: pa.RecordBatch, seen: dict[Place, list[int]]) -> None:
-    """Add a batch to the counts; nearly always it is of one partition."""
-    places = pa.Table.from_batches([batch.select(["topic", "partition", "offset"])]).group_by(
-        ["topic", "partition"]
-    )
-    for row in places.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist():
-        first, last, count = row["offset_min"], row["offset_max"], row["offset_count"]
-        entry = seen.setdefault(Place(row["topic"], row["partition"]), [first, last, 0])
+    """Add a batch to the counts."""
+    for place, first, last, count in _shares(batch):
+        entry = seen.setdefault(place, [first, last, 0])
         entry[0], entry[1], entry[2] = min(entry[0], first), max(entry[1], last), entry[2] + count
+
+
+def _shares(batch: pa.RecordBatch) -> Iterator[tuple[Place, int, int, int]]:
+    """Each partition of a batch, its first and last offset and its count; nearly always it is one partition."""
+    if not batch.num_rows:
+        return
+    topics, partitions, offsets = (batch.column(name) for name in ("topic", "partition", "offset"))
+    alike = pc.and_(pc.equal(topics, topics[0]), pc.equal(partitions, partitions[0]))
+    if pc.all(alike).as_py():
+        ends = pc.min_max(offsets).as_py()
+        yield Place(topics[0].as_py(), partitions[0].as_py()), ends["min"], ends["max"], batch.num_rows
+        return
+    table = pa.Table.from_arrays([topics, partitions, offsets], ["topic", "partition", "offset"])
+    groups = table.group_by(["topic", "partition"])
+    for row in groups.aggregate([("offset", "min"), ("offset", "max"), ("offset", "count")]).to_pylist():
+        place = Place(row["topic"], row["partition"])
+        yield place, row["offset_min"], row["offset_max"], row["offset_count"]
 
 
 def _receipts(seen: dict[Place, list[int]], cluster: str, topics: Mapping[str, str]) -> pa.RecordBatch:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.bronze import files, kafka
@@ -26,6 +27,8 @@ from ingest.lake.session import pace
 STAGE = "bronze"
 _GROUP_ROWS = 10_000
 _SHORT = 200  # bytes of a message
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_KINDS = 4  # and days: more than one batch has
 
 _ARROW = pa.schema(
     [
@@ -119,7 +122,8 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
     batch = last + 1
     pace(lake.spark, _expected(work, looks))
     try:
-        ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
+        with _side_by_side(lake.spark):
+            ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
     except kafka.READ_ERRORS as error:
         if not (alarms := kafka.failed(looks, error)):
             raise
@@ -129,6 +133,17 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         raise IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
     _note_receipts(lake, positions, landed, batch)
     return landed
+
+
+@contextmanager
+def _side_by_side(spark: SparkSession) -> Iterator[None]:
+    """A task writes messages and receipts into two files at once; else it would sort all it has read by ``kind``."""
+    before = spark.conf.get(_WRITERS, "0")
+    spark.conf.set(_WRITERS, max(_KINDS, int(before or 0)))
+    try:
+        yield
+    finally:
+        spark.conf.set(_WRITERS, before or "0")
 
 
 def _expected(work: list[Range], looks: list[Look]) -> int:

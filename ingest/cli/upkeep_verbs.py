@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +38,7 @@ def maintain(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Join small files, delete dead ones, drop old messages; no table says anything else afterwards."""
+    """Join small files, delete dead ones, drop what is old; no mirror says anything else afterwards."""
     from ingest.cli.progress import Progress
 
     before = _day(drop_bronze)
@@ -49,12 +50,23 @@ def maintain(
             lock.held(lake.pipeline.lake, "maintenance"),
             Progress(lake.spark, lake.pipeline.name) as progress,
         ):
+            dropped = _condense(lake, progress.tell)
             done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
+    for one in done:
+        if one.table == "changes":
+            one.changes = dropped
     if output_as == "json":
         output.json([asdict(one) for one in done])
         return
-    columns = ("table", "small files", "joined into", "dead files deleted", "messages dropped")
-    rows = [(one.table, one.joined, one.into, one.deleted, one.messages) for one in done]
+    columns = (
+        "table",
+        "small files",
+        "joined into",
+        "dead files deleted",
+        "messages dropped",
+        "changes condensed",
+    )
+    rows = [(one.table, one.joined, one.into, one.deleted, one.messages, one.changes) for one in done]
     output.table(columns, [row for row in rows if any(row[1:])])
     if not any(any(row[1:]) for row in rows):
         output.line("every table is in shape")
@@ -70,6 +82,18 @@ def _day(age: str) -> dt.date | None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--drop-bronze-after") from None
     return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)).date()
+
+
+def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
+    """Drop superseded changes of batches as old as the pipeline file says; none if it says nothing."""
+    from ingest.gold.work import complete
+    from ingest.silver.condense import condense
+
+    if lake.pipeline.condense_after is None:
+        return 0
+    tell("changes", "condensing")
+    before = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=lake.pipeline.condense_after)
+    return condense(lake, before, complete(lake))
 
 
 def _tables(lake: Lake) -> list[str]:

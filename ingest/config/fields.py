@@ -1,13 +1,10 @@
 """The keys that a pipeline file may hold: the one place for names, defaults and allowed words.
 
-Values arrive as text (`ingest.config.document`); each field's reader turns it into what it means and
-raises `ValueError` with the sentence that people see.  ``ingest schema`` prints these models.
+``ingest schema`` prints these models; `ingest.config.kinds` reads their values.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -17,120 +14,33 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    PlainValidator,
-    WithJsonSchema,
     model_validator,
 )
 
-from ingest import formats, values
 from ingest.config import words
-
-
-def _read(reader: Callable[[str], Any], schema: dict[str, Any]) -> tuple[PlainValidator, WithJsonSchema]:
-    """A field read from one scalar's text by ``reader``."""
-
-    def validate(value: Any) -> Any:
-        if not isinstance(value, str):
-            raise ValueError(f"a single value belongs here, not {_kind(value)}")
-        return reader(value)
-
-    return PlainValidator(validate), WithJsonSchema(schema)
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list) else f"{value!r}"
-
-
-def _choice(*known: str) -> tuple[PlainValidator, WithJsonSchema]:
-    return _read(lambda text: words.one_of(text, known), {"type": "string", "enum": list(known)})
-
-
-def _filled(text: str) -> str:
-    if not text.strip():
-        raise ValueError("a value belongs here; the text is empty")
-    return str(text)
-
-
-def _format(text: str) -> str:
-    if text not in formats.names():
-        hint = words.nearest(text, formats.names()) or "; `ingest formats` lists them"
-        raise ValueError(f"{text!r} is no format{hint}")
-    return str(text)
-
-
-def _texts(value: Any) -> Any:
-    """A list of texts; a single text stands for a list of one."""
-    found = [value] if isinstance(value, str) else value
-    if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
-        raise ValueError(f"a list of texts belongs here, such as [a, b], not {_kind(value)}")
-    if twice := [item for item in found if found.count(item) > 1]:
-        raise ValueError(f"{twice[0]!r} stands in the list twice")
-    return tuple(map(str, found))
-
-
-def _joined(value: Any) -> str:
-    return ",".join(_texts(value))
-
-
-def _settings(value: Any) -> dict[str, str]:
-    """A map of settings that are passed on as they are written."""
-    if not isinstance(value, dict):
-        raise ValueError(f"a map of settings belongs here, such as {{key: value}}, not {_kind(value)}")
-    if odd := [key for key, item in value.items() if not isinstance(item, str)]:
-        raise ValueError(f"the setting {odd[0]!r} must hold a single value, not {_kind(value[odd[0]])}")
-    return {str(key): str(item) for key, item in value.items()}
-
-
-def _tables(value: Any) -> Any:
-    if not isinstance(value, str | dict) or not value:
-        raise ValueError(f"write database.table, or a map of topic patterns to tables, not {_kind(value)}")
-    return words.tables(_settings(value) if isinstance(value, dict) else value)
-
-
-def _pattern(text: str) -> str:
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
-    return str(text)
-
-
-def _match(text: str) -> str:
-    if text != "*" and not (1 <= len(text.split(".")) <= 3 and all(text.split("."))):
-        raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
-    return str(text)
-
-
-def _start(value: Any) -> Any:
-    """``earliest``, ``latest``, an instant, or ``{topic: {partition: offset}}``."""
-    if isinstance(value, dict):
-        return {str(topic): _offsets(topic, offsets) for topic, offsets in value.items()}
-    if not isinstance(value, str):
-        raise ValueError(f"write earliest, latest, a timestamp, or offsets per topic, not {_kind(value)}")
-    if value in ("earliest", "latest"):
-        return str(value)
-    try:
-        return values.zoned_text(value, "UTC")
-    except ValueError:
-        raise ValueError(
-            f"{value!r} is no start; write earliest, latest, a time such as 2024-05-01T00:00:00Z, "
-            "or {topic: {0: 1234}}"
-        ) from None
-
-
-def _offsets(topic: str, offsets: Any) -> dict[int, int]:
-    if not isinstance(offsets, dict):
-        raise ValueError(f"the start of topic {topic!r} must be a map of partition to offset")
-    numbers = [*offsets.keys(), *offsets.values()]
-    if not numbers or not all(isinstance(n, str) and re.fullmatch("[0-9]{1,18}", n) for n in numbers):
-        raise ValueError(f"the start of topic {topic!r} must be a map of partition to offset, whole numbers")
-    return {int(partition): int(offset) for partition, offset in offsets.items()}
-
-
-def _kafka_settings(value: Any) -> dict[str, str]:
-    return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
+from ingest.config.kinds import (
+    Count,
+    Duration,
+    Flag,
+    Format,
+    Joined,
+    KafkaSettings,
+    Logical,
+    Match,
+    Name,
+    Pattern,
+    Ratio,
+    Settings,
+    Size,
+    Start,
+    Tables,
+    Template,
+    Text,
+    Texts,
+    Zone,
+    choice,
+    read,
+)
 
 
 def _plain(value: Any) -> Any:
@@ -140,41 +50,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return getattr(value, "value", value)
-
-
-_TEXT = {"type": "string", "minLength": 1}
-_LIST: dict[str, Any] = {"anyOf": [_TEXT, {"type": "array", "items": _TEXT}]}
-_SCALAR = {"type": ["string", "number", "boolean"]}
-_MAP = {"type": "object", "additionalProperties": _SCALAR}
-
-Text = Annotated[str, *_read(_filled, _TEXT)]
-Name = Annotated[str, *_read(words.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
-Format = Annotated[str, *_read(_format, {"type": "string", "enum": list(formats.names())})]
-Flag = Annotated[bool, *_read(words.boolean, {"type": "boolean"})]
-Count = Annotated[int, *_read(words.count, {"type": "integer", "minimum": 1})]
-Size = Annotated[int, *_read(words.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
-Duration = Annotated[
-    float, *_read(words.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
-]
-Ratio = Annotated[float, *_read(words.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
-Logical = Annotated[str, *_read(words.logical, {"type": "string", "examples": ["decimal(10,2)", "int64"]})]
-Zone = Annotated[str, *_read(words.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
-Template = Annotated[str, *_read(words.template, {"type": "string", "examples": ["shop.{table}"]})]
-Match = Annotated[str, *_read(_match, {"type": "string", "examples": ["shop.*"]})]
-Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
-Joined = Annotated[str, PlainValidator(_joined), WithJsonSchema(_LIST)]
-Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
-KafkaSettings = Annotated[dict[str, str], PlainValidator(_kafka_settings), WithJsonSchema(_MAP)]
-Start = Annotated[
-    Any,
-    PlainValidator(_start),
-    WithJsonSchema({"type": ["string", "object"], "examples": ["earliest", "latest"]}),
-]
-Tables = Annotated[
-    tuple[Any, ...],
-    BeforeValidator(_tables),
-    WithJsonSchema({"anyOf": [_TEXT, {"type": "object", "additionalProperties": _TEXT}]}),
-]
 
 
 class _Keys(BaseModel):
@@ -200,10 +75,10 @@ class OptionKeys(_Keys):
         default=(), description="the table, for messages that name none; or a map of topics to tables"
     )
     timezone: Zone = Field(default="UTC", description="the zone of times written without one")
-    binary: Annotated[str, *_choice(*words.BINARY)] | None = Field(
+    binary: Annotated[str, *choice(*words.BINARY)] | None = Field(
         default=None, description="how bytes are written"
     )
-    time_units: Annotated[str, *_choice(*words.TIME_UNITS)] | None = Field(
+    time_units: Annotated[str, *choice(*words.TIME_UNITS)] | None = Field(
         default=None, description="the unit of bare integers in time columns"
     )
     swap_old_data: Flag = Field(default=False, description="old holds the row after the change")
@@ -211,9 +86,9 @@ class OptionKeys(_Keys):
         default=True, description="key holds the whole row before, not only key columns"
     )
     decimal_scale: (
-        Annotated[int, *_read(lambda t: words.count(t) if t != "0" else 0, {"type": "integer"})] | None
+        Annotated[int, *read(lambda t: words.count(t) if t != "0" else 0, {"type": "integer"})] | None
     ) = None
-    order_by: Annotated[str, *_choice(*words.ORDER_BY)] = Field(
+    order_by: Annotated[str, *choice(*words.ORDER_BY)] = Field(
         default="sequence", description="what orders changes"
     )
 
@@ -224,7 +99,7 @@ class _SourceKeys(_Keys):
     options: OptionKeys = OptionKeys()
     max_messages: Count | None = Field(default=None, description="the most messages that one batch takes")
     max_bytes: Size | None = Field(default=None, description="the most bytes that one batch takes")
-    server_change: Annotated[str, *_choice("hold", "accept")] = Field(
+    server_change: Annotated[str, *choice("hold", "accept")] = Field(
         default="hold", description="what happens when another server counts the positions"
     )
 
@@ -234,9 +109,9 @@ class FileKeys(_SourceKeys):
 
     kind: Literal["files"] = "files"
     path: Text = Field(description="a file or glob, relative to this file, or a URI")
-    framing: Annotated[str, *_choice("lines", "document", "length", "avro-container", "raw")] | None = None
+    framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = None
     settle: Duration = Field(default=60.0, description="a file that stands still for so long is finished")
-    order_files_by: Annotated[str, *_choice("name", "mtime")] = "name"
+    order_files_by: Annotated[str, *choice("name", "mtime")] = "name"
     max_record_bytes: Size = 64 * 1024 * 1024
     storage: Settings = Field(default={}, description="settings of the file system that holds the path")
 
@@ -247,9 +122,7 @@ class KafkaKeys(_SourceKeys):
     kind: Literal["kafka"] = "kafka"
     bootstrap_servers: Joined = Field(description="host:port, several with commas or as a list")
     topics: Texts = Field(default=(), description="the topics, by name")
-    topic_pattern: Annotated[str, *_read(_pattern, _TEXT)] | None = Field(
-        default=None, description="or a pattern of them"
-    )
+    topic_pattern: Pattern | None = Field(default=None, description="or a pattern of them")
     start: Start = Field(
         default="earliest", description="earliest, latest, a timestamp, or {topic: {partition: offset}}"
     )
@@ -290,8 +163,8 @@ class TableKeys(_Keys):
     )
     keys: Texts = Field(default=(), description="the columns of the primary key")
     columns: dict[str, Logical] = Field(default={}, description="logical types of columns, by name")
-    no_key: Annotated[str, *_choice("hold", "append", "full_row")] = "hold"
-    on_schema_change: Annotated[str, *_choice("lenient", "evolve", "freeze", "ignore")] = "lenient"
+    no_key: Annotated[str, *choice("hold", "append", "full_row")] = "hold"
+    on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = "lenient"
     shard_column: Text | None = Field(
         default=None, description="a column that names the source, where several meet"
     )
@@ -324,8 +197,8 @@ class ExpectationKeys(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    type: Annotated[str, *_read(words.expectation, {"type": "string", "pattern": "^expect_"})]
-    severity: Annotated[str, *_choice("error", "warn")] = "error"
+    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})]
+    severity: Annotated[str, *choice("error", "warn")] = "error"
 
     @model_validator(mode="before")
     @classmethod
@@ -344,7 +217,7 @@ class QualityKeys(_Keys):
     suite: Text | None = Field(
         default=None, description="a Great Expectations suite, JSON, relative to this file; joins expect:"
     )
-    on: Annotated[str, *_choice("mirror", "changed")] = Field(
+    on: Annotated[str, *choice("mirror", "changed")] = Field(
         default="mirror", description="look at all rows, or at those that changed since the last run"
     )
     source_counts: Text | None = Field(
@@ -391,6 +264,10 @@ class PipelineKeys(_Keys):
     master: Text | None = Field(default=None, description="the Spark master")
     plain_tables: Flag = Field(default=False, description="mirrors without deletion vectors")
     horizon_days: Count = Field(default=7, description="days for which time travel is promised")
+    condense_after: Duration | None = Field(
+        default=None,
+        description="`ingest maintain` drops superseded changes of batches so old; none if not given",
+    )
     openlineage: LineageKeys | None = Field(
         default=None, description="tell what each run read and wrote; needs ingest[lineage]"
     )

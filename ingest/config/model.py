@@ -103,6 +103,7 @@ class Pipeline:
     master: str = ""
     plain_tables: bool = False
     horizon_days: int = 7  # how long time travel and manifests are promised
+    condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
 
     def rule(self, table: TableId) -> TableRule:

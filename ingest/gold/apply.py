@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold import history, keyless, misfits, servers, tables, watch
+from ingest.gold import forgotten, history, keyless, misfits, servers, tables, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.fold import Shape, has_name
@@ -155,8 +155,10 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     result.version = before.version
     if not work:
         result.state = "skipped"
+        _finish(lake, mirror, before)
         return
     watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
+    forgotten.refuse(lake, mirror, [one for one, _ in work])
     session = _session(lake)
     pace(session, books.changes, before.size or 0)
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
@@ -301,6 +303,12 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
             found.append(cells)
     first = min(one.first for one, _ in work)
     return misfits.keep(replace(lake, spark=session), mirror, found, first, batch)
+
+
+def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
+    """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
+    if mirror.keys and before.exists and tables.left(mirror, before.columns):
+        tables.drop_columns(lake, _session(lake), mirror, before.columns)
 
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:

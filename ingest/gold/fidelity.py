@@ -19,8 +19,8 @@ from pyspark.sql import functions as F
 
 from ingest.gold import evidence
 from ingest.gold.cast import cast, truncates
-from ingest.gold.fold import image
 from ingest.gold.misfits import can_misfit
+from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror, widens

@@ -8,15 +8,14 @@ last value said since the last reset; a column about which nothing was said keep
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.gold.cast import cast, key_is_exact
+from ingest.lake.images import image
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
@@ -139,11 +138,6 @@ def _split(
         (F.col(RESET) | F.col("half.dropped") | moved).alias(RESET),
         *rest,
     )
-
-
-def image(text: Column | str, names: Iterable[str]) -> Column:
-    """The texts of some columns in a row image."""
-    return F.from_json(text, StructType([StructField(name, StringType()) for name in names]))
 
 
 def _typed_keys(mirror: Mirror, tolerant: bool, *, moves: bool) -> tuple[list[Column], list[Column]]:

@@ -25,9 +25,10 @@ from pyspark.sql import functions as F
 from ingest.fold import SchemaStep
 from ingest.gold import misfits
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, MISFIT, image, sent_name, value_name
+from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
 from ingest.gold.gather import Lane, Steps, clearing, of_lane
 from ingest.gold.merge import Guard
+from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted

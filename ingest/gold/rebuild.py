@@ -101,8 +101,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
             result.state, result.version = "compared", state.version
         else:
             tell(mirror.name, "publish")
-            generation = max(fresh.generation, lake.generation(state, STAGE, mirror.path)) + 1
-            _publish(lake, shadow, replace(fresh, generation=generation), applied, books.last)
+            _publish(lake, shadow, _next(lake, fresh), applied, books.last)
             result.state, result.version = "rebuilt", lake.snapshot(mirror.path).version
     result.seconds = time.monotonic() - started
     if not dry_run:
@@ -132,6 +131,13 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
     if keys and not lake.pipeline.rule(mirror.table).history:
         return by_key(present, rebuilt, keys)
     return as_sets(present, rebuilt, [name for name in rebuilt.columns if name in set(present.columns)])
+
+
+def _next(lake: Lake, mirror: Mirror) -> Mirror:
+    """The next generation, also after a rebuild that was killed with one of the two tables published."""
+    paths = (mirror.path, history.table_of(mirror).path)
+    known = (lake.generation(lake.snapshot(path), STAGE, path) for path in paths)
+    return replace(mirror, generation=max(mirror.generation, *known) + 1)
 
 
 def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int) -> None:

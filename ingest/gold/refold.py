@@ -20,7 +20,8 @@ from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 from ingest.change import Change, Image, Op, order_of
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
-from ingest.gold.fold import GONE, has_name, image, key_name, value_name
+from ingest.gold.fold import GONE, has_name, key_name, value_name
+from ingest.lake.images import image
 from ingest.lake.mirrors import Mirror
 
 ROW = ("order_key", "op", "partial", "before", "after")

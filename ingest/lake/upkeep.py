@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal
 from ingest.lake.rejects import PLACE, still_open
-from ingest.lake.schemas import BOOKS, BRONZE
+from ingest.lake.schemas import BRONZE
 from ingest.lake.session import new_session, pace
 
 THREADS = 3
@@ -44,6 +44,7 @@ class Kept:
     into: int = 0  # so many larger ones
     deleted: int = 0  # dead files
     messages: int = 0  # of bronze, dropped
+    changes: int = 0  # of silver, condensed
 
 
 def maintain(
@@ -103,7 +104,7 @@ def _vacuum(session: SparkSession, table: str) -> int:
 
 def _drop(lake: Lake, session: SparkSession, before: dt.date) -> int:
     """Drop whole days of messages: partitions, so that no file is written anew."""
-    decoded = lake.progress("silver", BOOKS.name)
+    decoded = lake.decoded()
     messages = lake.read(BRONZE.name).where(F.col("kind") == "message")
     days = {
         row["day"]: row["n"]

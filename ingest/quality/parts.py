@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ingest import formats
 from ingest.config import Source
 from ingest.formats import About
+from ingest.lake import condensed
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal
 from ingest.lake.schemas import BRONZE, CHANGES
@@ -32,17 +33,28 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
     numbered = [name for name, one in known.items() if _NUMBERED in _about(one).order]
     if not marked and not numbered:
         return
-    batches = f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}"
     asked = []
     if marked:
-        asked.append(_by_marks(lake, {name: booked[name].tables for name in marked}, since, batches))
+        begin = max(since, _condensed(lake))
+        tables = {name: booked[name].tables for name in marked}
+        asked.append(_by_marks(lake, tables, begin, _batches(begin, last)))
     if numbered:
-        asked.append(_by_numbers(lake, numbered, since, last, batches))
+        asked.append(_by_numbers(lake, numbered, since, last, _batches(since, last)))
     found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
     for row in lake.spark.sql(" UNION ALL ".join(asked)).collect():
         found[row["source"]] = (row["n"], sorted(json.loads(row["listed"])))
     for name, (n, some) in found.items():
         yield Metric("missing_parts", n, source=name, detail=_detail(n, some))
+
+
+def _batches(since: int, last: int) -> str:
+    return f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}"
+
+
+def _condensed(lake: Lake) -> int:
+    """The first batch whose transactions have all their changes still; 0 if no change was ever condensed."""
+    last = condensed.read(lake).batch if condensed.ever(lake) else 0
+    return last + SPAN + 1 if last else 0
 
 
 def _about(source: Source) -> About:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ingest.config import Pipeline
 from ingest.lake import mirrors
+from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
@@ -180,8 +181,13 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
     A key cell that does not fit its type was rejected by the fold: no row can stand for it.  Images are parsed
     where they are needed: the one before a change only if its row goes, or the key may move.
     """
-    image = literal(", ".join(f"{quoted(name)} STRING" for name, _ in signature))
-    again = {name: f"from_json({name}, {image})" for name in ("before", "after")}
+    columns = [name for name, _ in signature]
+    again = {name: image_sql(name, columns) for name in ("before", "after")}
+    needed = {
+        "b": "CASE WHEN moves OR op = 'delete' THEN before END",
+        "a": "CASE WHEN op <> 'delete' THEN after END",
+    }
+    images = ", ".join(f"{image_sql(text, columns)} AS {name}" for name, text in needed.items())
     new, old = [], []
     for name, delta in signature:
         a, b = f"a.{quoted(name)}", f"b.{quoted(name)}"
@@ -198,9 +204,8 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
         f"SELECT *, xxhash64({', '.join(names)}) AS h FROM (SELECT m, cleared, moves, op, order_key, "
         "xxhash64(batch, topic, `partition`, `offset`) AS message, xxhash64(op, before, after) AS content, "
         f"{place('order_key')} AS place, op <> 'update' OR NOT coalesce(partial, false) AS reset, {keys}, "
-        f"xxhash64({', '.join(old)}) AS was FROM (SELECT *, "
-        f"from_json(CASE WHEN moves OR op = 'delete' THEN before END, {image}) AS b, "
-        f"from_json(CASE WHEN op <> 'delete' THEN after END, {image}) AS a FROM ({changes(lanes)}))) WHERE op = 'truncate' OR ({fits})"
+        f"xxhash64({', '.join(old)}) AS was FROM (SELECT *, {images} FROM ({changes(lanes)}))) "
+        f"WHERE op = 'truncate' OR ({fits})"
     )
 
 

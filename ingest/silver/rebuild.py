@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
+from ingest.lake import condensed
 from ingest.lake.compare import Difference, as_sets
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
@@ -60,8 +61,9 @@ def rebuild(
     Raises:
         IngestError: bronze no longer holds every batch, or the new books do not balance.
     """
-    last = max(0, lake.progress(STAGE, BOOKS.name))
+    last = lake.decoded()
     refuse_trimmed(lake, since, last)
+    was = condensed.read(lake)
     with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
         tell("silver", "decoding")
         done = decode(shadow, last, cores, since)
@@ -73,6 +75,8 @@ def rebuild(
             for one in TABLES:
                 tell("silver", f"publishing {one.name}")
                 _publish(lake, shadow, one, since, last)
+            if not since and was.batch:
+                condensed.decide(lake, condensed.Condensed(), "silver was decoded anew from all of bronze")
     return Rebuilt(last, not dry_run, differences)
 
 
@@ -87,12 +91,13 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     """Refuse to decode anew what bronze no longer holds.
 
     Raises:
-        IngestError: there is nothing behind ``since``, or messages of some batch are gone.
+        IngestError: there is nothing behind ``since``, messages of some batch are gone, or changes are condensed.
     """
     if since >= last:
         raise IngestError(
             "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
         )
+    condensed.refuse(lake, since)
     kind = F.col("kind")
     there = {
         row["batch"]: (row["kept"], row["told"])

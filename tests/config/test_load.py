@@ -374,6 +374,7 @@ BAD_KEYS = [
     ("quality: [{table: a.b, thresholds: {gaps: many}}]\n", "8:37 'many' is no threshold; write for example 0.1% or 5"),
     ("quality: [{table: a.b, thresholds: {row_cuont: 3}}]\n", "8:24 there is no check 'row_cuont'; did you mean row_count?"),
     ("horizon_days: 0\n", "8:1 '0' is no positive whole number"),
+    ("condense_after: long\n", "8:1 'long' is no duration; write for example 60s, 5m, 2h or 1d"),
     ("openlineage: {namespace: house}\n", "8:1 openlineage takes either url or file, one of the two"),
     ("openlineage: {uri: 'http://m'}\n", "8:15 the key 'uri' is unknown here; did you mean url?"),
     ("plain:\n", "8:1 the key 'plain' is unknown here; did you mean pipeline or plain_tables?"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -117,6 +118,45 @@ def test_aborted_transactions(spark, pipeline, topics, name):
     topics.send(name, [Sent(canal(9, 1))])
     more = run(spark, made, LAND, Warm())
     assert (1, []) == (more.read, more.failures)
+
+
+def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
+    """What compaction has left lands once; the holes, also where a batch ends or begins, are no loss."""
+    topics.make(
+        name, **{"cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.001"}
+    )
+
+    def sent(heights):
+        return [
+            Sent(canal(key, height), b"%d" % key, timestamp=1_700_000_000_000 + height)
+            for height in heights
+            for key in range(5)
+        ]
+
+    topics.send(name, sent(range(1, 7)))
+    made, warm = pipeline(topics=[name]), Warm()
+    first = run(spark, made, LAND, warm)
+    assert (30, []) == (first.read, first.failures)
+    last_of_the_segment = Sent(None, b"0", timestamp=1_700_000_000_020)
+    topics.send(name, [*sent(range(7, 10)), last_of_the_segment])
+    topics.send(
+        name, [Sent(canal(9, 1), b"9")]
+    )  # much later: a new segment, so that the one before is compacted
+    topics.until(lambda: [41, 42, 43, 44, 45, 46] == [offset for offset, *_ in topics.held(name)])
+    second = run(spark, made, LAND, warm)
+    assert (6, 5, 1, []) == (second.read, second.changes, second.control, second.failures)
+    kept = [(0, *one) for one in topics.held(name)]
+    assert kept == [one for one in landed(spark, made) if one[1] >= 30]
+    assert [*range(30), *range(41, 47)] == [offset for _, offset, *_ in landed(spark, made)]
+    nothing = run(spark, made, LAND, warm)
+    assert (None, 0, []) == (nothing.batch, nothing.read, nothing.failures)
+    topics.send(name, [Sent(canal(8, 1), b"8")])
+    assert (1, []) == ((third := run(spark, made, LAND, Warm())).read, third.failures)
+
+    anew = replace(made, lake=str(tmp_path / "anew"))  # its first position lies in a hole
+    result = run(spark, anew, LAND)
+    assert (7, []) == (result.read, result.failures)
+    assert [(0, *one) for one in topics.held(name)] == landed(spark, anew)
 
 
 def test_uncommitted_on_request(spark, pipeline, topics, name):

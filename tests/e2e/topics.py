@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +51,12 @@ class Topics:
         from confluent_kafka.admin import NewPartitions
 
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(20)
-        self._until(lambda: len(self.admin.list_topics(name, 10).topics[name].partitions) == partitions)
+        self.until(lambda: len(self.admin.list_topics(name, 10).topics[name].partitions) == partitions)
 
     def delete(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
         self.admin.delete_topics([name])[name].result(20)
-        self._until(lambda: name not in self.admin.list_topics(timeout=10).topics)
+        self.until(lambda: name not in self.admin.list_topics(timeout=10).topics)
 
     def trim(self, name: str, partition: int, offset: int) -> None:
         """Take away everything before an offset, as retention does."""
@@ -69,7 +69,7 @@ class Topics:
         """Send messages and wait until all are there."""
         producer = self.producer()
         for one in messages:
-            self._produce(producer, name, one)
+            self.produce(producer, name, one)
         assert producer.flush(60) == 0
 
     def keys(self, name: str) -> bytes:
@@ -84,6 +84,31 @@ class Topics:
         finally:
             reader.close()
 
+    def held(self, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
+        """Offset, key and value of what a topic's first partition still has."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        asked = {"bootstrap.servers": self.address, "group.id": "held", "enable.partition.eof": True}
+        reader = Consumer({**asked, "log_level": 0})
+        found: list[tuple[int, bytes | None, bytes | None]] = []
+        try:
+            reader.assign([TopicPartition(name, 0, 0)])
+            while (one := reader.poll(20)) is not None:
+                if error := one.error():
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    return found
+                found.append((one.offset(), one.key(), one.value()))
+        finally:
+            reader.close()
+        raise AssertionError(f"the end of {name} was not reached")
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Wait for what the broker does in its own time."""
+        deadline = time.monotonic() + 40
+        while not done():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
     def transactions(self, name: str, *parts: tuple[list[Sent], bool]) -> None:
         """Send each list in a transaction of its own: committed, or aborted where the flag is False."""
         producer = self.producer(**{"transactional.id": f"tx-{name}-{time.monotonic_ns()}"})
@@ -91,7 +116,7 @@ class Topics:
         for messages, commit in parts:
             producer.begin_transaction()
             for one in messages:
-                self._produce(producer, name, one)
+                self.produce(producer, name, one)
             assert producer.flush(20) == 0
             (producer.commit_transaction if commit else producer.abort_transaction)(20)
 
@@ -101,18 +126,19 @@ class Topics:
 
         return Producer({"bootstrap.servers": self.address, "linger.ms": 5, "log_level": 0, **settings})
 
-    def _produce(self, producer: Any, name: str, one: Sent) -> None:
+    def produce(self, producer: Any, name: str, one: Sent) -> None:
+        """Hand one message to a producer, waiting while its queue is full."""
         while True:
             try:
                 producer.produce(
-                    name, one.value, one.key, one.partition, headers=one.headers, timestamp=one.timestamp
-                )
+                    name, one.value, one.key, one.partition,
+                    on_delivery=_delivered, headers=one.headers, timestamp=one.timestamp,
+                )  # fmt: skip
                 return
             except BufferError:
                 producer.poll(0.5)
 
-    def _until(self, done: Any) -> None:
-        deadline = time.monotonic() + 20
-        while not done():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+
+def _delivered(error: Any, message: Any) -> None:
+    """A message that the broker refuses is the test's own fault: what sends or flushes raises it."""
+    assert error is None, f"{message.topic()}: {error}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -79,15 +78,41 @@ def started(*arguments: object) -> Iterator[Process]:
             process.end(signal.SIGKILL)
 
 
-def killed(file: Path, word: str, rng: random.Random) -> tuple[str, bool]:
-    """Start a run and kill -9 it a moment after it has told a step; gives that step, and if Spark ended too."""
+Moment = Callable[[Process], bool]
+
+
+def says(step: str) -> Moment:
+    """The run has told that a step begins."""
+    return lambda process: any(step in line for line in process.told)
+
+
+def commits(table: Path) -> Moment:
+    """A table's log has a commit more than when this was called."""
+    before = _commits(table)
+    return lambda _process: _commits(table) > before
+
+
+def _commits(table: Path) -> int:
+    return sum(1 for file in table.glob("_delta_log/*.json") if file.stem.isdecimal())
+
+
+class Killed(NamedTuple):
+    """What is known of a run that was killed: its last words, its exit code, and if its JVM ended with it."""
+
+    last: str
+    code: int
+    alone: bool
+
+
+def killed(file: Path, moment: Moment, pause: float = 0.0) -> Killed:
+    """Start a run and kill -9 it at a moment, or so many seconds later."""
     with started("run", file) as process:
-        process.wait_for(lambda: any(word in line for line in process.told))
-        time.sleep(rng.random() * 2)
+        process.wait_for(lambda: moment(process))
+        time.sleep(pause)
         jvm = process.jvm()
-        process.end(signal.SIGKILL)
+        code = process.end(signal.SIGKILL)
         last = process.told[-1].strip() if process.told else ""
-    return last, jvm is None or gone(jvm)
+    return Killed(last, code, jvm is None or gone(jvm))
 
 
 def gone(jvm: psutil.Process, seconds: float = 30) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -16,32 +15,34 @@ import pytest
 from ingest.lake import jars
 from ingest.lake.lake import Lake
 from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
-from tests.scenarios.processes import Process, finished, gone, killed, started
+from tests.scenarios.processes import Process, commits, finished, gone, killed, says, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
-MOMENTS = ("bronze", "silver", "gold")
+STEPS = ("bronze: reading", "silver: decoding", "gold: reading the books", "bins: merge", ": load")
+COMMITS = ("bronze", "changes", "ddl", "rejects", "books", "mirrors/depot/bins", "checks")
 
 
 def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """A kill leaves a lock, a JVM and half-made commits; the next run must cope with all three."""
     depot = Depot(tmp_path)
-    rng = random.Random(7)
-    for moment in MOMENTS:
+    lake = tmp_path / "lake"
+    moments = [*((commits, lake / table) for table in COMMITS), *((says, step) for step in STEPS)]
+    for moment, subject in moments:
         depot.grow()
-        last, ended = killed(depot.file, f" {moment}", rng)
-        assert ended, last
-        assert (tmp_path / "lake/_ingest.lock").exists()
+        found = killed(depot.file, moment(subject))
+        assert (-signal.SIGKILL, True) == (found.code, found.alone), found.last
+        assert (lake / "_ingest.lock").exists()
     result = finished(depot.file)
     assert (0, []) == (result["code"], result["failures"])
-    lake = Lake(spark, depot.pipeline)
-    assert {} == {name: count for name, count in doubled(lake).items() if count}
-    found = counted(lake)
-    assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
+    opened = Lake(spark, depot.pipeline)
+    assert {} == {name: count for name, count in doubled(opened).items() if count}
+    counts = counted(opened)
+    assert (depot.lines, depot.lines) == (counts["bronze"], counts["messages"])
     assert depot.expected() == depot.found(spark)
-    assert not (tmp_path / "lake/_ingest.lock").exists()
+    assert not (lake / "_ingest.lock").exists()
 
 
 def _ticks(process: Process) -> list[dict[str, object]]:

@@ -1,0 +1,46 @@
+"""A change that asks for what condensed silver has forgotten: its mirror waits, for any outcome would be a guess.
+
+A change of a key that does not carry the whole row takes the old key's values of that moment along.  Where it
+arrives so late that they may have been condensed away (`ingest.silver.condense`), nobody knows them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pyspark.sql import functions as F
+
+from ingest.errors import HeldError
+from ingest.gold.gather import Lane, of_lane
+from ingest.lake import condensed
+from ingest.lake.images import image
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import CHANGES
+
+
+def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
+    """Look for such changes in the lanes that ever had changed keys without the whole row: few have.
+
+    Raises:
+        HeldError: there is one.
+    """
+    asking = [lane for lane in lanes if lane.inherits_ever]
+    known = condensed.read(lake) if asking and mirror.keys else condensed.Condensed()
+    for lane in asking:
+        floor = known.floors.get((lane.source, lane.table))
+        if floor is not None and _asks(lake, mirror, lane, floor):
+            raise HeldError(
+                f"a change of a key of {lane.table} came so late that the row it takes along has been condensed "
+                f"away: `ingest rebuild {lake.pipeline.file} --layer silver` brings it back, if bronze still holds it."
+            )
+
+
+def _asks(lake: Lake, mirror: Mirror, lane: Lane, floor: str) -> bool:
+    rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("partial") & (F.col("order_key") <= floor))
+    after, before = (image(name, mirror.keys) for name in ("after", "before"))
+    moves = F.lit(False)
+    for key in mirror.keys:
+        old = before[key]
+        moves |= old.isNotNull() & ~old.eqNullSafe(F.coalesce(after[key], old))
+    return not rows.where(F.col("before").isNotNull() & moves).isEmpty()

@@ -1,0 +1,76 @@
+"""What of silver has been condensed: up to which batch, and up to which place each lane's history has holes.
+
+It is a decision (kind ``condense``), written before the changes go: a run killed in between only believes that
+more is gone than is.  The newest one holds; one of batch 0 says that silver is whole again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import functions as F
+
+from ingest.change import TableId
+from ingest.errors import IngestError
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import CHANGES, DECISIONS
+
+CONDENSE = "condense"  # the decision's kind, and the stage in the identifier of the commit
+LaneId = tuple[str, TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """The last condensed batch, 0 if all changes are there, and behind which place each lane's history is whole."""
+
+    batch: int = 0
+    floors: Mapping[LaneId, str] = field(default_factory=dict)
+
+
+def read(lake: Lake) -> Condensed:
+    """What the newest decision says."""
+    if not lake.exists(DECISIONS.name):
+        return Condensed()
+    found = (
+        lake.read(DECISIONS.name)
+        .where(F.col("kind") == CONDENSE)
+        .agg(F.max_by("value", "decided_at").alias("value"))
+        .collect()[0]["value"]
+    )
+    if found is None:
+        return Condensed()
+    value = json.loads(found)
+    return Condensed(
+        value["batch"], {(source, TableId(*table)): floor for source, table, floor in value["floors"]}
+    )
+
+
+def ever(lake: Lake) -> bool:
+    """True if changes have been dropped at some time: the log of ``changes`` says it without reading a table."""
+    writer = f"{lake.pipeline.name}/{CONDENSE}/"
+    return any(one.startswith(writer) for one in lake.snapshot(CHANGES.name).transactions)
+
+
+def decide(lake: Lake, now: Condensed, reason: str) -> None:
+    """Write down what is condensed from now on."""
+    floors = [[source, list(table), floor] for (source, table), floor in sorted(now.floors.items(), key=str)]
+    value = json.dumps({"batch": now.batch, "floors": floors}, ensure_ascii=False)
+    row = (lake.now(), CONDENSE, CHANGES.name, now.batch, value, reason, lake.run)
+    lake.append_unguarded([row], DECISIONS)
+
+
+def refuse(lake: Lake, since: int) -> None:
+    """Refuse to decode anew some of the batches that lack changes: the others would miss what stood in them.
+
+    Raises:
+        IngestError: a batch behind ``since`` is condensed, and so is one before it.
+    """
+    last = read(lake).batch if since else 0  # all of bronze decoded again needs nothing of what stands
+    if since < last:
+        raise IngestError(
+            f"The changes of batches 1 to {last} are condensed, so batch {since + 1} cannot be decoded again by "
+            f"itself: `ingest rebuild {lake.pipeline.file} --layer silver` decodes all of them, if bronze still "
+            "holds their messages."
+        )

@@ -1,0 +1,178 @@
+"""Old silver condensed: changes go that no later history can need, in one guarded commit.
+
+A change goes if for every key that it concerns a later one sets the whole row.  What stands before such a row
+cannot show through it, also not together with changes that come late: so the fold of what is left is the fold
+of everything, whatever follows.  The last whole row of a key stays with all behind it, be that updates of some
+columns, its delete (a changed key may still ask for the deleted row's values) or a later change of its key;
+truncates and statements stay.  Keys are compared as texts: two texts of one value are two keys here, and both stay.
+
+One thing alone asks for what has gone: a change of a key that does not carry the whole row, arrives behind the
+window and stands before what was kept.  A lane that ever had such changes is never condensed, and where the first
+one comes that late, the mirror waits (`ingest.gold.forgotten`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.change import TableId
+from ingest.lake import condensed, mirrors
+from ingest.lake.condensed import Condensed, LaneId
+from ingest.lake.images import image
+from ingest.lake.lake import Lake
+from ingest.lake.names import mirror_path
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
+from ingest.lake.session import new_session, pace
+
+FILE = 128 << 20  # bytes of changes that are written into one file, about
+LEAST = 0.1  # of the old changes must go, or they are not worth writing anew
+_LANE = ("source", "database", "schema", "table")
+_PLACE = (*_LANE, "batch", "order_key")
+_SORTED = ("database", "schema", "table", "order_key")
+Keys = tuple[str, ...]
+
+
+def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
+    """Drop superseded changes of old batches, and say how many went.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+        before: batches that landed earlier are old.
+        complete: the last batch that every mirror has folded; later ones are not touched.
+    """
+    session = new_session(lake.spark)
+    session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
+    lake = replace(lake, spark=session)
+    state = lake.snapshot(CHANGES.name)
+    upto = min(_older(lake, before), complete, lake.decoded()) if state.exists else 0
+    writer = lake.writer(condensed.CONDENSE, CHANGES.name, lake.generation(state, "silver", CHANGES.name))
+    done = state.transactions.get(writer, 0)
+    lanes = _lanes(lake, done, upto) if upto > done else {}
+    if not lanes:
+        return 0
+    pace(session, 0, state.size or 0)
+    old = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("batch") <= upto))
+    gone = reduce(DataFrame.unionByName, [_superseded(old, keys, some) for keys, some in lanes.items()])
+    gone = gone.persist()
+    try:
+        counts = gone.groupBy(*_LANE).agg(F.max("since").alias("floor"), F.count("*").alias("n")).collect()
+        going = sum(int(row["n"]) for row in counts)
+        if not going or going < LEAST * old.count():
+            return 0
+        floors = {(row["source"], TableId(*row[1:4])): row["floor"] for row in counts}
+        condensed.decide(
+            lake, _now(lake, upto, floors), f"{going} changes that later ones supersede are dropped"
+        )
+        kept = old.alias("l").join(gone.alias("r"), _same(_PLACE), "left_anti")
+        files = max(1, -(-(state.size or 0) // FILE))
+        kept = kept.repartitionByRange(files, *_SORTED).sortWithinPartitions(*_SORTED)
+        lake.publish(kept, CHANGES.name, writer, upto, f"kind = 'change' AND batch <= {upto}")
+    finally:
+        gone.unpersist()
+    return going
+
+
+def _older(lake: Lake, before: dt.datetime) -> int:
+    """The last batch before the first one that landed at that moment or later."""
+    rows = lake.read(BRONZE.name).where(F.col("kind") != "message")
+    found = rows.agg(
+        F.min(F.when(F.col("ingested_at") >= F.lit(before), F.col("batch"))).alias("young"),
+        F.max("batch").alias("last"),
+    ).collect()[0]
+    young = found["young"]
+    return int((found["last"] or 0) if young is None else young - 1)
+
+
+def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
+    """The lanes with changes behind the batch condensed last that can be condensed, by their keys' columns."""
+    sums = (
+        lake.read(BOOKS.name)
+        .where(F.col("table").isNotNull() & (F.col("batch") <= upto))
+        .groupBy(*_LANE)
+        .agg(
+            F.sum(F.when(F.col("batch") > done, F.col("changes"))).alias("new"),
+            F.sum("inherits").alias("inherits"),
+        )
+        .where("new > 0 AND coalesce(inherits, 0) = 0")
+    )
+    known = mirrors.known(lake)
+    found: dict[Keys, list[LaneId]] = defaultdict(list)
+    for row in sums.collect():
+        table = TableId(*row[1:4])
+        keys = _keys(lake, known, table)
+        if keys:
+            found[keys].append((row["source"], table))
+    return found
+
+
+def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Keys:
+    """The key by which a table's changes are told apart; nothing if all of them are needed."""
+    rule = lake.pipeline.rule(table)
+    mirror = known.get(mirror_path(mirrors.target(rule, table)))
+    if mirror is None or rule.history or rule.exclude:
+        return ()
+    return tuple(key for key in mirror.keys if key != rule.shard_column)
+
+
+def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFrame:
+    """The places of the changes that nothing can need any more, and behind which place that is so."""
+    rows = _of(old, lanes).where(F.col("op") != "truncate")
+    after, before = (image(name, keys) for name in ("after", "before"))
+    told = rows.select(*_PLACE, "op", "partial", "before", after.alias("a"), before.alias("b"))
+    both = F.array_distinct(F.array(_text("a", "b", keys), _text("b", "a", keys)))
+    told = told.select(*_PLACE, _sets(keys).alias("sets"), both.alias("keys"))
+    last = (
+        told.where("sets")
+        .groupBy(*_LANE, F.col("keys")[0].alias("key"))
+        .agg(F.max("order_key").alias("since"))
+    )
+    halves = told.select(*_PLACE, F.size("keys").alias("n"), F.explode("keys").alias("key"))
+    later = [*_same(_LANE), F.col("l.key") == F.col("r.key"), F.col("l.order_key") < F.col("r.since")]
+    behind = halves.alias("l").join(last.alias("r"), later).select("l.*", "r.since")
+    found = behind.groupBy(*_PLACE, "n").agg(F.count("*").alias("found"), F.max("since").alias("since"))
+    return found.where("found = n").select(*_PLACE, "since")
+
+
+def _of(old: DataFrame, lanes: Iterable[LaneId]) -> DataFrame:
+    spark = old.sparkSession
+    text = "source STRING, `database` STRING, `schema` STRING, `table` STRING"
+    wanted = spark.createDataFrame([(source, *table) for source, table in lanes], text)
+    return old.alias("l").join(F.broadcast(wanted).alias("r"), _same(_LANE), "left_semi")
+
+
+def _text(first: str, second: str, keys: Keys) -> Column:
+    """A key's cells as one text, each from the first image that has it; NULL if one is nowhere."""
+    cells = [F.coalesce(F.col(first)[key], F.col(second)[key]) for key in keys]
+    there = reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
+    return F.when(there, F.to_json(F.struct(*[cell.alias(f"k{i}") for i, cell in enumerate(cells)])))
+
+
+def _sets(keys: Keys) -> Column:
+    """True for a change that carries its whole row, under a key that it does not change, and that is no NULL."""
+    whole = F.col("op").isin("insert", "read") | ((F.col("op") == "update") & ~F.col("partial"))
+    sent = F.coalesce(F.json_object_keys("before"), F.array().cast("array<string>"))
+    for key in keys:
+        a, b = F.col("a")[key], F.col("b")[key]
+        whole &= a.isNotNull() & (a.eqNullSafe(b) | ~F.array_contains(sent, key))
+    return whole
+
+
+def _same(names: Sequence[str]) -> list[Column]:
+    """The columns are equal in both sides of a join, ``l`` and ``r``."""
+    return [F.col(f"l.{name}").eqNullSafe(F.col(f"r.{name}")) for name in names]
+
+
+def _now(lake: Lake, batch: int, floors: Mapping[LaneId, str]) -> Condensed:
+    """What is condensed after this, with what was before."""
+    known = condensed.read(lake)
+    merged = dict(known.floors)
+    for lane, floor in floors.items():
+        merged[lane] = max(floor, merged.get(lane, ""))
+    return Condensed(max(batch, known.batch), merged)
