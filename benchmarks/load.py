@@ -15,214 +15,28 @@ what was sent. The exit code is 1 if anything differs.
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import random
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import threading
 import time
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pyspark.sql import SparkSession
 
+from benchmarks.feed import HOT, HOT_TABLE, LARGE_TABLE, LONG, PARTITIONS, Feed, Shape
+from benchmarks.loop import Loop, Tick
 from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.lake.session import session, stop
 from tests.e2e.broker import Broker
-from tests.e2e.topics import Sent, Topics
-from tests.lakes import FORMAT, change
+from tests.e2e.topics import Topics
+from tests.lakes import FORMAT
 
-ROOT = Path(__file__).resolve().parent.parent
-TOPIC, PARTITIONS = "load", 2
-HOT_TABLE, HOT_KEY = "meters", 0
-HOT = ("orders", "lines", "visits", "stock")
-LARGE_TABLE = "letters"
+TOPIC = "load"
 COMPARED = 50  # of the tables that are rarely touched
-_POISON = b'{"data":[{"id":"1","word":"cut off'
-_LONG = 1_000  # characters; longer texts are compared by their hash
-_BETWEEN = 3.0  # seconds between two looks at the memory
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How much load."""
-
-    seconds: int = 600
-    tables: int = 1_000
-    updates: int = 1_000_000  # of the hot key
-    others: float = 0.25  # messages of other keys for each of these
-    poison: float = 0.001
-    rarely: int = 5  # seconds between two updates of tables that are not hot
-    large: int = 64 << 20  # bytes of the one large message
-    seed: int = 1
-
-
-class Feed:
-    """What is sent, and what the mirrors must hold afterwards."""
-
-    def __init__(self, shape: Shape) -> None:
-        self.shape = shape
-        self.rng = random.Random(shape.seed)  # noqa: S311 - to be repeatable
-        self.rows: dict[str, dict[int, str]] = {HOT_TABLE: {}, LARGE_TABLE: {}}
-        self.rows |= {name: {} for name in HOT}
-        self.cold = [f"t{n:04}" for n in range(shape.tables - len(self.rows))]
-        self.rows |= {name: {} for name in self.cold}
-        self.sent = self.changes = self.poisoned = self.serial = 0
-        self._next = dict.fromkeys(self.rows, 1)
-
-    def beginning(self) -> Iterator[Sent]:
-        """The first row of every table."""
-        for name in self.rows:
-            yield self._put("INSERT", name, HOT_KEY, f"first of {name}")
-
-    def second(self, number: int) -> Iterator[Sent]:
-        """The messages of one second of load."""
-        shape = self.shape
-        before, after = (shape.updates * n // shape.seconds for n in (number, number + 1))
-        for update in range(before, after):
-            yield self._put("UPDATE", HOT_TABLE, HOT_KEY, f"reading {update}")
-            if self.rng.random() < shape.others:
-                yield self._other(self.rng.choice(HOT))
-            if self.rng.random() < shape.poison * (1 + shape.others):
-                yield self._poison()
-        if self.cold and number % shape.rarely == 0:
-            name = self.cold[number // shape.rarely % len(self.cold)]
-            yield self._put("UPDATE", name, HOT_KEY, f"seen in second {number}")
-        if number == shape.seconds // 3:
-            yield self._put("INSERT", LARGE_TABLE, 1, "m" * (shape.large - _around()))
-
-    def _other(self, name: str) -> Sent:
-        """An insert, update or delete of a hot table."""
-        rows, dice = self.rows[name], self.rng.random()
-        key = self.rng.randrange(self._next[name])
-        if dice < 0.25:
-            key, self._next[name] = self._next[name], self._next[name] + 1
-        if key not in rows:
-            return self._put("INSERT", name, key, f"new {self.serial}")
-        if dice < 0.90:
-            return self._put("UPDATE", name, key, f"changed {self.serial}")
-        del rows[key]
-        return self._message("DELETE", name, key, "gone")
-
-    def _put(self, kind: str, name: str, key: int, word: str) -> Sent:
-        self.rows[name][key] = word if len(word) < _LONG else hashlib.sha256(word.encode()).hexdigest()
-        return self._message(kind, name, key, word)
-
-    def _message(self, kind: str, name: str, key: int, word: str) -> Sent:
-        self.serial += 1
-        self.sent += 1
-        self.changes += 1
-        line = change(kind, name, self.serial, {"id": str(key), "word": word}).rstrip().encode()
-        place = b"%s/%d" % (name.encode(), key)
-        return Sent(line, place, zlib.crc32(place) % PARTITIONS)
-
-    def _poison(self) -> Sent:
-        self.sent += 1
-        self.poisoned += 1
-        return Sent(_POISON, None, self.poisoned % PARTITIONS)
-
-
-def _around() -> int:
-    """Bytes of a message around its text."""
-    return len(change("INSERT", LARGE_TABLE, 1_000_000, {"id": "1", "word": ""}))
-
-
-# --- the run that is measured -------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """One run of the loop that had something to do; ``ended`` is a moment of the monotonic clock."""
-
-    ended: float
-    seconds: float
-    read: int
-    changes: int
-    rejected: int
-    failures: tuple[str, ...]
-
-
-@dataclass(slots=True)
-class Loop:
-    """`ingest run --every` as a process of its own, its ticks as it prints them, its memory as time passes."""
-
-    file: Path
-    every: str
-    process: subprocess.Popen[str] = field(init=False)
-    ticks: list[Tick] = field(default_factory=list)
-    memory: list[tuple[float, float]] = field(default_factory=list)  # moment, MiB
-    cpu: float = 0.0  # seconds of the whole tree, at the last look
-
-    def __post_init__(self) -> None:
-        command = [sys.executable, "-m", "ingest", "run", str(self.file), "--every", self.every]
-        with self.file.with_suffix(".log").open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, "--output", "json"], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        for work in (self._listen, self._look):
-            threading.Thread(target=work, daemon=True).start()
-
-    @property
-    def read(self) -> int:
-        """Messages landed so far."""
-        return sum(tick.read for tick in self.ticks)
-
-    def until(self, read: int, patience: float) -> None:
-        """Wait until a tick has ended that brought the messages landed to this number.
-
-        Raises:
-            RuntimeError: the loop has ended, or has not come so far in time.
-        """
-        deadline = time.monotonic() + patience
-        while self.read < read:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                text = self.file.with_suffix(".log").read_text("utf-8", "replace")[-2000:]
-                raise RuntimeError(f"{self.read:,} of {read:,} messages were landed\n{text}")
-            time.sleep(0.2)
-
-    def stop(self, patience: float = 300) -> int:
-        """Ask it to end, as a person would; its exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            return self.process.wait(patience)
-        finally:
-            self.process.kill()
-
-    def _listen(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            told = json.loads(line)
-            if told["batch"] is not None or told["failures"]:
-                self.ticks.append(
-                    Tick(
-                        time.monotonic(), sum(told["stages"].values()), told["read"], told["changes"],
-                        told["rejected"], tuple(told["failures"]),
-                    )
-                )  # fmt: skip
-
-    def _look(self) -> None:
-        while self.process.poll() is None:
-            try:
-                root = psutil.Process(self.process.pid)
-                tree = [root, *root.children(recursive=True)]
-                self.memory.append((time.monotonic(), sum(one.memory_info().rss for one in tree) / (1 << 20)))
-                self.cpu = sum(sum(one.cpu_times()[:2]) for one in tree)
-            except psutil.Error:  # a worker has ended meanwhile
-                continue
-            finally:
-                time.sleep(_BETWEEN)
-
-
-# --- the whole ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -338,7 +152,7 @@ def _counts(lake: Lake) -> list[int]:
 
 
 def _rows(lake: Lake, name: str) -> dict[int, str]:
-    word = f"CASE WHEN length(word) < {_LONG} THEN word ELSE sha2(word, 256) END AS word"
+    word = f"CASE WHEN length(word) < {LONG} THEN word ELSE sha2(word, 256) END AS word"
     found: list[Any] = lake.read(f"mirrors/depot/{name}").selectExpr("id", word).collect()
     return {row["id"]: row["word"] for row in found}
 

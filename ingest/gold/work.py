@@ -95,7 +95,7 @@ def complete(lake: Lake) -> int:
 def open_books(lake: Lake, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines behind it."""
     books = Books(complete, last)
-    table = lake.read(BOOKS.name).where(F.col("table").isNotNull())
+    table = lake.rows(BOOKS).where(F.col("table").isNotNull())
     sums = (
         table.where(F.col("batch") <= complete)
         .groupBy(*_TABLE)

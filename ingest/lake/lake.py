@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
@@ -71,6 +72,12 @@ class Lake:
     def read(self, name: str) -> DataFrame:
         """A table's rows."""
         return self.spark.read.format("delta").load(self.path(name))
+
+    def rows(self, schema: TableSchema) -> DataFrame:
+        """A product table's rows; columns that one made by an older version lacks are NULL."""
+        found = self.read(schema.name)
+        lacking = [one for one in schema.columns if one.name not in found.columns]
+        return found.withColumns({one.name: F.lit(None).cast(one.dataType) for one in lacking})
 
     def exists(self, name: str) -> bool:
         """True if the table has been created."""
