@@ -85,7 +85,7 @@ def apply(
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
-        if plan.mirror != known and (plan.mirror.keys or plan.job.has_changes):
+        if plan.mirror != known and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns)):
             rows.append(mirrors.decision(lake, plan.mirror, books.last, "columns seen"))
             decided[job.path] = plan.mirror
         wanted.append(plan)

@@ -169,11 +169,14 @@ def _decided(
             if mine.get(column, "unknown") == "unknown":
                 mine[column] = logical
         seen = merged_columns(seen, mine)
+    shown = bool(seen or (mirror and mirror.columns))
     if (shard := rule.shard_column) and shard in seen:
         raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
     if shard:
         seen[shard] = "string"
     keys = _keys(job, mirror, declared, anew)
+    if not shown:  # a truncate alone: the key's types are not known yet, and there is nothing to hold
+        keys = ()
     if mirror is not None and mirror.columns and keys != mirror.keys and not anew and stands():
         raise HeldError(
             f"the key of {job.table} is now ({', '.join(keys)}) and was ({', '.join(mirror.keys)}): "
