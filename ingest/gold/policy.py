@@ -176,6 +176,7 @@ class Shown:
     columns: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
     comments: dict[str, str] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)  # names that left and came again since: other columns now
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
@@ -187,10 +188,16 @@ def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple
                     yield statement, effect
 
 
-def shown(statements: Iterable[Statement], subject: Subject) -> Shown:
-    """Keys and columns as applied statements declare them; later ones win."""
+def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Shown:
+    """Keys and columns as applied statements declare them; later ones win.
+
+    Args:
+        statements: of one table, in order.
+        subject: the table.
+        since: the last batch that its mirror has folded.
+    """
     found = Shown()
-    drops = subject.policy == "evolve"
+    drops, left = subject.policy == "evolve", set[str]()
     for statement, effect in applied(statements, subject):
         name = effect.column or ""
         match effect.action:
@@ -208,7 +215,10 @@ def shown(statements: Iterable[Statement], subject: Subject) -> Shown:
                 _declare(found, str(effect.to), _type_of(found, name, subject))
                 _note(found, str(effect.to), found.comments.get(name))
                 found.keys = tuple(str(effect.to) if key == name else key for key in found.keys)
+        _come_again(found, left, effect, new=statement.batch > since)
         if drops and effect.action in ("drop_column", "rename_column"):
+            left.add(name)
+            found.again.discard(name)
             found.columns.pop(name, None)
             found.gone[name] = statement.order
     return found
@@ -217,6 +227,14 @@ def shown(statements: Iterable[Statement], subject: Subject) -> Shown:
 def _declare(found: Shown, name: str, logical: str) -> None:
     found.columns[name] = logical
     found.gone.pop(name, None)
+
+
+def _come_again(found: Shown, left: set[str], effect: Effect, *, new: bool) -> None:
+    """A name that had left is another column's from here on; only a new statement makes that news."""
+    came = {"add_column": effect.column, "rename_column": effect.to}.get(effect.action)
+    if came is not None and came in left:
+        left.remove(came)
+        found.again |= {came} if new else set()
 
 
 def _note(found: Shown, name: str, comment: str | None) -> None:

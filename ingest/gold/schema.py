@@ -66,7 +66,7 @@ def decide(
         job = job.before(hold.batch)
     last = hold.batch - 1 if hold else None
     logged = {name: ledger.of(*name, last) for name in subjects}
-    declared = {name: policy.shown(logged[name], subject) for name, subject in subjects.items()}
+    declared = {name: policy.shown(logged[name], subject, applied) for name, subject in subjects.items()}
     anew = len(subjects) == 1 and any(
         step.action == "new_incarnation" and batch > applied
         for name, subject in subjects.items()
@@ -192,8 +192,9 @@ def _decided(
     if rule.on_schema_change == "evolve" and not rule.shard_column:
         gone = _gone(job, declared)
         seen = {name: logical for name, logical in seen.items() if name not in gone}
+        seen |= _again(declared)
         if mirror is not None:
-            mirror = replace(mirror, columns=tuple(one for one in mirror.columns if one.name not in gone))
+            mirror = _renewed(mirror, job, gone, _again(declared))
     told = {column: text for one in declared.values() for column, text in one.comments.items()}
     return _commented(grown(mirror, job.table, rule, keys, seen), told), left_out
 
@@ -207,6 +208,24 @@ def _commented(mirror: Mirror, told: dict[str, str]) -> Mirror:
 def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
     told = job.rule.columns.get(column.name) or seen.get(column.name, "unknown")
     return column if told == "unknown" else replace(column, type=told)
+
+
+def _again(declared: dict[LaneId, Shown]) -> dict[str, str]:
+    """Names that left and came again for other columns, with these columns' types as far as they are told."""
+    return {
+        name: told.columns[name]
+        for told in declared.values()
+        for name in told.again
+        if told.columns.get(name, "unknown") != "unknown"
+    }
+
+
+def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) -> Mirror:
+    """The mirror without the columns that went; of those that came again, nothing binds the types."""
+    kept = (one for one in mirror.columns if one.name not in gone)
+    return replace(
+        mirror, columns=tuple(_retyped(one, job, again) if one.name in again else one for one in kept)
+    )
 
 
 def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:

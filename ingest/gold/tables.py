@@ -114,7 +114,8 @@ def reshape(
     """Rewrite the mirror where a type has changed or, without a key, a column goes; run again, it does nothing.
 
     With a key, columns go behind the MERGE, which carries their values on (`drop_columns`); without one, a column
-    that goes leaves its values to the one that it was renamed to, here.
+    that goes leaves its values to the one that it was renamed to, here.  So does one whose name has come again for
+    a column of another type.
     """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
@@ -127,10 +128,14 @@ def reshape(
     _allow_zoneless(
         lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta]
     )
-    carried = _carried(mirror, going, steps)
+    again = {step.column for step in steps if step.action == "drop_column"}
+    again &= {one.name for one in mirror.columns if have[one.column] != one.delta}
+    carried = _carried(mirror, [*going, *(one.column for one in mirror.columns if one.name in again)], steps)
     columns: list[Column] = []
     for one in mirror.columns:
         value = converted(F.col(quoted(one.column)), have[one.column], one.delta)
+        if one.name in again:
+            value = F.lit(None).cast(one.delta)
         for origin in carried.get(one.name, ()):
             value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.delta))
         columns.append(value.alias(one.column, metadata=_metadata(one)))
