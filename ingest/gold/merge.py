@@ -130,6 +130,9 @@ def _fills(
     """
     columns = {one.name: one for one in mirror.columns}
     values: dict[str, _Standing] = {}
+    for one in mirror.columns:
+        if (was := one.column + tables.WAS) in leaving:  # the name's old column, which had another type
+            values[one.name] = _Standing(F.col(f"t.{quoted(was)}"), leaving[was])
     for name in {step.column for step in steps} - columns.keys():
         if (column := column_name(name, set())) in leaving:
             values[name] = _Standing(F.col(f"t.{quoted(column)}"), leaving[column])

@@ -18,6 +18,8 @@ from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, literal, quoted
 
+WAS = "%was"  # behind a column's name: the column of another type that had the name before
+
 
 @dataclass(frozen=True, slots=True)
 class Made:
@@ -114,8 +116,8 @@ def reshape(
     """Rewrite the mirror where a type has changed or, without a key, a column goes; run again, it does nothing.
 
     With a key, columns go behind the MERGE, which carries their values on (`drop_columns`); without one, a column
-    that goes leaves its values to the one that it was renamed to, here.  So does one whose name has come again for
-    a column of another type.
+    that goes leaves its values to the one that it was renamed to, here.  A column whose name has come again for one
+    of another type is such a column, too, and stands under another name until the MERGE is done (`WAS`).
     """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
@@ -130,7 +132,8 @@ def reshape(
     )
     again = {step.column for step in steps if step.action == "drop_column"}
     again &= {one.name for one in mirror.columns if have[one.column] != one.delta}
-    carried = _carried(mirror, [*going, *(one.column for one in mirror.columns if one.name in again)], steps)
+    old = [one.column for one in mirror.columns if one.name in again]
+    carried = _carried(mirror, [] if mirror.keys else [*going, *old], steps)
     columns: list[Column] = []
     for one in mirror.columns:
         value = converted(F.col(quoted(one.column)), have[one.column], one.delta)
@@ -140,6 +143,7 @@ def reshape(
             value = F.coalesce(value, converted(F.col(quoted(origin)), have[origin], one.delta))
         columns.append(value.alias(one.column, metadata=_metadata(one)))
     staying = [F.col(quoted(name)) for name in gone if name not in going]
+    staying += [F.col(quoted(name)).alias(name + WAS) for name in old if mirror.keys]
     _rewrite(frame.select(*columns, *staying), path)
 
 
