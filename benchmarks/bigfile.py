@@ -5,7 +5,7 @@
     python -m benchmarks.bigfile --files 100000     # instead: so many files of one message each
 
 Each stage is a process of its own.  Prints MB/s, messages/s and the peak of what its processes hold in memory
-together (pages that two of them share count twice).  Ends with exit code 1 if the counts in bronze or in the books are not those of the files.
+together.  Ends with exit code 1 if the counts in bronze or in the books are not those of the files.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ import random
 import shutil
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +24,9 @@ from typing import Any
 
 import psutil
 
+from benchmarks.tree import Watch
 from tests.lakes import FORMAT, touch
-from tests.scenarios.processes import Process, started
+from tests.scenarios.processes import started
 
 GB, MB = 10**9, 10**6
 ROOM = 12  # GB that must be free for a file of 5
@@ -147,48 +146,14 @@ def landed(folder: Path, name: str, stages: str, size: int, count: int) -> Lande
 def ran(pipeline: Path, stage: str) -> tuple[dict[str, Any], int]:
     """One stage in a process of its own: its result, and the peak of its memory."""
     with started("run", pipeline, "--stage", stage, "--output", "json") as process:
-        peak = watched(process)
+        watch = Watch(psutil.Process(process.popen.pid))
+        process.popen.wait()
         process.end(0)
+        peak = watch.stop()
     text = "".join(process.printed)
     if not text:
         raise SystemExit("".join(process.told))
     return json.loads(text), peak
-
-
-def watched(process: Process) -> int:
-    """The peak of the memory that the process and its children hold, until it ends."""
-    top = psutil.Process(process.popen.pid)
-    done = threading.Event()
-    peak = 0
-
-    def look() -> None:
-        nonlocal peak
-        while not done.wait(0.1):
-            peak = max(peak, sum(map(resident, [top, *children(top)])))
-
-    watcher = threading.Thread(target=look, daemon=True)
-    watcher.start()
-    while process.popen.poll() is None:
-        time.sleep(0.1)
-    done.set()
-    watcher.join()
-    return peak
-
-
-def children(top: psutil.Process) -> list[psutil.Process]:
-    """All that the process has started; none if it has ended meanwhile."""
-    try:
-        return list(top.children(recursive=True))
-    except psutil.Error:
-        return []
-
-
-def resident(process: psutil.Process) -> int:
-    """The memory that one process holds."""
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
 
 
 def told(found: list[Landed]) -> int:

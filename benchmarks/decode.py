@@ -13,7 +13,6 @@ import argparse
 import datetime as dt
 import os
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,8 +23,7 @@ from typing import Any
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
+from benchmarks.tree import cpu
 from ingest import formats
 from ingest.change import Hints, Message, TableId
 from ingest.config import Pipeline
@@ -258,13 +256,7 @@ def _noop(frame: Any, count: int) -> float:
     def run() -> None:
         frame.write.format("noop").mode("overwrite").save()
 
-    return _rate(run, count * TIMES, _tree_seconds)
-
-
-def _tree_seconds() -> float:
-    """Processor time of this process, of Spark and of its Python workers, past ones too."""
-    mine = psutil.Process()
-    return sum(sum(each.cpu_times()[:4]) for each in (mine, *mine.children(recursive=True)))
+    return _rate(run, count * TIMES, lambda: cpu(psutil.Process()))
 
 
 def _other_ways(frame: Any, sent: list[Message]) -> list[Figures]:

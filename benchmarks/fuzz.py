@@ -14,8 +14,6 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from ingest import formats
 from tests.formats.fuzzing import Outcome, corpus, tried
 

@@ -1,4 +1,4 @@
-"""Kafka to bronze on this machine: ``python benchmarks/kafka.py [MESSAGES] [PARTITIONS] [BYTES]``.
+"""Kafka to bronze on this machine: ``python -m benchmarks.kafka [MESSAGES] [PARTITIONS] [BYTES]``.
 
 Starts a broker of its own on loopback, fills a topic, and lands it three times into new lakes; the first
 landing warms the session. The broker shares the machine's cores with the reading. Where other work shares them, too,
@@ -15,8 +15,7 @@ from pathlib import Path
 
 import psutil
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
+from benchmarks.tree import cpu
 from ingest.bronze.land import Positions, land
 from ingest.config.model import Pipeline, Source
 from ingest.lake.lake import Lake
@@ -47,23 +46,18 @@ def measure(count: int, partitions: int, size: int) -> None:
         for number in range(ROUNDS):
             source = Source("load", "kafka", "canal", bootstrap_servers=broker.address, topics=("load",))
             pipeline = Pipeline("load", Path("load.yaml"), f"{folder}/lake{number}", (source,))
-            before, started = _cpu(broker), time.monotonic()
+            before, started = cpu(psutil.Process(), psutil.Process(broker.process.pid)), time.monotonic()
             landed = land(Lake(spark, pipeline), Positions(), spark.sparkContext.defaultParallelism)
-            seconds, spent = time.monotonic() - started, _cpu(broker) - before
+            seconds, spent = (
+                time.monotonic() - started,
+                cpu(psutil.Process(), psutil.Process(broker.process.pid)) - before,
+            )
             assert landed.messages == count, landed
             print(
                 f"{count / seconds:,.0f} messages/s ({seconds:.1f} s), {count / spent:,.0f} a CPU-second "
                 f"({spent:.1f}), load {os.getloadavg()[0]:.1f}"
             )
         stop(spark)
-
-
-def _cpu(broker: Broker) -> float:
-    """CPU seconds of this process, Spark's JVM and its Python workers; not the broker's."""
-    assert broker.process is not None
-    mine = psutil.Process()
-    tree = [mine, *(one for one in mine.children(recursive=True) if one.pid != broker.process.pid)]
-    return sum(sum(one.cpu_times()[:2]) for one in tree)
 
 
 if __name__ == "__main__":

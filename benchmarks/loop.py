@@ -13,6 +13,8 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.tree import cpu, memory
+
 ROOT = Path(__file__).resolve().parent.parent
 _BETWEEN = 3.0  # seconds between two looks at the memory
 
@@ -91,10 +93,10 @@ class Loop:
         while self.process.poll() is None:
             try:
                 root = psutil.Process(self.process.pid)
-                tree = [root, *root.children(recursive=True)]
-                self.memory.append((time.monotonic(), sum(one.memory_info().rss for one in tree) / (1 << 20)))
-                self.cpu = sum(sum(one.cpu_times()[:2]) for one in tree)
-            except psutil.Error:  # a worker has ended meanwhile
-                continue
-            finally:
-                time.sleep(_BETWEEN)
+            except psutil.Error:  # it has ended meanwhile
+                return
+            held, busy = memory(root), cpu(root)
+            if held:
+                self.memory.append((time.monotonic(), held / (1 << 20)))
+                self.cpu = max(self.cpu, busy)
+            time.sleep(_BETWEEN)

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import psutil
 from pyspark.sql import DataFrame
 
+from benchmarks.tree import cpu
 from ingest.change import TableId
 from ingest.config import load
 from ingest.lake.lake import Lake
@@ -130,24 +131,11 @@ def _append(lake: Lake, name: str, ddl: str, frame: DataFrame, writer: str = "",
 
 
 def _checked(lake: Lake, what: str, since: int = 0) -> dict[str, int]:
-    wall, busy = time.perf_counter(), _cpu()
+    mine = psutil.Process()
+    wall, busy = time.perf_counter(), cpu(mine)
     counts = stage.check(lake, since).counts()
-    sys.stdout.write(f"{what}: {time.perf_counter() - wall:.1f} s, {_cpu() - busy:.1f} CPU-s, {counts}\n")
+    sys.stdout.write(f"{what}: {time.perf_counter() - wall:.1f} s, {cpu(mine) - busy:.1f} CPU-s, {counts}\n")
     return counts
-
-
-def _cpu() -> float:
-    """Processor seconds of this process and of the JVM that it started (Linux)."""
-    mine = os.getpid()
-    total = 0
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except OSError:  # it has ended since
-            continue
-        if mine in (int(stat.parent.name), int(fields[1])):
-            total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _report(tables: int) -> None:

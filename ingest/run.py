@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
 from ingest.errors import SetupError
-from ingest.gold.apply import Folded, apply
+from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
 from ingest.gold.work import COMPLETE, complete, open_books
 from ingest.lake import lock, mirrors, pauses
@@ -50,6 +50,7 @@ class Result:
     control: int = 0
     routed_out: int = 0
     rejected: int = 0
+    rejecting: set[str] = field(default_factory=set)  # sources whose messages were rejected
     mirrors: list[Folded] = field(default_factory=list)
     stages: dict[str, float] = field(default_factory=dict)  # seconds
     began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
@@ -183,6 +184,8 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         result.control += line.control
         result.routed_out += line.routed_out
         result.rejected += line.rejected
+        if line.rejected:
+            result.rejecting.add(line.source)
         place = line.source, line.topic
         result.messages[place] = result.messages.get(place, 0) + line.messages
     result.failures.extend(f"the books do not balance: {text}" for text in decoded.unbalanced)
@@ -208,7 +211,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
             result.warnings.append(f"{one.mirror} is paused: {one.message}")
         if unfit := one.counts.get(COUNTED):
             result.warnings.append(f"{one.mirror}: {unfit} values do not fit: see `ingest rejects`.")
-        if unread := one.counts.get("statements_not_read"):
+        if unread := one.counts.get(UNREAD):
             result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
     result.incomplete = bool(lake.select) or lake.stop()
     if all(one.state in ("done", "skipped") for one in result.mirrors) and not result.incomplete:
@@ -246,12 +249,21 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     pace(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors))
     checked = quality.check(lake, warm.checked, done, warm.decided, tell, partly=result.incomplete)
     result.checks = checked.counts()
-    told = {one.mirror for one in result.mirrors if one.state in ("failed", "held")}
-    failures, warnings = quality.complaints(checked, told)
+    failures, warnings = quality.complaints(checked, set(_told(result)))
     result.failures.extend(failures)
     result.warnings.extend(warnings)
     if not result.incomplete:
         warm.checked = last
+
+
+def _told(result: Result) -> Iterator[tuple[str, str]]:
+    """Checks, with mirror or source, of which the run has said already what is wrong."""
+    yield from (("reject_rate", source) for source in result.rejecting)
+    for one in result.mirrors:
+        if one.state in ("failed", "held"):
+            yield "up_to_date", one.mirror
+        if one.counts.get(UNREAD):
+            yield "ddl_pending", one.mirror
 
 
 _STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {

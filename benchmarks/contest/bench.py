@@ -19,12 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from benchmarks.contest.ground import ALL, PRODUCT, Ground, Verdict
+from benchmarks.contest.ground import ALL, PRODUCT, Contestant, Ground, Verdict
 from benchmarks.contest.measure import Failed, Step, say
 from benchmarks.contest.variants import NAMES, variants
 from benchmarks.contest.workload import Workload
@@ -54,29 +55,33 @@ def main() -> int:
         "--full", action="store_true", help="three rounds and all variants; writes results.md"
     )
     parser.add_argument(
-        "--variants", nargs="*", choices=NAMES, help="only these variants, also in the quick form"
+        "--variants", nargs="*", choices=NAMES, help="these variants instead of the main workload"
     )
     parser.add_argument("--write", action="store_true", help="write results.md in the quick form, too")
     parser.add_argument("--work", type=Path, help="a new folder to work in, which is kept")
     parser.add_argument("--only", nargs="*", default=[], help="only contestants whose name begins so")
     options = parser.parse_args()
     form = FULL if options.full else QUICK
-    whole = NAMES if form is FULL else ()
-    wanted = whole if options.variants is None else options.variants
-    write = options.write or (form is FULL and not options.only and wanted == NAMES)
-    if options.work:
-        return run(form, options.work, options.only, wanted, write=write)
-    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        return run(form, Path(folder), options.only, wanted, write=write)
+    main_too = options.variants is None
+    wanted = options.variants or (NAMES if form is FULL and main_too else ())
+    write = options.write or (form is FULL and main_too and not options.only)
+    with ExitStack() as stack:
+        folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
+        return run(form, folder, options.only, wanted, main_too=main_too, write=write)
 
 
-def run(form: Form, folder: Path, only: list[str], wanted: Sequence[str], *, write: bool) -> int:
+def run(
+    form: Form, folder: Path, only: list[str], wanted: Sequence[str], *, main_too: bool, write: bool
+) -> int:
     """All rounds, then the verdicts, then the figures."""
     started = time.monotonic()
-    text, wrong = headline(form, folder / "cdcy", only)
-    parts = [machine(form), text]
+    parts, wrong = [machine(form)], 0
+    chosen = tuple(one for one in ALL if not only or one is PRODUCT or one.name.startswith(tuple(only)))
+    if main_too:
+        text, wrong = headline(form, folder / "cdcy", chosen)
+        parts.append(text)
     if wanted:
-        more, faults = variants(folder, wanted, form.rows, form.messages)
+        more, faults = variants(folder, wanted, form.rows, form.messages, chosen)
         parts.append(more)
         wrong += faults
     parts.append(f"All of it took {(time.monotonic() - started) / 60:.0f} minutes.")
@@ -105,11 +110,10 @@ def machine(form: Form) -> str:
 # --- the headline ---
 
 
-def headline(form: Form, folder: Path, only: list[str]) -> tuple[str, int]:
+def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> tuple[str, int]:
     """The table of the main workload, and how many of the product's results were wrong."""
     workload = Workload(SEED, 3, form.rows)
     ground = Ground(folder, workload)
-    chosen = tuple(one for one in ALL if not only or one is PRODUCT or one.name.startswith(tuple(only)))
     say(f"base load: 3 tables of {form.rows:,} rows")
     base = ground.prepare(chosen)
     lines = workload.batch(form.messages)

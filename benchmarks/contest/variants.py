@@ -1,4 +1,4 @@
-"""The variants of the full form: ticks, batches in a row, late rows, many tables, bare numbers, thirteen cells, starts.
+"""The variants of the full form: ticks, batches in a row, late and skewed rows, many tables, numbers, starts.
 
 Each is a function from a folder to a section of text and the number of wrong results of the product in it.
 """
@@ -6,10 +6,12 @@ Each is a function from a folder to a section of text and the number of wrong re
 from __future__ import annotations
 
 import copy
+import re
 import statistics
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,38 +22,43 @@ from benchmarks.contest.workload import Workload
 
 SEED = 20_240_502
 LATE = 0.01
+PARTITIONS = 8
 Section = tuple[str, int]
+Chosen = Sequence[Contestant]
 
 
-NAMES = ("apart", "ticks", "row", "late", "starts", "many", "bare", "cells")
+NAMES = ("apart", "ticks", "row", "late", "skewed", "starts", "many", "bare", "cells")
 
 
-def variants(folder: Path, wanted: Sequence[str], rows: int, messages: int) -> Section:
-    """Those of `NAMES` that are wanted, over one base load where they can share it."""
+def variants(folder: Path, wanted: Sequence[str], rows: int, messages: int, chosen: Chosen = ALL) -> Section:
+    """Those of `NAMES` that are wanted, by some contestants, over one base load where they can share it."""
     parts, wrong = [], 0
-    for text, faults in _sections(folder, wanted, rows, messages):
+    for text, faults in _sections(folder, wanted, rows, messages, chosen):
         parts.append(text)
         wrong += faults
     return "\n\n".join(parts), wrong
 
 
-def _sections(folder: Path, wanted: Sequence[str], rows: int, messages: int) -> Iterator[Section]:
+def _sections(
+    folder: Path, wanted: Sequence[str], rows: int, messages: int, chosen: Chosen
+) -> Iterator[Section]:
     shared = {
         "apart": lambda ground: apart(ground, messages),
-        "ticks": ticks,
-        "row": lambda ground: in_a_row(ground, messages),
-        "late": lambda ground: late(ground, messages),
+        "ticks": lambda ground: ticks(ground, chosen),
+        "row": lambda ground: in_a_row(ground, messages, chosen),
+        "late": lambda ground: late(ground, messages, chosen),
+        "skewed": lambda ground: skewed(ground, messages),
         "starts": lambda ground: (starts(ground), 0),
     }
     if some := [name for name in shared if name in wanted]:
         ground = Ground(folder / "variants", Workload(SEED, 3, rows))
-        ground.prepare((PRODUCT, RECIPE, TUNED))
+        ground.prepare(_of(chosen, PRODUCT, RECIPE, TUNED))
         for name in some:
             yield shared[name](ground)
     if "many" in wanted:
-        yield many(folder / "many", rows // 50)
+        yield many(folder / "many", rows // 50, chosen)
     if "bare" in wanted:
-        yield bare(folder, rows // 5, messages // 5)
+        yield bare(folder, rows // 5, messages // 5, chosen)
     if "cells" in wanted:
         yield battery(folder / "cells")
 
@@ -95,7 +102,7 @@ def _data(table: Path) -> set[Path]:
     return {file.relative_to(table) for file in files if "_delta_log" not in file.parts}
 
 
-def ticks(ground: Ground, count: int = 1_000, often: int = 6) -> Section:
+def ticks(ground: Ground, chosen: Chosen, count: int = 1_000, often: int = 6) -> Section:
     """Small batches into large tables: the first from a cold start, the others in the same session."""
     branch = _branch(ground)
     files = [ground.batch(f"tick-{n}", branch.batch(count)) for n in range(often)]
@@ -106,7 +113,8 @@ def ticks(ground: Ground, count: int = 1_000, often: int = 6) -> Section:
     ]
     steps = [("cold" if n == 0 else f"tick {n}", [file]) for n, file in enumerate(files)]
     found = {
-        one: _run(ground, one, f"{one.name} ticks", [(steps, "ticked")]) for one in (PRODUCT, RECIPE, TUNED)
+        one: _run(ground, one, f"{one.name} ticks", [(steps, "ticked")])
+        for one in _of(chosen, PRODUCT, RECIPE, TUNED)
     }
     verdicts = ground.verdicts()
     for one, told in found.items():
@@ -122,7 +130,7 @@ def ticks(ground: Ground, count: int = 1_000, often: int = 6) -> Section:
     )
 
 
-def in_a_row(ground: Ground, count: int, often: int = 5) -> Section:
+def in_a_row(ground: Ground, count: int, chosen: Chosen, often: int = 5) -> Section:
     """Batch after batch into the same tables, without maintenance."""
     branch = _branch(ground)
     files = []
@@ -132,7 +140,7 @@ def in_a_row(ground: Ground, count: int, often: int = 5) -> Section:
     steps = [(f"batch {n}", [file]) for n, file in enumerate(files, 1)]
     lines = ["| contestant | batch | s | CPU-s |", "|---|---|---|---|"]
     told = []
-    for one in (PRODUCT, TUNED):
+    for one in _of(chosen, PRODUCT, TUNED):
         passes = [([("cold", [files[0]])], "row-1"), (steps, f"row-{often}")]
         found = _run(ground, one, f"{one.name} in a row", passes)[1:]
         lines += [f"| {one.name} | {n} | {s.wall:.1f} | {s.cpu:.1f} |" for n, s in enumerate(found, 1)]
@@ -146,7 +154,7 @@ def in_a_row(ground: Ground, count: int, often: int = 5) -> Section:
     return f"{title}\n\n" + "\n".join(lines) + "\n\n" + "\n".join(told), _wrong(verdicts, "in a row")
 
 
-def late(ground: Ground, count: int) -> Section:
+def late(ground: Ground, count: int, chosen: Chosen) -> Section:
     """One message of a hundred comes a batch late; in order and late in turn, in one process."""
     branch = _branch(ground)
     first, second = branch.batch(count), branch.batch(count)
@@ -163,29 +171,73 @@ def late(ground: Ground, count: int) -> Section:
     behind = [("first", [files["fewer"]]), ("late", [files["more"]])]
     passes = [(order, "second"), (behind, "second"), (order, "second"), (behind, "second")]
     ours = _run(ground, PRODUCT, "product late", passes)
-    recipe = _run(ground, TUNED, f"{TUNED.name} late", [(behind, "second")])
+    peers = {
+        one.name: _run(ground, one, f"{one.name} late", [(behind, "second")])[-1]
+        for one in _of(chosen, TUNED)
+    }
     verdicts = ground.verdicts()
     in_order, tardy = ours[5], ours[7]
     text = (
         f"## {LATE:.0%} of {count:,} messages come a batch late\n\n"
         f"product: in order {in_order.cpu:.1f} CPU-s, {in_order.wall:.1f} s; late {tardy.cpu:.1f} CPU-s, "
-        f"{tardy.wall:.1f} s; ratio {tardy.cpu / in_order.cpu:.2f} in CPU-s: {verdicts['product late']}.\n"
-        f"{TUNED.name}: {recipe[-1].cpu:.1f} CPU-s: {verdicts[f'{TUNED.name} late']}."
+        f"{tardy.wall:.1f} s; ratio {tardy.cpu / in_order.cpu:.2f} in CPU-s: {verdicts['product late']}."
     )
+    for name, step in peers.items():
+        text += f"\n{name}: {step.cpu:.1f} CPU-s: {verdicts[f'{name} late']}."
     return text, _wrong(verdicts, "product late")
 
 
-def many(folder: Path, rows: int, tables: int = 50, touched: int = 5) -> Section:
+def skewed(ground: Ground, count: int) -> Section:
+    """Eight partitions, the slowest a batch behind the first: in each, and so for each key, all is in order."""
+    branch = _branch(ground)
+    lines = [*branch.batch(count), *branch.batch(count)]
+    ground.expect("skewed", branch)
+    partitions = [zlib.crc32(key.encode()) % PARTITIONS for key in map(_key, lines)]
+    parts = {"even": _parts(lines, partitions, count, 0), "skew": _parts(lines, partitions, count, count)}
+    files = {
+        (name, n): [ground.batch(f"{name}-{n}-{p}", part) for p, part in enumerate(batch) if part]
+        for name, batches in parts.items()
+        for n, batch in enumerate(batches)
+    }
+    even = [("first", files["even", 0]), ("second", files["even", 1])]
+    skew = [("first", files["skew", 0]), ("second", files["skew", 1]), ("rest", files["skew", 2])]
+    passes = [(even, "skewed"), (skew, "skewed"), (even, "skewed"), (skew, "skewed")]
+    found = _run(ground, PRODUCT, "product skewed", passes)
+    verdicts = ground.verdicts()
+    level, askew = found[6], found[8]
+    text = (
+        f"## {PARTITIONS} partitions, a skew of one batch of {count:,} messages\n\n"
+        f"product: even {level.cpu:.1f} CPU-s, {level.wall:.1f} s; skewed {askew.cpu:.1f} CPU-s, "
+        f"{askew.wall:.1f} s; ratio {askew.cpu / level.cpu:.2f} in CPU-s: {verdicts['product skewed']}."
+    )
+    return text, _wrong(verdicts, "skewed")
+
+
+def _key(line: str) -> str:
+    found = re.search(r'"data":\[{"id":"?(\d+).*"table":"(\w+)"', line)
+    assert found is not None
+    return f"{found[2]}/{found[1]}"
+
+
+def _parts(lines: list[str], partitions: list[int], count: int, skew: int) -> list[list[list[str]]]:
+    """By batch and partition; the last partition comes so many messages later than the first."""
+    found: list[list[list[str]]] = [[[] for _ in range(PARTITIONS)] for _ in range(3)]
+    for number, (line, partition) in enumerate(zip(lines, partitions, strict=True)):
+        found[(number + skew * partition // (PARTITIONS - 1)) // count][partition].append(line)
+    return found
+
+
+def many(folder: Path, rows: int, chosen: Chosen, tables: int = 50, touched: int = 5) -> Section:
     """Many small tables: all of them touched, then a few."""
     workload = Workload(SEED, tables, rows)
     ground = Ground(folder, workload)
-    ground.prepare((PRODUCT, TUNED))
+    ground.prepare(_of(chosen, PRODUCT, TUNED))
     all_of_them = [ground.batch(f"all-{n}", workload.batch(tables * 400)) for n in range(2)]
     few = [ground.batch(f"few-{n}", workload.batch(touched * 400, touched)) for n in range(2)]
     ground.expect("after", workload)
     steps = [("cold", [all_of_them[0]]), ("all", [all_of_them[1]]), ("few once", [few[0]]), ("few", [few[1]])]
     lines = ["| contestant | touched | s | CPU-s | s for each touched table |", "|---|---|---|---|---|"]
-    for one in (PRODUCT, TUNED):
+    for one in _of(chosen, PRODUCT, TUNED):
         found = _run(ground, one, f"{one.name} many", [(steps, "after")])
         for step, number in ((found[1], tables), (found[3], touched)):
             lines.append(
@@ -197,18 +249,18 @@ def many(folder: Path, rows: int, tables: int = 50, touched: int = 5) -> Section
     return f"{title}\n\n" + "\n".join(lines) + f"\n\n{told}.", _wrong(verdicts, "product")
 
 
-def bare(folder: Path, rows: int, count: int) -> Section:
+def bare(folder: Path, rows: int, count: int, chosen: Chosen) -> Section:
     """The same messages with their numbers bare instead of quoted, and what becomes of the decimals."""
     lines = ["| contestant | numbers | warm s | CPU-s | result |", "|---|---|---|---|---|"]
     wrong = 0
     for how in ("quoted", "bare"):
         workload = Workload(SEED, 3, rows, bare=how == "bare")
         ground = Ground(folder / how, workload)
-        ground.prepare()
+        ground.prepare(_of(chosen))
         file = ground.batch("batch", workload.batch(count))
         ground.expect("after", workload)
         steps: dict[str, Step] = {}
-        for one in ALL:
+        for one in _of(chosen):
             passes = [([("cold", [file])], "after"), ([("warm", [file])], "after")]
             steps[one.name] = _run(ground, one, one.name, passes)[1]
         verdicts = ground.verdicts()
@@ -243,6 +295,11 @@ def starts(ground: Ground, often: int = 5) -> str:
 
 
 # --- shared ---
+
+
+def _of(chosen: Chosen, *some: Contestant) -> tuple[Contestant, ...]:
+    """The product, and of the contestants that a variant is for those that take part."""
+    return tuple(one for one in some or ALL if one is PRODUCT or one in chosen)
 
 
 def _branch(ground: Ground) -> Workload:

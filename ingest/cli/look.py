@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from ingest.change import TableId
 from ingest.cli.registering import Field, Registered
-from ingest.errors import IngestError
+from ingest.errors import IngestError, first_line
 from ingest.gold import approval, history
 from ingest.gold import fidelity as fidelities
 from ingest.lake import asof, rejects
@@ -307,7 +307,7 @@ def query_as_of(
         return *query(lake, text, limit), []
     known = asof.mirrors(lake, batch)
     histories = _histories(lake, [one.mirror for one in known.values()])
-    pinned = asof.beside(lake, batch, histories) | known  # a mirror keeps its name
+    pinned = asof.beside(lake, batch, known.values(), histories) | known  # a mirror keeps its name
     mirrors = {
         table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
         for table, one in pinned.items()
@@ -331,15 +331,14 @@ def _queried(
         names = frame.columns
         rows = _exact(frame).collect()
     except PySparkException as error:
-        raise IngestError(f"Spark refuses the query: {_first_line(error)}") from None
+        raise IngestError(f"Spark refuses the query: {_said(error)}") from None
     kinds = [field.dataType for field in frame.schema.fields]
     return names, [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
 
 
-def _first_line(error: PySparkException) -> str:
+def _said(error: PySparkException) -> str:
     """What Spark says, without the names that it has for it."""
-    first = str(error).strip().splitlines()[0]
-    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$", "", first)[:500]
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$", "", first_line(error))[:500]
 
 
 def _exact(frame: DataFrame) -> DataFrame:

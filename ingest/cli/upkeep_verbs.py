@@ -44,6 +44,7 @@ def maintain(
     before = _day(drop_bronze)
     with opened(file, jars_dir) as lake:
         from ingest.lake import lock
+        from ingest.lake.schemas import CHANGES
         from ingest.lake.upkeep import maintain as keep
 
         with (
@@ -53,7 +54,7 @@ def maintain(
             dropped = _condense(lake, progress.tell)
             done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
     for one in done:
-        if one.table == "changes":
+        if one.table == CHANGES.name:
             one.changes = dropped
     if output_as == "json":
         output.json([asdict(one) for one in done])

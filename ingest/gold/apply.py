@@ -35,6 +35,7 @@ from ingest.lake.session import new_session, pace
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
+UNREAD = "statements_not_read"  # among a mirror's counts
 PAUSED = "it stands still until `ingest resume`."
 Tell = Callable[[str, str], None]
 
@@ -135,7 +136,7 @@ def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Fo
     if plan.left_out:
         result.counts["columns_left_out"] = len(plan.left_out)
     if plan.noticed:
-        result.counts["statements_not_read"] = plan.noticed
+        result.counts[UNREAD] = plan.noticed
     result.seconds = time.monotonic() - started
     return result
 
@@ -168,8 +169,7 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
-        rejected = _merge(lake, session, plan, work, guard, fresh=fresh)
-        result.counts |= {misfits.COUNTED: rejected} if rejected else {}
+        result.counts |= _merge(lake, session, plan, work, guard, fresh=fresh)
     else:
         result.counts.update(keyless.fold(lake, session, plan, work, guard))
     after = log.snapshot(lake.spark, path)
@@ -243,8 +243,8 @@ def _made(lake: Lake, plan: Plan) -> tables.Made:
 
 def _merge(
     lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool
-) -> int:
-    """Fold, and say how many cells and changes did not fit.
+) -> dict[str, int]:
+    """Fold, and count the cells and changes that did not fit.
 
     A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet.
     """

@@ -4,8 +4,9 @@
 ``valid_from``, ``valid_to``, ``is_current``.  It lies beside the mirrors, not among them: there a source
 table of that name would have the same path.  States follow the fold's order; the moments are the changes'
 event times, and only shown: of two states with one moment the order still decides which is current.  A state
-that a statement ended, or whose change names no time, has no ``valid_to``.  Each batch folds the touched keys again from their whole history and puts their
-states in the place of those that stand, in one guarded commit: so late changes are no special case.
+that a statement ended, or whose change names no time, has no ``valid_to``.  Each batch folds the touched keys
+again from their whole history and puts their states in the place of those that stand, in one guarded commit:
+so late changes are no special case.
 """
 
 from __future__ import annotations

@@ -52,11 +52,11 @@ def is_keyless(plan: Plan) -> bool:
 
 def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard) -> dict[str, int]:
     """Fold a mirror without key in one guarded commit; returns counts of what was not applied."""
-    rejected = misfits.meeting(
+    unfit = misfits.meeting(
         lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant),
         lambda: _keep_misfits(lake, session, plan, work, guard.batch),
     )
-    return _not_applied(plan, work) | ({misfits.COUNTED: rejected} if rejected else {})
+    return _not_applied(plan, work) | unfit
 
 
 def _fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool) -> None:

@@ -103,7 +103,7 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
     )
 
 
-def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> int:
+def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> dict[str, int]:
     """Fold as if every cell fitted; where one does not, keep the misfits first and fold again.
 
     Args:
@@ -111,7 +111,7 @@ def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> in
         keep_misfits: writes them to `rejects`, and says how many.
 
     Returns:
-        how many there were.
+        how many there were, as a count of the mirror's; nothing if all fitted.
     """
     try:
         fold(False)
@@ -119,10 +119,10 @@ def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> in
         if MISFIT not in str(error):
             raise
     else:
-        return 0
+        return {}
     count = keep_misfits()
     fold(True)
-    return count
+    return {COUNTED: count} if count else {}
 
 
 def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: int) -> int:

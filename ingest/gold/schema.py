@@ -192,9 +192,10 @@ def _decided(
     if rule.on_schema_change == "evolve" and not rule.shard_column:
         gone = _gone(job, declared)
         seen = {name: logical for name, logical in seen.items() if name not in gone}
-        seen |= _again(declared)
+        again = _again(declared)
+        seen |= again
         if mirror is not None:
-            mirror = _renewed(mirror, job, gone, _again(declared))
+            mirror = _renewed(mirror, job, gone, again)
     told = {column: text for one in declared.values() for column, text in one.comments.items()}
     return _commented(grown(mirror, job.table, rule, keys, seen), told), left_out
 

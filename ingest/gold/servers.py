@@ -36,7 +36,7 @@ def _compare(pipeline: Pipeline, books: Books, source: str, known: set[str], lin
     for told in known:
         stands[_kind(told)].add(told)
     for line in sorted(lines, key=lambda one: (one.batch, one.topic or "", one.partition or 0)):
-        for told in line.servers:
+        for told in sorted(line.servers, key=line.servers.__getitem__):  # as they came
             before = stands[_kind(told)]
             if before and told not in before:
                 raise HeldError(_sentence(pipeline, books, source, before, told))

@@ -7,7 +7,7 @@ mirror's own log.  It is one point of ingestion for all mirrors, as far as Delta
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from delta.tables import DeltaTable
@@ -48,10 +48,13 @@ def mirrors(lake: Lake, as_of: int) -> dict[TableId, Pinned]:
     return found
 
 
-def beside(lake: Lake, as_of: int, tables: Mapping[str, Mirror]) -> dict[TableId, Pinned]:
+def beside(
+    lake: Lake, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
+) -> dict[TableId, Pinned]:
     """The same for tables beside mirrors, by the mirrors' paths; of their versions only their own logs tell."""
-    wanted = _wanted(lake, as_of) if tables else {}
-    pinned = (Pinned(table, None, None, wanted.get(path, 0)) for path, table in tables.items())
+    pinned = [
+        Pinned(tables[one.mirror.path], None, None, one.wanted) for one in pinned if one.mirror.path in tables
+    ]
     return {one.mirror.table: _from_log(lake, one, as_of) for one in pinned}
 
 

@@ -76,8 +76,8 @@ class Lake:
     def rows(self, schema: TableSchema) -> DataFrame:
         """A product table's rows; columns that one made by an older version lacks are NULL."""
         found = self.read(schema.name)
-        lacking = [one for one in schema.columns if one.name not in found.columns]
-        return found.withColumns({one.name: F.lit(None).cast(one.dataType) for one in lacking})
+        absent = {one.name: F.lit(None).cast(one.dataType) for one in schema.lacking(found.columns)}
+        return found.withColumns(absent)
 
     def exists(self, name: str) -> bool:
         """True if the table has been created."""
@@ -110,8 +110,7 @@ class Lake:
 
     def _grow(self, schema: TableSchema, state: Snapshot) -> None:
         """Add the columns that a table made by an older version lacks."""
-        missing = [one for one in schema.columns if one.name not in state.columns]
-        if missing:
+        if missing := schema.lacking(state.columns):
             columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
             self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import cast
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,10 @@ class TableSchema:
     def columns(self) -> StructType:
         """Its columns as Spark knows them, comments among them; needs a running session."""
         return cast("StructType", StructType.fromDDL(self.ddl))
+
+    def lacking(self, present: Container[str]) -> list[StructField]:
+        """Its columns that a table made by an older version does not have."""
+        return [one for one in self.columns if one.name not in present]
 
     @property
     def properties(self) -> dict[str, str]:

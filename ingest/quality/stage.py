@@ -73,14 +73,23 @@ def last_checked(lake: Lake) -> int:
     return (found["batch"] if found else None) or 0
 
 
-def complaints(checked: Checked, told: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Failures and warnings as sentences; of the mirrors ``told`` it is known that they are behind."""
+def complaints(
+    checked: Checked, told: Collection[tuple[str, str | None]] = ()
+) -> tuple[list[str], list[str]]:
+    """Failures and warnings as sentences.
+
+    Args:
+        checked: what was judged.
+        told: checks, with mirror or source, that somebody has spoken of already: as a failure for
+            ``up_to_date``, else as a warning, so that what a limit makes a failure is said nevertheless.
+    """
     failures: list[str] = []
     warnings: list[str] = []
     for one in checked.of(ERROR, FAIL, WARN):
-        if one.metric.check == "up_to_date" and one.metric.mirror in told:
-            continue
         serious = one.metric.severity == "error"
+        spoken = (one.metric.check, one.metric.mirror or one.metric.source) in told
+        if spoken and (not serious or one.metric.check == "up_to_date"):
+            continue
         (failures if serious else warnings).append(one.sentence())
     return _bounded(failures), _bounded(warnings)
 

@@ -116,6 +116,7 @@ class Deck:
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
+        self.era = number_key(self.epoch)
         self.rank = number_key(rank)
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}
@@ -192,7 +193,7 @@ class Deck:
                     rows += changes
                     at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
-        orders = sheet.order_keys(rows, at, self._arrivals(bronze), number_key(self.epoch), self.order_by)
+        orders = sheet.order_keys(rows, at, self._arrivals(bronze), self.era, self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
         return Written(spans, at, rows, orders, page)
 

@@ -61,6 +61,12 @@ def test_the_first_message_of_each_partition_is_told() -> None:
     assert "`ingest epoch /etc/yard.yaml shop --from t/0/12`" in said
 
 
+def test_one_batch_that_holds_the_failover() -> None:
+    """The books list the later server first where a batch was counted backwards."""
+    said = look([{"0 server 8": 12, "0 server 7": 4}])
+    assert "counted by server 7 and are now counted by server 8" in said
+
+
 def test_another_log_of_the_same_server() -> None:
     """RESET MASTER with a new name counts from one again; the server's id stays what it was."""
     assert "log bin and are now counted by log my log" in look([{"0 log my log": 1}], {"0 log bin"})
