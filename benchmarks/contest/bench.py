@@ -4,8 +4,9 @@
     python -m benchmarks --full     # the full form: three rounds in turn, all variants, written to results.md
 
 Each contestant runs in a process of its own, on copies of the same tables: first cold (from the start of its process to
-its last commit), then warm (the same batch again, on another copy).  No figure is printed before all results have been
-compared with what the tables must hold.
+its last commit), then warm (the same batch again, on another copy).  The product has two processes: cold is `ingest run`,
+warm is the second batch of `ingest run --every`.  No figure is printed before all results have been compared with what
+the tables must hold.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
-from benchmarks.contest.ground import ALL, PRODUCT, Contestant, Ground, Verdict
+from benchmarks.contest.ground import ALL, LOOP, PRODUCT, Contestant, Ground, Verdict
 from benchmarks.contest.measure import Failed, Step, say
 from benchmarks.contest.variants import NAMES, variants
 from benchmarks.contest.workload import Workload
@@ -57,14 +58,17 @@ def main() -> int:
     parser.add_argument(
         "--variants", nargs="*", choices=NAMES, help="these variants instead of the main workload"
     )
+    parser.add_argument("--main-only", action="store_true", help="the main workload without variants")
+    parser.add_argument("--rounds", type=int, help="rounds of the main workload")
     parser.add_argument("--write", action="store_true", help="write results.md in the quick form, too")
     parser.add_argument("--work", type=Path, help="a new folder to work in, which is kept")
     parser.add_argument("--only", nargs="*", default=[], help="only contestants whose name begins so")
     options = parser.parse_args()
     form = FULL if options.full else QUICK
+    form = replace(form, rounds=options.rounds or form.rounds)
     main_too = options.variants is None
-    wanted = options.variants or (NAMES if form is FULL and main_too else ())
-    write = options.write or (form is FULL and main_too and not options.only)
+    wanted = options.variants or (NAMES if options.full and main_too and not options.main_only else ())
+    write = options.write or (options.full and wanted == NAMES and not options.only)
     with ExitStack() as stack:
         folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         return run(form, folder, options.only, wanted, main_too=main_too, write=write)
@@ -96,11 +100,11 @@ def machine(form: Form) -> str:
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     memory = psutil.virtual_memory().total / 2**30
     text = (
-        f"{form.name.capitalize()}, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores of "
+        f"{form.name.capitalize()}, {form.rounds} round{'s' * (form.rounds > 1)}, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores of "
         f"{platform.machine()}, {memory:.0f} GiB, Python {platform.python_version()}, {platform.system()} "
         f"{platform.release()}; load at the end {load}."
     )
-    if form is QUICK:
+    if form.name == QUICK.name:
         text += (
             "\nThis is the quick form: smaller tables, one round. `make bench-full` has the figures to quote."
         )
@@ -127,6 +131,10 @@ def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> tuple[
             label = f"{one.name} {number + 1}"
             passes = [([("cold", [file])], "after"), ([("warm", [file])], "after")]
             try:
+                if one is PRODUCT:  # a single run and `--every` are two ways to start it
+                    cold = ground.run(one, label, passes[:1])
+                    rounds[one.name].append(cold + ground.run(LOOP, f"{label} every", passes)[1:])
+                    continue
                 rounds[one.name].append(ground.run(one, label, passes))
             except Failed as error:
                 say(str(error))

@@ -42,6 +42,7 @@ class Contestant:
 
 
 PRODUCT = Contestant("product", "product", "lake")
+LOOP = Contestant("product", "product", "lake", {"profile": "batch"})  # as `ingest run --every` starts it
 RECIPE = Contestant("recipe, defaults", "recipe", "plain")
 TUNED = Contestant("recipe, tuned", "recipe", "vectors", {"settings": "spark.sql.shuffle.partitions=2"})
 DELTA_RS = Contestant("delta-rs + orjson", "delta_rs", "plain")
@@ -193,7 +194,7 @@ class Ground:
         for number, stage in enumerate(stages):
             steps = [(stage, [] if number else [file])]
             passes.append({"folder": str(folders[1]), "steps": steps, "options": {"stages": [stage]}})
-        script = Script(passes, self.columns, self.options)
+        script = Script(passes, self.columns, self.options | LOOP.options)
         return contest(PRODUCT.module, script, self.folder / "logs" / "apart.log")[1:]
 
     def run_cells(self, one: Contestant, files: dict[str, str]) -> dict[str, Path]:

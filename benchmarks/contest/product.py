@@ -48,7 +48,9 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
     pipeline = load(write_pipeline(folder, script))
     spark = getattr(_STACK, "spark", None)
     if spark is None:
-        spark = _STACK.spark = _STACK.enter_context(session_for([pipeline], None))  # type: ignore[attr-defined]
+        spark = _STACK.spark = _STACK.enter_context(  # type: ignore[attr-defined]
+            session_for([pipeline], None, script.options.get("profile", "tick"))
+        )
     warm = Warm()
     stages = script.options.get("stages", ["bronze", "silver", "gold"])
     linked: list[Path] = []

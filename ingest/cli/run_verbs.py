@@ -47,7 +47,7 @@ def run(
     _look_before(pipelines, patient=pause is not None)
     stop = threading.Event()
     _listen(stop)
-    with session_for(pipelines, jars_dir) as spark:
+    with session_for(pipelines, jars_dir, "tick" if pause is None else "batch") as spark:
         _listen(stop)  # Spark's start has taken Ctrl-C for itself
         code = _ticks(spark, pipelines, stages, select, pause, stop, output_as)
     if code:

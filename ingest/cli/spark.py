@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ingest.config import Pipeline
     from ingest.lake.lake import Lake
+    from ingest.lake.session import Profile
 
 JarsDir = Annotated[
     Path | None,
@@ -26,8 +27,16 @@ JarsDir = Annotated[
 
 
 @contextlib.contextmanager
-def session_for(pipelines: list[Pipeline], jars_dir: Path | None) -> Iterator[SparkSession]:
-    """One session for all the pipelines, stopped afterwards if it was started here."""
+def session_for(
+    pipelines: list[Pipeline], jars_dir: Path | None, profile: Profile = "tick"
+) -> Iterator[SparkSession]:
+    """One session for all the pipelines, stopped afterwards if it was started here.
+
+    Args:
+        pipelines: whose sources it must read; master and settings are the first one's.
+        jars_dir: where the jars lie, if not in the cache.
+        profile: as `ingest.lake.session.session` has it.
+    """
     if jars_dir is not None:
         os.environ["INGEST_JARS_DIR"] = str(jars_dir)
     os.environ["TZ"] = "UTC"  # Spark hands instants to Python in the process' own zone
@@ -36,7 +45,9 @@ def session_for(pipelines: list[Pipeline], jars_dir: Path | None) -> Iterator[Sp
 
     first = pipelines[0]
     kafka = any(source.kind == "kafka" for one in pipelines for source in one.sources)
-    spark = session(f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka)
+    spark = session(
+        f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka, profile=profile
+    )
     try:
         yield spark
     finally:

@@ -81,6 +81,27 @@ def bytes_in(default: str) -> Maker:
     return make
 
 
+_FIXED = re.compile(r"binary\s*(?:\(\s*(\d{1,3})\s*\))?", re.IGNORECASE)
+
+
+def stored_bytes_in(default: str) -> Maker:
+    """As `bytes_in`, of a writer that sends BINARY(n) as MySQL's log has it: without the zeros at its end."""
+    plain = bytes_in(default)
+
+    def make(declared: str, settings: Settings) -> Converter | None:
+        fixed = _FIXED.fullmatch(declared.strip())
+        if not fixed:
+            return plain(declared, settings)
+        return partial(_padded, settings.binary or default, int(fixed[1] or 1))
+
+    return make
+
+
+def _padded(encoding: str, length: int, value: str) -> str:
+    found = values.bytes_of(base64_from(encoding, value), "base64")
+    return values.base64_text(found.ljust(length, b"\0"))
+
+
 # --- what MySQL's log holds as numbers and bytes --------------------------------------------------
 
 

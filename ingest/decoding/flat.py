@@ -225,6 +225,7 @@ class Glimpse(NamedTuple):
 
     type: str
     id: bool  # the message has one
+    gtid: bool  # the message has the member, be it empty
     tidb: bool  # the message has TiDB's extension
     sql_type: bool  # the message has JDBC types
     base_names: bool  # types without the length that MySQL's declarations have: varchar
@@ -252,6 +253,7 @@ def glimpse(sample: bytes) -> Glimpse | None:
     return Glimpse(
         type=found.type,
         id=found.id is not UNSET,
+        gtid=isinstance(found.gtid, str),
         tidb=found.tidb is not UNSET,
         sql_type=found.sql_type is not UNSET,
         base_names=any(_NEEDS_LENGTH.fullmatch(name) for name in declared.values()),

@@ -5,8 +5,10 @@ one message holds many rows, ``old[i]`` belongs to ``data[i]`` and holds the cha
 DELETE's row stands in ``data``.  Quirks of the open-source writer:
 
 - ``id`` numbers a batch, many messages share it and it restarts: it is no sequence, arrival decides.
-- ENUM is the label's index, SET a bit mask, geometry is SRID and WKB, bytes are ISO-8859-1 text, a
-  TIMESTAMP is text in the zone of Canal's JVM (option ``timezone``), ``gtid`` is a set of transactions.
+- ENUM is the label's index, SET a bit mask, geometry is SRID and WKB, bytes are ISO-8859-1 text, those of
+  BINARY(n) without the zeros at their end, a TIMESTAMP is text in the zone of Canal's JVM (option
+  ``timezone``), ``gtid`` is a set of transactions.
+- ``mysqlType`` is as the statement wrote it that Canal read last, so its case and its blanks vary.
 - The ``type`` of DDL is coarse (an ALTER may be CINDEX): the statement in ``sql`` decides.
 - A statement-format binlog gives a DML type without rows but with ``sql``: such a message is refused.
 
@@ -27,12 +29,12 @@ from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import flat
 from ingest.decoding.columns import (
     Maker,
-    bytes_in,
     convert,
     geometry_in,
     instant,
     label,
     label_set,
+    stored_bytes_in,
     zoneless,
 )
 from ingest.decoding.flat import Found, Position, Rows
@@ -51,7 +53,7 @@ ABOUT = About(
     images="full (partial under a minimal row image); old holds the changed columns",
     ddl="sql",
     losses=(
-        "Decimals lose one trailing zero.",
+        "Decimals lose trailing zeros: the last group of digits, if it is zero.",
         "Neither binlog file nor position is sent, so messages out of order cannot be put in order.",
     ),
     options={
@@ -75,7 +77,7 @@ _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
 TEXT_MAKERS: dict[str, Maker] = {
     "timestamp": instant,
     "datetime": zoneless,
-    "binary": bytes_in("iso8859-1"),
+    "binary": stored_bytes_in("iso8859-1"),
     "enum": label,
     "set": label_set,
     "geometry": geometry_in("iso8859-1"),
@@ -89,9 +91,11 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 
 def recognise(sample: bytes) -> str | None:
-    """Evidence of the open-source writer: a batch id, and types in full and in lower case."""
+    """Evidence of the open-source writer: a batch id, types in full, and ``gtid`` if they are in upper case."""
     seen = flat.glimpse(sample)
-    if seen is None or not seen.id or seen.tidb or seen.upper_case or seen.base_names:
+    if seen is None or not seen.id or seen.tidb or seen.base_names:
+        return None
+    if seen.upper_case and not seen.gtid:
         return None
     if seen.epochs or seen.int_lists or seen.type in ("DDL", "INIT", "INIT_DDL"):
         return None

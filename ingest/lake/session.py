@@ -51,7 +51,7 @@ EVERYWHERE = {
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 FEW = 5_000  # rows
-SMALL = 16 << 20  # bytes of a table that may be read along with few rows
+SMALL = 1 << 19  # bytes of a table that may be read along with few rows
 # Right for one small machine; on a cluster Spark's own defaults stand.
 LOCAL = {
     **COMPILED,
@@ -75,10 +75,11 @@ _LOCAL_START = {
     "spark.sql.catalogImplementation": "in-memory",  # Hive's would leave metastore_db in the current folder
 }
 _MEMORY = {"tick": "2g", "batch": "3g"}
+_COLLECTOR = ("-XX:+UseSerialGC",)  # for both, so that one class archive fits both
 _JVM = {
     # A tick ends before the second compiler has paid for itself; its code cache must hold all of Spark.
-    "tick": ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"),
-    "batch": ("-XX:+UseG1GC", "-XX:ReservedCodeCacheSize=512m"),
+    "tick": (*_COLLECTOR, "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"),
+    "batch": (*_COLLECTOR, "-XX:ReservedCodeCacheSize=512m"),
 }
 _EARLY = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars", "spark.files", "spark.archives")
 # Joined, not replaced, where the pipeline file or spark-submit gives its own.
@@ -146,7 +147,7 @@ def stop(spark: SparkSession) -> None:
 
 def prepare(*, say: Callable[[str], None] = lambda _: None) -> bool:
     """Build the class archive that lets ticks start quickly; True if there is one afterwards."""
-    file = _archive(find(), _class_path(kafka=False), "tick")
+    file = _archive(find(), _class_path(kafka=False))
     if file.is_file():
         return True
     say("preparing Java's class archive, once, for about a minute")
@@ -162,7 +163,7 @@ def local_settings(
     master: str, conf: Mapping[str, str], java: Java, class_path: list[Path], profile: Profile
 ) -> dict[str, str]:
     """Every setting of a session on this machine, the user's own ones included."""
-    archived = archive.options(_archive(java, class_path, profile))
+    archived = archive.options(_archive(java, class_path))
     ours = {
         **EVERYWHERE,
         **LOCAL,
@@ -232,7 +233,7 @@ def _started(
         try:
             _start_java(settings)
         except SetupError:  # the class archive only saves time: without it Java may well start
-            if not archive.discard(_archive(java, class_path, profile)):
+            if not archive.discard(_archive(java, class_path)):
                 raise
             settings = local_settings(master, conf, java, class_path, profile)
             _start_java(settings)
@@ -248,8 +249,8 @@ def _class_path(kafka: bool) -> list[Path]:
     return jars.require("delta")
 
 
-def _archive(java: Java, class_path: list[Path], profile: Profile) -> Path:
-    return archive.path(java, class_path, _JVM[profile])
+def _archive(java: Java, class_path: list[Path]) -> Path:
+    return archive.path(java, class_path, _COLLECTOR)
 
 
 def _build(app_name: str, master: str, settings: Mapping[str, str], profile: str) -> SparkSession:

@@ -143,7 +143,7 @@ def test_java_that_does_not_start(monkeypatch, tmp_path, survives):
     monkeypatch.setenv("INGEST_CACHE", str(tmp_path))
     monkeypatch.setattr(session, "find", lambda: JAVA)
     monkeypatch.setattr(session, "_class_path", lambda kafka: JARS)
-    damaged = session._archive(JAVA, JARS, "tick")
+    damaged = session._archive(JAVA, JARS)
     if survives:
         damaged.parent.mkdir()
         damaged.write_bytes(b"damaged")
