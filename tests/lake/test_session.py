@@ -51,6 +51,31 @@ def test_is_local(master, local):
     assert local == session.is_local(master)
 
 
+class Settings:
+    """A session's settings, without a session."""
+
+    def __init__(self) -> None:
+        self.kept = {"spark.ingest.settings": " ".join(session.COMPILED)}
+        self.conf = self
+        self.get, self.set = self.kept.get, self.kept.__setitem__
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "compiled"),
+    [
+        (10, 0, "false"),
+        (10, 4_800_000, "true"),
+        (session.FEW + 1, 0, "true"),
+        (session.FEW, session.SMALL, "false"),
+    ],
+)
+def test_few_rows_are_interpreted_only_beside_a_small_table(rows, size, compiled):
+    """An interpreted MERGE of a thousand rows into 200,000 takes three times as long as a compiled one."""
+    settings = Settings()
+    session.pace(settings, rows, size)
+    assert compiled == settings.kept["spark.sql.codegen.wholeStage"]
+
+
 @pytest.mark.parametrize(("master", "cores"), [("local", "1"), ("local[3]", "3"), ("local[6,2]", "6")])
 def test_one_shuffle_partition_per_core(master, cores):
     """Spark's 200 partitions cost more than a small batch itself."""
