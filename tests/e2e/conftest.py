@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import importlib.util
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.broker import Broker
+from tests.e2e.databases import Database
+from tests.e2e.feed import say
 from tests.e2e.parts import Missing
 from tests.e2e.registry import Registry
 from tests.e2e.topics import Topics
@@ -40,3 +46,27 @@ def registry() -> Iterator[Registry]:
     """A schema registry on loopback."""
     with Registry() as running:
         yield running
+
+
+@pytest.fixture
+def seed() -> int:
+    """A history's seed, printed so that a failure can be repeated."""
+    found = int(os.environ.get("INGEST_SEED") or random.randrange(10**6))
+    say(f"INGEST_SEED={found}")
+    return found
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[Database, str], Database]]:
+    """Starts a database, or skips the test where its packages or its client are missing."""
+    with ExitStack() as running:
+
+        def start(node: Database, client: str) -> Database:
+            if importlib.util.find_spec(client) is None:
+                pytest.skip("pip install -e '.[e2e]' brings the databases' clients")
+            try:
+                return running.enter_context(node)
+            except Missing as missing:
+                pytest.skip(str(missing))
+
+        yield start

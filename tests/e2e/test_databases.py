@@ -5,28 +5,21 @@ The histories are random; each test prints its seed, and ``INGEST_SEED`` repeats
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import random
 import time
-from contextlib import ExitStack
 
 import pytest
-from rich.console import Console
-from rich.table import Table as Printed
 
-from ingest.config import load
-from ingest.lake.lake import Lake
-from ingest.run import Warm, run
 from tests.e2e import cells, databases, gardens
 from tests.e2e.engine import Capture, Engine, is_installed
-from tests.e2e.gardens import Column, Table
-from tests.e2e.histories import History, alter
-from tests.e2e.parts import Missing
+from tests.e2e.feed import Feed, write
+from tests.e2e.gardens import Column
+from tests.e2e.histories import History
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
-FOLD = ("bronze", "silver", "gold")
-say = Console(width=100, highlight=False).print
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.spark,
+    pytest.mark.skipif(not is_installed(), reason="pip install -e '.[e2e]' brings Debezium"),
+]
 COMMON = {
     "database.hostname": "127.0.0.1",
     "database.user": databases.USER,
@@ -50,69 +43,28 @@ POSTGRES = COMMON | {
 }
 
 
-@pytest.fixture
-def seed():
-    """The history's seed, printed so that a failure can be repeated."""
-    found = int(os.environ.get("INGEST_SEED") or random.randrange(10**6))
-    say(f"INGEST_SEED={found}")
-    return found
-
-
-@pytest.fixture
-def started():
-    """Starts a database, or skips the test where its packages are missing."""
-    with ExitStack() as running:
-
-        def start(node, client):
-            if not is_installed() or importlib.util.find_spec(client) is None:
-                pytest.skip("pip install -e '.[e2e]' brings Debezium and the databases' clients")
-            try:
-                return running.enter_context(node)
-            except Missing as missing:
-                pytest.skip(str(missing))
-
-        yield start
-
-
-class Feed:
+class Captured(Feed):
     """One database's captures, and the pipelines that read what they send."""
 
     def __init__(self, folder, topics, registry, history, captures, place):
-        self.folder = folder
+        super().__init__(folder, history)
         self.topics = topics
-        self.history = history
         self.place = place
         self.names = [one.name for one in captures]
         self.engine = Engine(folder / "engine", topics.address, captures)
-        self.warm = {name: Warm() for name in self.names}
-        self.marks = Table("marks", {"mark": Column("VARCHAR(40)", str, null=False)}, ("mark",))
         history.create(self.marks)
         for capture in captures:
             topics.make(capture.name)
             for table in (*history.tables, self.marks):
                 topics.make(f"{capture.name}.{place}.{table.name}", 1 if table is self.marks else 2)
-            self._write(capture, registry.url)
-
-    def _write(self, capture, registry):
-        text = (
-            f"pipeline: {capture.name}\nlake: ./{capture.name}\nsources:\n  - name: {capture.name}\n"
-            f"    kind: kafka\n    bootstrap_servers: {self.topics.address}\n"
-            f"    topic_pattern: '{capture.name}(\\..*)?'\n"
-            + (
-                f"    format: debezium-avro\n    registry: {registry}\n"
-                if capture.avro
-                else "    format: debezium\n"
-            )
-            + "tables:\n  - {match: '*notes', no_key: full_row, on_schema_change: evolve}\n"
-            "  - {match: '*', on_schema_change: evolve}\n"
-        )
-        (self.folder / f"{capture.name}.yaml").write_text(text)
+            dialect = f"debezium-avro\n    registry: {registry.url}" if capture.avro else "debezium"
+            pattern = f"    topic_pattern: '{capture.name}(\\..*)?'\n"
+            self.add(capture.name, topics.address, f"{pattern}    format: {dialect}\n")
 
     def catch_up(self):
         """Wait until everything that was committed so far is in the topics of every capture."""
         mark = f"mark-{time.monotonic_ns()}"
-        self.history.execute("INSERT INTO marks VALUES (%s)", [mark])
-        self.history.connection.commit()
+        self.mark(mark)
         deadline = time.monotonic() + 120
         for name in self.names:
             while mark.encode() not in self.topics.keys(f"{name}.{self.place}.marks"):
@@ -128,35 +80,6 @@ class Feed:
         time.sleep(1.2)  # longer than between two writes of offsets
         self.catch_up()
 
-    def run(self, spark, name):
-        """One run of a capture's pipeline, which must have nothing to complain of."""
-        pipeline = load(self.folder / f"{name}.yaml")
-        result = run(spark, pipeline, FOLD, self.warm[name])
-        say(f"{name}: batch {result.batch}, {result.read} messages, {result.ddl} DDL, {result.seconds:.0f} s")
-        assert ([], 0) == (result.failures, result.rejected)
-
-    def compare(self, spark, name, root, surplus=()):
-        """Every cell of every table; prints the sums and fails if a cell differs."""
-        lake = Lake(spark, load(self.folder / f"{name}.yaml"))
-        found = []
-        for table in (*self.history.tables, self.marks):
-            path = f"mirrors/{root}{table.name}"
-            source = cells.source_rows(self.history.connection, table, self.history.quote)
-            mirror = cells.mirror_rows(lake, path, table)
-            found.append(cells.compare(table, source, mirror, nulls=not name.endswith("avro")))
-            assert set(surplus) >= set(cells.surplus(lake, path, table))
-        show(name, found)
-        assert {} == {one.table: one.examples for one in found if one.differing}
-
-
-def show(title, found):
-    """The sums of a comparison as a table."""
-    printed = Printed("table", "source rows", "mirror rows", "differing cells", "declared ones", title=title)
-    for one in found:
-        sums = (one.source_rows, one.mirror_rows, one.differing, one.declared)
-        printed.add_row(one.table, *map(str, sums))
-    say(printed)
-
 
 @pytest.fixture
 def mariadb(tmp_path, started, topics, registry, seed):
@@ -169,20 +92,8 @@ def mariadb(tmp_path, started, topics, registry, seed):
     prefix = f"maria{seed}"
     settings = MARIADB | {"database.port": str(node.port)}
     captures = [Capture(prefix, settings | {"database.server.id": "5501"}, files=str(tmp_path))]
-    yield node, Feed(tmp_path, topics, registry, history, captures, "garden")
+    yield node, Captured(tmp_path, topics, registry, history, captures, "garden")
     history.connection.close()
-
-
-def write(history, transactions, alters):
-    """Transactions, with a TRUNCATE in every thousand and DDL at random places; tells the DDL."""
-    orders = next(table for table in history.tables if table.name == "orders")
-    places = set(history.random.sample(range(transactions), alters))
-    for n in range(transactions):
-        if n in places:
-            say(alter(history, orders))
-        if history.random.random() < 0.001:
-            history.truncate(history.random.choice(history.tables))
-        history.transaction()
 
 
 def test_mariadb(spark, broker, mariadb):
@@ -238,7 +149,7 @@ def postgres(tmp_path, started, topics, registry, seed):
         Capture(prefix, settings | {"slot.name": "plain"}, files=str(tmp_path)),
         Capture(prefix + "avro", settings | {"slot.name": "avro"}, registry.url, files=str(tmp_path)),
     ]
-    yield node, Feed(tmp_path, topics, registry, history, captures, "public")
+    yield node, Captured(tmp_path, topics, registry, history, captures, "public")
     history.connection.close()
 
 
@@ -268,4 +179,4 @@ def test_postgres(spark, postgres):
     feed.run(spark, json)
     feed.compare(spark, json, "postgres/public.", surplus={"ip"})
     feed.run(spark, avro)
-    feed.compare(spark, avro, "postgres/public.", surplus={"ip"})
+    feed.compare(spark, avro, "postgres/public.", surplus={"ip"}, nulls=False)

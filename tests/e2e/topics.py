@@ -84,15 +84,19 @@ class Topics:
         finally:
             reader.close()
 
-    def held(self, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
-        """Offset, key and value of what a topic's first partition still has."""
+    def values(self, name: str, offset: int = 0) -> list[bytes]:
+        """The values of a topic's first partition, from an offset on."""
+        return [value or b"" for _, _, value in self.held(name, offset)]
+
+    def held(self, name: str, offset: int = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+        """Offset, key and value of what a topic's first partition still has, from an offset on."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         asked = {"bootstrap.servers": self.address, "group.id": "held", "enable.partition.eof": True}
         reader = Consumer({**asked, "log_level": 0})
         found: list[tuple[int, bytes | None, bytes | None]] = []
         try:
-            reader.assign([TopicPartition(name, 0, 0)])
+            reader.assign([TopicPartition(name, 0, offset)])
             while (one := reader.poll(20)) is not None:
                 if error := one.error():
                     assert error.code() == KafkaError._PARTITION_EOF, error

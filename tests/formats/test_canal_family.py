@@ -63,6 +63,7 @@ def test_vendor_samples_are_recognised(sample):
     [
         ("canal", "all-types"),
         ("canal", "ddl-alter-called-cindex"),
+        ("canal", "types-as-written"),
         ("dts-canal", "init"),
         ("dts-canal", "insert"),
         ("drs-json", "insert"),
