@@ -53,9 +53,8 @@ def listing(
         ],
     )
     if waiting := [one.statement.id for one in found if one.pending]:
-        output.note(
-            f"next: ingest ddl approve {file} {waiting[0]}, or ingest ddl dismiss {file} {waiting[0]} --reason ..."
-        )
+        approve, dismiss = (output.command("ddl", word, file, waiting[0]) for word in ("approve", "dismiss"))
+        output.note(f"next: {approve}, or {dismiss} --reason ...")
 
 
 @ledger.command()
@@ -89,7 +88,7 @@ def _settle(
     does = "does" if verb == "approve" else "would have done"
     columns = ("mirror", f"{verb}d", f"what it {does}")
     output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
-    output.note(f"next: ingest run {file}")
+    output.follow("run", file)
 
 
 def _described(one: Listed) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def epoch(
             decide(lake, source, start, resnapshot or [], reason, complete=complete, withdraw=withdraw)
             rows = carry_out(lake, source, start)
     _print(rows, output_as)
-    output.note(f"next: ingest run {file}")
+    output.follow("run", file)
     if any(row["state"] in ("failed", "held") for row in rows):
         raise typer.Exit(1)
 

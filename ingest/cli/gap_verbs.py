@@ -75,4 +75,4 @@ def _print(gaps: list[Gap], file: Path, output_as: str) -> None:
         output.json(rows)
         return
     output.table(("accepted", "because it"), [(row["place"], row["loss"]) for row in rows])
-    output.note(f"next: ingest run {file}")
+    output.follow("run", file)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.change import TableId
+from ingest.cli.output import command
 from ingest.cli.registering import Field, Registered
 from ingest.errors import IngestError, first_line
 from ingest.gold import approval, history
@@ -200,7 +201,7 @@ def status(lake: Lake) -> dict[str, Any]:
         f"{max((row['batch'] or 0 for row in rows), default=0)}."
     )
     file = lake.pipeline.file
-    following = f"ingest rejects {file}" if problems and not bad else f"ingest run {file}"
+    following = command("rejects" if problems and not bad else "run", file)
     return {
         "pipeline": lake.pipeline.name,
         "headline": headline,

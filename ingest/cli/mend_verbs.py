@@ -50,7 +50,7 @@ def rebuild(
     else:
         printed(rows)
     if layer == "silver" and not dry_run and any(row["missing"] or row["surplus"] for row in rows):
-        output.note(f"next: ingest rebuild {file}")
+        output.follow("rebuild", file)
     if any(row["state"] in ("failed", "held") for row in rows):
         raise typer.Exit(1)
 
@@ -168,7 +168,8 @@ def pause(
 ) -> None:
     """Let a mirror stand as it is until `resume`; its changes wait in silver."""
     _decide(file, table, "pause", reason, jars_dir)
-    _told(table, "paused", f"ingest resume {file} {table}", output_as)
+    _told(table, "paused", output_as)
+    output.follow("resume", file, table)
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -181,7 +182,8 @@ def resume(
 ) -> None:
     """Let a paused mirror go on; the next run folds all that has waited."""
     _decide(file, table, "resume", reason, jars_dir)
-    _told(table, "resumed", f"ingest run {file}", output_as)
+    _told(table, "resumed", output_as)
+    output.follow("run", file)
 
 
 def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | None) -> None:
@@ -196,9 +198,8 @@ def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | Non
             pauses.decide(lake, known[table], kind, reason)
 
 
-def _told(table: str, state: str, following: str, output_as: str) -> None:
+def _told(table: str, state: str, output_as: str) -> None:
     if output_as == "json":
         output.json({"table": table, "state": state})
     else:
         output.line(f"{table} is {state}")
-    output.note(f"next: {following}")

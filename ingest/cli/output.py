@@ -7,6 +7,7 @@ base64, dates and times are canonical text.  Colour follows the terminal, ``NO_C
 from __future__ import annotations
 
 import base64
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -93,6 +94,16 @@ def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
 def visible(text: str) -> str:
     """A text of one line: whatever cannot be seen, or moves what is seen, as its code."""
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
+def command(*words: object) -> str:
+    """An `ingest` command as a shell takes it, whatever its paths and names hold."""
+    return shlex.join(["ingest", *map(str, words)])
+
+
+def follow(*words: object) -> None:
+    """Note the command that comes next."""
+    note(f"next: {command(*words)}")
 
 
 def note(text: str) -> None:

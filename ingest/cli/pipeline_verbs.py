@@ -62,7 +62,7 @@ def init(
     if output_ == "json":
         output.json({"file": str(file), "schema": str(schema_file)})
     else:
-        output.line(f"wrote {file} and {schema_file}; next: ingest validate {file}")
+        output.line(f"wrote {file} and {schema_file}; next: {output.command('validate', file)}")
 
 
 def _asked(question: str, flag: str) -> str:

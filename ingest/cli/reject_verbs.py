@@ -62,7 +62,7 @@ def listing(
         ],
     )
     if rows:
-        output.note(f"next: ingest rejects show {file} {rows[0]['number']}")
+        output.follow("rejects", "show", file, rows[0]["number"])
 
 
 @group.command()

@@ -222,9 +222,8 @@ def _closing(results: list[Result]) -> None:
         "result",
     )
     output.table(columns, [_closing_row(result) for result in results])
-    following = [f"ingest status {result.file}" for result in results if result.file]
-    if following:
-        output.note("next: " + following[0])
+    if files := [result.file for result in results if result.file]:
+        output.follow("status", files[0])
 
 
 def _closing_row(result: Result) -> tuple[object, ...]:

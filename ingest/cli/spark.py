@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ingest.cli import output
 from ingest.errors import IngestError
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]
     for pipeline in pipelines:
         if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
             raise IngestError(
-                f"There is no lake at {pipeline.lake} yet: run `ingest run {pipeline.file}` first."
+                f"There is no lake at {pipeline.lake} yet: run `{output.command('run', pipeline.file)}` first."
             )
     with session_for(pipelines, jars_dir) as spark:
         from ingest.lake.lake import Lake

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 import typer
@@ -50,3 +51,10 @@ def test_tables_print_cells_as_they_are() -> None:
     assert "[red]x[/red]" in text
     assert ":smile:" in text
     assert "1.5" in text
+
+
+def test_a_command_can_be_pasted() -> None:
+    """A path with a blank would be two arguments, and one with a semicolon another command."""
+    assert "ingest rejects show '/my lakes/a;b.yaml' 3" == output.command(
+        "rejects", "show", Path("/my lakes/a;b.yaml"), 3
+    )
