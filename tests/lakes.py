@@ -116,7 +116,7 @@ def doubled(lake: Lake) -> dict[str, int]:
         "changes": "kind, batch, source, topic, offset, row, op, table, payload",
         "ddl": "source, topic, offset, row",
         "rejects": "source, topic, offset, kind, key, column",
-        "books": "batch, source, topic, partition, database, schema, table",
+        "books": "batch, source, topic, partition, database, schema, table, replayed_in",
     }
     return {
         name: _sums(lake, name, f"count(*) - count(DISTINCT struct({place})) AS n")["n"]
