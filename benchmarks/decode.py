@@ -1,4 +1,4 @@
-"""Messages a second and core, format by format: ``python benchmarks/decode.py [--count N] [--write]``.
+"""Messages a second and core, format by format: ``python -m benchmarks.decode [--count N] [--write]``.
 
 Four figures per format, all of processor time: the parser alone; the lift to all columns of ``changes`` with its
 checks and books, of rows in which nothing needs converting (text, numbers) and of rows with moments too; and the

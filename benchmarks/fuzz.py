@@ -1,4 +1,4 @@
-"""Search for messages that kill a worker, hang it or pass wrongly: ``python benchmarks/fuzz.py [COUNT]``.
+"""Search for messages that kill a worker, hang it or pass wrongly: ``python -m benchmarks.fuzz [COUNT]``.
 
 Two million damaged messages over all formats, in two processes: each must be decoded or refused with a
 reason, none in more than a second, in flat memory. Exit 1 if one is not.
