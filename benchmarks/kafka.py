@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -42,20 +43,19 @@ def measure(count: int, partitions: int, size: int) -> None:
         started = time.monotonic()
         fill(Topics(broker.address), "load", count, partitions, size)
         print(f"filled {count:,} messages of {size} bytes in {time.monotonic() - started:.1f} s")
+        assert broker.process is not None
+        spent = partial(cpu, psutil.Process(), psutil.Process(broker.process.pid))  # without the broker's
         spark = session("benchmark", kafka=True, profile="batch")
         for number in range(ROUNDS):
             source = Source("load", "kafka", "canal", bootstrap_servers=broker.address, topics=("load",))
             pipeline = Pipeline("load", Path("load.yaml"), f"{folder}/lake{number}", (source,))
-            before, started = cpu(psutil.Process(), psutil.Process(broker.process.pid)), time.monotonic()
+            before, started = spent(), time.monotonic()
             landed = land(Lake(spark, pipeline), Positions(), spark.sparkContext.defaultParallelism)
-            seconds, spent = (
-                time.monotonic() - started,
-                cpu(psutil.Process(), psutil.Process(broker.process.pid)) - before,
-            )
+            seconds, busy = time.monotonic() - started, spent() - before
             assert landed.messages == count, landed
             print(
-                f"{count / seconds:,.0f} messages/s ({seconds:.1f} s), {count / spent:,.0f} a CPU-second "
-                f"({spent:.1f}), load {os.getloadavg()[0]:.1f}"
+                f"{count / seconds:,.0f} messages/s ({seconds:.1f} s), {count / busy:,.0f} a CPU-second "
+                f"({busy:.1f}), load {os.getloadavg()[0]:.1f}"
             )
         stop(spark)
 

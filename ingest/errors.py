@@ -1,9 +1,16 @@
-"""The few exceptions. This module imports nothing, so that every other one may import it.
+"""The few exceptions. This module imports nothing of the package, so that all of it may import this one.
 
 Every message is one sentence: what was found, where, and what to do about it.
 """
 
 from __future__ import annotations
+
+import shlex
+
+
+def command(*words: object) -> str:
+    """An `ingest` command as a shell takes it, whatever its paths and names hold."""
+    return shlex.join(["ingest", *map(str, words)])
 
 
 def first_line(error: object) -> str:

@@ -100,7 +100,8 @@ def machine(form: Form) -> str:
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     memory = psutil.virtual_memory().total / 2**30
     text = (
-        f"{form.name.capitalize()}, {form.rounds} round{'s' * (form.rounds > 1)}, {dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores of "
+        f"{form.name.capitalize()}, {form.rounds} round{'s' * (form.rounds > 1)}, "
+        f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores of "
         f"{platform.machine()}, {memory:.0f} GiB, Python {platform.python_version()}, {platform.system()} "
         f"{platform.release()}; load at the end {load}."
     )
@@ -133,9 +134,10 @@ def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> tuple[
             try:
                 if one is PRODUCT:  # a single run and `--every` are two ways to start it
                     cold = ground.run(one, label, passes[:1])
-                    rounds[one.name].append(cold + ground.run(LOOP, f"{label} every", passes)[1:])
-                    continue
-                rounds[one.name].append(ground.run(one, label, passes))
+                    steps = [*cold, *ground.run(LOOP, f"{label} every", passes)[1:]]
+                else:
+                    steps = ground.run(one, label, passes)
+                rounds[one.name].append(steps)
             except Failed as error:
                 say(str(error))
     say("comparing")

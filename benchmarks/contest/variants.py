@@ -30,7 +30,7 @@ Chosen = Sequence[Contestant]
 NAMES = ("apart", "ticks", "row", "late", "skewed", "starts", "many", "bare", "cells")
 
 
-def variants(folder: Path, wanted: Sequence[str], rows: int, messages: int, chosen: Chosen = ALL) -> Section:
+def variants(folder: Path, wanted: Sequence[str], rows: int, messages: int, chosen: Chosen) -> Section:
     """Those of `NAMES` that are wanted, by some contestants, over one base load where they can share it."""
     parts, wrong = [], 0
     for text, faults in _sections(folder, wanted, rows, messages, chosen):
@@ -182,8 +182,7 @@ def late(ground: Ground, count: int, chosen: Chosen) -> Section:
     in_order, tardy = ours[5], ours[7]
     text = (
         f"## {LATE:.0%} of {count:,} messages come a batch late\n\n"
-        f"product: in order {in_order.cpu:.1f} CPU-s, {in_order.wall:.1f} s; late {tardy.cpu:.1f} CPU-s, "
-        f"{tardy.wall:.1f} s; ratio {tardy.cpu / in_order.cpu:.2f} in CPU-s: {verdicts['product late']}."
+        f"product: {_ratio('in order', in_order, 'late', tardy)}: {verdicts['product late']}."
     )
     for name, step in peers.items():
         text += f"\n{name}: {step.cpu:.1f} CPU-s: {verdicts[f'{name} late']}."
@@ -210,8 +209,7 @@ def skewed(ground: Ground, count: int) -> Section:
     level, askew = found[6], found[8]
     text = (
         f"## {PARTITIONS} partitions, a skew of one batch of {count:,} messages\n\n"
-        f"product: even {level.cpu:.1f} CPU-s, {level.wall:.1f} s; skewed {askew.cpu:.1f} CPU-s, "
-        f"{askew.wall:.1f} s; ratio {askew.cpu / level.cpu:.2f} in CPU-s: {verdicts['product skewed']}."
+        f"product: {_ratio('even', level, 'skewed', askew)}: {verdicts['product skewed']}."
     )
     return text, _wrong(verdicts, "skewed")
 
@@ -298,6 +296,14 @@ def starts(ground: Ground, often: int = 5) -> str:
 
 
 # --- shared ---
+
+
+def _ratio(usual: str, plain: Step, other: str, hard: Step) -> str:
+    """What a harder batch costs beside a usual one of the same size."""
+    costs = [
+        f"{name} {step.cpu:.1f} CPU-s, {step.wall:.1f} s" for name, step in ((usual, plain), (other, hard))
+    ]
+    return f"{'; '.join(costs)}; ratio {hard.cpu / plain.cpu:.2f} in CPU-s"
 
 
 def _of(chosen: Chosen, *some: Contestant) -> tuple[Contestant, ...]:

@@ -11,6 +11,7 @@ from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
+from ingest.errors import command
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
@@ -53,7 +54,7 @@ def listing(
         ],
     )
     if waiting := [one.statement.id for one in found if one.pending]:
-        approve, dismiss = (output.command("ddl", word, file, waiting[0]) for word in ("approve", "dismiss"))
+        approve, dismiss = (command("ddl", word, file, waiting[0]) for word in ("approve", "dismiss"))
         output.note(f"next: {approve}, or {dismiss} --reason ...")
 
 

@@ -15,9 +15,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.change import TableId
-from ingest.cli.output import command
 from ingest.cli.registering import Field, Registered
-from ingest.errors import IngestError, first_line
+from ingest.errors import IngestError, command, first_line
 from ingest.gold import approval, history
 from ingest.gold import fidelity as fidelities
 from ingest.lake import asof, rejects
@@ -268,7 +267,7 @@ def _problems(rows: list[dict[str, Any]], waiting: dict[str, int], statements: i
     problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
     problems += [f"{count} {_REJECTED.get(kind, 'changes were refused')}" for kind, count in waiting.items()]
     if statements:
-        problems.append(f"{statements} statements wait for a decision: ingest ddl {lake.pipeline.file}")
+        problems.append(f"{statements} statements wait for a decision: {command('ddl', lake.pipeline.file)}")
     return problems
 
 

@@ -7,7 +7,6 @@ base64, dates and times are canonical text.  Colour follows the terminal, ``NO_C
 from __future__ import annotations
 
 import base64
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -15,6 +14,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from ingest.errors import command
 
 if TYPE_CHECKING:
     import msgspec
@@ -94,11 +95,6 @@ def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
 def visible(text: str) -> str:
     """A text of one line: whatever cannot be seen, or moves what is seen, as its code."""
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
-
-
-def command(*words: object) -> str:
-    """An `ingest` command as a shell takes it, whatever its paths and names hold."""
-    return shlex.join(["ingest", *map(str, words)])
 
 
 def follow(*words: object) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, command
 
 if TYPE_CHECKING:
     from ingest.config.advice import Checked
@@ -62,7 +62,7 @@ def init(
     if output_ == "json":
         output.json({"file": str(file), "schema": str(schema_file)})
     else:
-        output.line(f"wrote {file} and {schema_file}; next: {output.command('validate', file)}")
+        output.line(f"wrote {file} and {schema_file}; next: {command('validate', file)}")
 
 
 def _asked(question: str, flag: str) -> str:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ingest.cli import output
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +78,7 @@ def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]
     for pipeline in pipelines:
         if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
             raise IngestError(
-                f"There is no lake at {pipeline.lake} yet: run `{output.command('run', pipeline.file)}` first."
+                f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
             )
     with session_for(pipelines, jars_dir) as spark:
         from ingest.lake.lake import Lake

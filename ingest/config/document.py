@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, command
 
 Where = tuple[str | int, ...]
 """The way from the top of the file to a value: keys and list indexes."""
@@ -99,7 +99,7 @@ def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise ConfigError([f"{path}: there is no such file; `ingest init {path}` writes one"]) from None
+        raise ConfigError([f"{path}: there is no such file; `{command('init', path)}` writes one"]) from None
     except IsADirectoryError:
         raise ConfigError([f"{path}: is a folder; name the pipeline file in it"]) from None
     except (OSError, ValueError) as error:
@@ -112,7 +112,7 @@ def _text(path: Path) -> str:
         column = error.start - (data.rfind(b"\n", 0, error.start) + 1) + 1
         raise ConfigError([f"{path}:{line}:{column} is not UTF-8 text; save the file as UTF-8"]) from None
     if not text.strip():
-        raise ConfigError([f"{path}: is empty; `ingest init {path} --force` writes a starter"])
+        raise ConfigError([f"{path}: is empty; `{command('init', path, '--force')}` writes a starter"])
     return text
 
 
@@ -131,7 +131,9 @@ def _compose(path: Path, text: str) -> Node:
     except RecursionError:
         raise ConfigError([f"{path}:1:1 is nested too deeply"]) from None
     if node is None:
-        raise ConfigError([f"{path}: holds only comments; `ingest init {path} --force` writes a starter"])
+        raise ConfigError(
+            [f"{path}: holds only comments; `{command('init', path, '--force')}` writes a starter"]
+        )
     return node
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ingest import values
 from ingest.change import Image
 from ingest.decoding import converters
-from ingest.decoding.converters import base64_from, zoned
+from ingest.decoding.converters import base64_from, bytes_from, zoned
 
 Converter = Callable[[str], str]
 """One source value to canonical text; a `ValueError` keeps the source's own text."""
@@ -98,8 +98,7 @@ def stored_bytes_in(default: str) -> Maker:
 
 
 def _padded(encoding: str, length: int, value: str) -> str:
-    found = values.bytes_of(base64_from(encoding, value), "base64")
-    return values.base64_text(found.ljust(length, b"\0"))
+    return values.base64_text(bytes_from(encoding, value).ljust(length, b"\0"))
 
 
 # --- what MySQL's log holds as numbers and bytes --------------------------------------------------

@@ -49,14 +49,19 @@ def zoneless(value: str) -> str:
 
 
 def base64_from(encoding: str, value: str) -> str:
-    """Bytes as canonical text.
+    """Bytes as canonical text; raises as `bytes_from`."""
+    return values.base64_text(bytes_from(encoding, value))
+
+
+def bytes_from(encoding: str, value: str) -> bytes:
+    """The bytes that a text stands for.
 
     Raises:
         ValueError: the text is not of the encoding, and no canonical text either.
         Undecodable: it is canonical text already; kept as it came, it would be taken for other bytes.
     """
     try:
-        return values.base64_text(values.bytes_of(value, encoding))
+        return values.bytes_of(value, encoding)
     except ValueError:
         if len(value) % 4 == 0 and _BASE64.fullmatch(value):
             raise Undecodable(

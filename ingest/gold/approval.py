@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingest.change import TableId
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.policy import Statement, Subject, Verdict
@@ -96,7 +96,9 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
     """
     found = [one for one in listed(lake) if one.statement.id == wanted]
     if not found:
-        raise IngestError(f"There is no statement {wanted!r}: `ingest ddl {lake.pipeline.file}` lists them.")
+        raise IngestError(
+            f"There is no statement {wanted!r}: `{command('ddl', lake.pipeline.file)}` lists them."
+        )
     for one in found:
         _refuse(one, verb)
     by = _user()

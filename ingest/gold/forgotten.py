@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from pyspark.sql import functions as F
 
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.gold.gather import Lane, of_lane
 from ingest.lake import condensed
 from ingest.lake.images import image
@@ -32,7 +32,7 @@ def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
         if floor is not None and _asks(lake, mirror, lane, floor):
             raise HeldError(
                 f"a change of a key of {lane.table} came so late that the row it takes along has been condensed "
-                f"away: `ingest rebuild {lake.pipeline.file} --layer silver` brings it back, if bronze still holds it."
+                f"away: `{command('rebuild', lake.pipeline.file, '--layer', 'silver')}` brings it back, if bronze still holds it."
             )
 
 

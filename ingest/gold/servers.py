@@ -6,12 +6,11 @@ mirrors, and be lost without a word.  Only messages that name their server are w
 
 from __future__ import annotations
 
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable
 
 from ingest.config import Pipeline
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.gold.work import Books, History, Job
 from ingest.lake.books import Line
 
@@ -50,10 +49,10 @@ def _kind(told: str) -> str:
 
 def _sentence(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> str:
     old = " or ".join(sorted(_name(one) for one in before))
-    places = " ".join(f"--from {shlex.quote(place)}" for place in _places(books, source, now))
+    places = [word for place in _places(books, source, now) for word in ("--from", place)]
     return (
         f"the positions of {source} were counted by {old} and are now counted by {_name(now)}, which cannot be "
-        f"compared: `ingest epoch {shlex.quote(str(pipeline.file))} {source} {places}` puts the new behind the "
+        f"compared: `{command('epoch', pipeline.file, source, *places)}` puts the new behind the "
         f"old; `server_change: {ACCEPT}` in the source says that one log holds both."
     )
 

@@ -52,10 +52,9 @@ def beside(
     lake: Lake, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
 ) -> dict[TableId, Pinned]:
     """The same for tables beside mirrors, by the mirrors' paths; of their versions only their own logs tell."""
-    pinned = [
-        Pinned(tables[one.mirror.path], None, None, one.wanted) for one in pinned if one.mirror.path in tables
-    ]
-    return {one.mirror.table: _from_log(lake, one, as_of) for one in pinned}
+    wanted = {one.mirror.path: one.wanted for one in pinned}
+    unread = (Pinned(table, None, None, wanted[path]) for path, table in tables.items())
+    return {one.mirror.table: _from_log(lake, one, as_of) for one in unread}
 
 
 def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:

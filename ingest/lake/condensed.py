@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES, DECISIONS
 
@@ -71,6 +71,6 @@ def refuse(lake: Lake, since: int) -> None:
     if since < last:
         raise IngestError(
             f"The changes of batches 1 to {last} are condensed, so batch {since + 1} cannot be decoded again by "
-            f"itself: `ingest rebuild {lake.pipeline.file} --layer silver` decodes all of them, if bronze still "
+            f"itself: `{command('rebuild', lake.pipeline.file, '--layer', 'silver')}` decodes all of them, if bronze still "
             "holds their messages."
         )

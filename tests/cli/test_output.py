@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from ingest.cli import output
+from ingest.errors import command
 
 
 def printed(write: object, *arguments: object) -> str:
@@ -55,6 +56,6 @@ def test_tables_print_cells_as_they_are() -> None:
 
 def test_a_command_can_be_pasted() -> None:
     """A path with a blank would be two arguments, and one with a semicolon another command."""
-    assert "ingest rejects show '/my lakes/a;b.yaml' 3" == output.command(
+    assert "ingest rejects show '/my lakes/a;b.yaml' 3" == command(
         "rejects", "show", Path("/my lakes/a;b.yaml"), 3
     )

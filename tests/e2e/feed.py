@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ tables:
 say = Console(width=100, highlight=False).print
 
 
-class Feed:
+class Feed(ABC):
     """One database's history, and the pipelines that read what is sent of it; ``marks`` tell how far that is."""
 
     def __init__(self, folder: Path, history: History) -> None:
@@ -41,10 +43,28 @@ class Feed:
         text = f"{head}    bootstrap_servers: {address}\n{source}{TABLES}"
         (self.folder / f"{name}.yaml").write_text(text)
 
-    def mark(self, mark: str) -> None:
-        """Commit a row by which everything before it is known to have been sent."""
+    def catch_up(self) -> None:
+        """Commit a row, and wait until it has come everywhere: everything before it has been sent then."""
+        mark = f"mark-{time.monotonic_ns()}"
         self.history.execute("INSERT INTO marks VALUES (%s)", [mark])
         self.history.connection.commit()
+        deadline = time.monotonic() + 120
+        for place in self.places():
+            while not self.has_come(place, mark.encode()):
+                self.check()
+                assert time.monotonic() < deadline, f"{place} has not come to {mark}"
+
+    @abstractmethod
+    def places(self) -> Iterable[str]:
+        """Topics that get all marks, one for each way that the history takes."""
+
+    @abstractmethod
+    def has_come(self, place: str, mark: bytes) -> bool:
+        """True once a mark is in a topic."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Fail if what sends has ended by itself."""
 
     def run(self, spark: Any, name: str) -> None:
         """One run of a pipeline, which must have nothing to complain of."""
