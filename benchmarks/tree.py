@@ -1,7 +1,8 @@
 """What a process and all that it has started use: memory, processor time.
 
 Memory is the resident size; of small processes the proportional one (each shared page counted once), where the system
-tells it: Spark's Python workers share most of theirs, and of a large process it would take too long.  Processor time
+tells it: Spark's Python workers share most of theirs, and of a large process it would take too long.  A child that is
+about to become another program borrows its parent's memory until then, and counts nothing.  Processor time
 includes processes that have ended and were waited for.
 """
 
@@ -67,8 +68,18 @@ class Watch:
 def _held(process: psutil.Process) -> int:
     with suppress(psutil.Error):
         resident = int(process.memory_info().rss)
-        return resident if resident > LARGE else _proportional(process.pid, resident)
+        if resident <= LARGE:
+            return _proportional(process.pid, resident)
+        return 0 if _borrowed(process, resident) else resident
     return 0
+
+
+def _borrowed(process: psutil.Process, resident: int) -> bool:
+    """True of a copy of its parent: Java starts ``chmod`` so, and would seem to need twice its memory each time."""
+    parent = process.parent()
+    if parent is None or process.cmdline() != parent.cmdline():
+        return False
+    return abs(int(parent.memory_info().rss) - resident) < resident // 50
 
 
 def _proportional(pid: int, resident: int) -> int:
