@@ -12,8 +12,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,12 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.contest import duck
-from benchmarks.contest.measure import ROOT, Step, contest
+from benchmarks.contest.measure import ROOT, Between, Step, contest, nothing
 from benchmarks.contest.steps import Script
 from benchmarks.contest.workload import COLUMNS, DATABASE, Table
 
 KINDS = {"duck": "parquet"}
 PART = 20_000  # messages of a base file
+FILE = 100_000  # messages of a stream's file, as landings have them
 Steps = list[tuple[str, list[str]]]
 
 
@@ -111,16 +113,8 @@ class Ground:
         return step
 
     def _write_base(self) -> None:
-        lines: list[str] = []
-        count = 0
-        for line in self.workload.base():
-            lines.append(line)
-            if len(lines) == PART:
-                count += 1
-                self._write(self.landing / f"base-{count}.jsonl", lines)
-                lines = []
-        if lines:
-            self._write(self.landing / f"base-{count + 1}.jsonl", lines)
+        for number, lines in enumerate(_cut(self.workload.base(), PART), 1):
+            self._write(self.landing / f"base-{number}.jsonl", lines)
 
     def _write(self, path: Path, lines: list[str]) -> None:
         path.write_text("".join(lines), "utf-8")
@@ -132,6 +126,15 @@ class Ground:
         path = self.folder / "files" / f"{name}.jsonl"
         self._write(path, lines)
         return str(path)
+
+    def stream(self, name: str, lines: Iterable[str]) -> list[str]:
+        """Message files of `FILE` messages each, written as the messages come."""
+        return [self.batch(f"{name}-{number:04d}", part) for number, part in enumerate(_cut(lines, FILE), 1)]
+
+    def forget(self, files: Iterable[str]) -> None:
+        """Delete message files, once everybody has read them: the next ones need the room."""
+        for file in files:
+            Path(file).unlink()
 
     def expect(self, moment: str, workload: Feed) -> None:
         """Keep what the tables must hold now under a name."""
@@ -173,16 +176,27 @@ class Ground:
 
     # --- measured ---
 
-    def run(self, one: Contestant, label: str, passes: list[tuple[Steps, str]]) -> list[Step]:
-        """One process of a contestant: its passes, each with its steps and the moment that it must end in."""
+    def place(self, label: str, number: int = 0) -> Path:
+        """Where the tables of one pass lie."""
+        return self.folder / "passes" / f"{label} {number}".replace(" ", "_").replace(",", "")
+
+    def run(
+        self, one: Contestant, label: str, passes: list[tuple[Steps, str]], between: Between = nothing
+    ) -> list[Step]:
+        """One process of a contestant: its passes, each with its steps and the moment that it must end in.
+
+        Of a pass whose moment has no name nothing is claimed: the caller compares.
+        """
         described = []
         for number, (steps, moment) in enumerate(passes):
-            folder = self.folder / "passes" / f"{label} {number}".replace(" ", "_").replace(",", "")
+            folder = self.place(label, number)
             start(self.folder / "start" / one.start, folder)
             described.append({"folder": str(folder), "idle": bool(number), "steps": steps})
-            self._claim(f"{label}|{number}", one, folder, moment)
+            if moment:
+                self._claim(f"{label}|{number}", one, folder, moment)
         script = Script(described, self.columns, self.options | one.options)
-        return contest(one.module, script, self.folder / "logs" / f"{label.replace(' ', '_')}.log")
+        log = self.folder / "logs" / f"{label.replace(' ', '_')}.log"
+        return contest(one.module, script, log, between)
 
     def run_apart(self, file: str, moment: str, stages: tuple[str, ...]) -> list[Step]:
         """The product's stages one by one, on one lake, in a session that a whole run has warmed."""
@@ -249,6 +263,13 @@ class Ground:
         shutil.rmtree(self.folder / "passes")
         (self.folder / "passes").mkdir()
         return found
+
+
+def _cut(lines: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of so many lines each, the last one of what is left."""
+    rest = iter(lines)
+    while part := list(islice(rest, size)):
+        yield part
 
 
 def start(tables: Path, folder: Path) -> None:

@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +41,15 @@ class Failed(Exception):
     """A contestant's process ended early; the text is the end of what it said."""
 
 
-def contest(module: str, script: Script, log: Path) -> list[Step]:
+Between = Callable[[Step], None]
+"""What is done after each step while the contestant waits; nothing of it is measured."""
+
+
+def nothing(_step: Step) -> None:
+    """The next step begins at once."""
+
+
+def contest(module: str, script: Script, log: Path, between: Between = nothing) -> list[Step]:
     """Run ``benchmarks.contest.MODULE`` with a script; its steps in order.
 
     Raises:
@@ -56,7 +64,10 @@ def contest(module: str, script: Script, log: Path) -> list[Step]:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
         ) as process:
             try:
-                steps = list(_steps(process, started))
+                steps = []
+                for step in _steps(process, started):  # the process goes on when the next step is asked for
+                    steps.append(step)
+                    between(step)
             finally:
                 _end(process)
     if process.returncode:

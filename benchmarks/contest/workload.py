@@ -28,6 +28,8 @@ DATABASE = "shop"
 STATUSES = ("new", "paid", "packed", "shipped", "returned")
 NOTE = "parcel number"
 ROWS_OF_A_LOAD = 50  # a base load puts many rows into a message, as the writers do
+BLOCK = 50_000  # messages of a stream that are drawn at once
+ROWS_AT_ONCE = 1_000_000  # of an expected table: its texts are Python's own, until they are Arrow's
 SKEW = 0.99
 _START = dt.datetime(2024, 5, 1)  # noqa: DTZ001 - a DATETIME has no zone
 _START_MS = 1_714_521_600_000
@@ -101,11 +103,25 @@ class Workload:
 
     def batch(self, count: int, tables: int | None = None) -> list[str]:
         """So many changes, one to a message, in order; of the first ``tables`` tables only if that is given."""
+        return list(self._changes(count, tables))
+
+    def stream(self, count: int, tables: int | None = None) -> Iterator[str]:
+        """The same for counts that no list should hold: batches of `BLOCK` messages, one after the other."""
+        for first in range(0, count, BLOCK):
+            yield from self._changes(min(BLOCK, count - first), tables)
+
+    def births(self, each: int) -> Iterator[str]:
+        """So many new rows for each table, one to a message, the tables in turn."""
+        for _ in range(each):
+            for number in range(len(self.tables)):
+                yield self._change(number, _INSERT, 0)
+
+    def _changes(self, count: int, tables: int | None) -> Iterator[str]:
         which = self._random.integers(0, tables or len(self.tables), count)
         kinds = self._random.choice(3, count, p=_SHARES)
         ranks = np.minimum(np.searchsorted(self._zipf, self._random.random(count)), self.rows - 1)
-        chosen = zip(which.tolist(), kinds.tolist(), ranks.tolist(), strict=True)
-        return [self._change(number, kind, rank) for number, kind, rank in chosen]
+        for number, kind, rank in zip(which.tolist(), kinds.tolist(), ranks.tolist(), strict=True):
+            yield self._change(number, kind, rank)
 
     def _change(self, number: int, kind: int, rank: int) -> str:
         self.serial += 1
@@ -154,10 +170,14 @@ class Workload:
 
 
 def _expected(table: Table) -> pa.Table:
-    last = np.frombuffer(table.last, dtype=np.int64)
-    keys = np.nonzero(last)[0]
+    keys = np.nonzero(np.frombuffer(table.last, dtype=np.int64))[0]
+    blocks = range(0, max(len(keys), 1), ROWS_AT_ONCE)
+    return pa.concat_tables(_rows(table, keys[first : first + ROWS_AT_ONCE]) for first in blocks)
+
+
+def _rows(table: Table, keys: Any) -> pa.Table:
     births = place(np.frombuffer(table.birth, dtype=np.int64)[keys], keys)
-    changed = place(last[keys], keys)
+    changed = place(np.frombuffer(table.last, dtype=np.int64)[keys], keys)
     whole, part = amount(changed)
     decimals = [f"{a}.{b:010d}" for a, b in zip(whole.tolist(), part.tolist(), strict=True)]
     columns = {

@@ -43,6 +43,39 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert sent(7)[1] != sent(8)[1]
 
 
+def test_a_stream_is_batches_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large batch would be of another kind than the one that it is compared with."""
+    monkeypatch.setattr("benchmarks.contest.workload.BLOCK", 400)
+    streamed = [*sent(7)[0].stream(900, 2)]
+    other = sent(7)[0]
+    assert streamed == [*other.batch(400, 2), *other.batch(400, 2), *other.batch(100, 2)]
+
+
+def test_a_stream_is_not_drawn_ahead() -> None:
+    """Ten million messages would be held at once."""
+    workload = sent(7)[0]
+    before = workload.serial
+    next(workload.stream(10**12))
+    assert before + 1 == workload.serial
+
+
+def test_births_are_rows_of_every_table() -> None:
+    """A batch would not bring the tables that it is said to bring."""
+    workload = Workload(7, 3, 4)
+    made = folded(list(workload.births(4)))
+    assert {"orders0": 4, "orders1": 4, "orders2": 4} == {name: len(rows) for name, rows in made.items()}
+    assert [4, 4, 4] == [table.num_rows for table in workload.expected().values()]
+
+
+def test_expected_tables_do_not_depend_on_how_many_rows_are_made_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large table would be called wrong at the border of two blocks."""
+    whole = sent(7)[0].expected()
+    monkeypatch.setattr("benchmarks.contest.workload.ROWS_AT_ONCE", 7)
+    assert whole == sent(7)[0].expected()
+
+
 @pytest.mark.parametrize("bare", [False, True])
 def test_the_expected_tables_are_what_the_messages_make(bare: bool) -> None:
     """Everybody would be called wrong, or nobody."""
