@@ -1,7 +1,8 @@
 """The contest of PERFORMANCE: one batch into three tables, by the product and by what people would write today.
 
     python -m benchmarks            # the quick form: smaller, one round, printed
-    python -m benchmarks --full     # the full form: three rounds in turn, all variants, written to results.md
+    python -m benchmarks --full     # the full form: three rounds in turn, all variants, some four hours; results.md
+    python -m benchmarks --variants tenfold --rows 2000 --messages 2000    # one variant, as small as you like
 
 Each contestant runs in a process of its own, on copies of the same tables: first cold (from the start of its process to
 its last commit), then warm (the same batch again, on another copy).  The product has two processes: cold is `ingest run`,
@@ -19,34 +20,27 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
+from benchmarks.contest.form import FULL, QUICK, Form
 from benchmarks.contest.ground import ALL, LOOP, PRODUCT, Contestant, Ground, Verdict
 from benchmarks.contest.measure import Failed, Step, say
+from benchmarks.contest.sections import Section
 from benchmarks.contest.variants import NAMES, variants
 from benchmarks.contest.workload import Workload
 
 RESULTS = Path(__file__).parents[1] / "results.md"
 SEED = 20_240_501
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """How large, how often."""
-
-    name: str
-    rows: int
-    messages: int
-    rounds: int
-
-
-QUICK = Form("quick form", 200_000, 40_000, 1)
-FULL = Form("full form", 1_000_000, 200_000, 3)
+SIZES = {
+    "rows": "rows of each table",
+    "messages": "messages of a batch",
+    "tables": "tables of the variant `thousand`",
+}
 
 
 def main() -> int:
@@ -60,39 +54,57 @@ def main() -> int:
     )
     parser.add_argument("--main-only", action="store_true", help="the main workload without variants")
     parser.add_argument("--rounds", type=int, help="rounds of the main workload")
+    for size, what in SIZES.items():
+        parser.add_argument(f"--{size}", type=int, metavar="N", help=f"{what}, instead of the form's own")
     parser.add_argument("--write", action="store_true", help="write results.md in the quick form, too")
     parser.add_argument("--work", type=Path, help="a new folder to work in, which is kept")
     parser.add_argument("--only", nargs="*", default=[], help="only contestants whose name begins so")
     options = parser.parse_args()
-    form = FULL if options.full else QUICK
+    form = sized(FULL if options.full else QUICK, {size: getattr(options, size) for size in SIZES})
     form = replace(form, rounds=options.rounds or form.rounds)
     main_too = options.variants is None
     wanted = options.variants or (NAMES if options.full and main_too and not options.main_only else ())
-    write = options.write or (options.full and wanted == NAMES and not options.only)
+    write = options.write or (form.name == FULL.name and wanted == NAMES and not options.only)
     with ExitStack() as stack:
         folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         return run(form, folder, options.only, wanted, main_too=main_too, write=write)
 
 
+def sized(form: Form, sizes: dict[str, int | None]) -> Form:
+    """A form with other sizes, and a name that says so."""
+    own = {size: number for size, number in sizes.items() if number}
+    told = "".join(f", {number:,} {size}" for size, number in own.items())
+    return replace(form, name=f"{form.name}{told}", **own)
+
+
 def run(
     form: Form, folder: Path, only: list[str], wanted: Sequence[str], *, main_too: bool, write: bool
 ) -> int:
-    """All rounds, then the verdicts, then the figures."""
+    """All rounds, then the verdicts, then the figures; each part is printed when it is there."""
     started = time.monotonic()
-    parts, wrong = [machine(form)], 0
+    parts, wrong = [], 0
     chosen = tuple(one for one in ALL if not only or one is PRODUCT or one.name.startswith(tuple(only)))
-    if main_too:
-        text, wrong = headline(form, folder / "cdcy", chosen)
+    for text, faults in sections(form, folder, chosen, wanted, main_too=main_too):
+        print(f"{text}\n", flush=True)
         parts.append(text)
-    if wanted:
-        more, faults = variants(folder, wanted, form.rows, form.messages, chosen)
-        parts.append(more)
         wrong += faults
     parts.append(f"All of it took {(time.monotonic() - started) / 60:.0f} minutes.")
-    print(whole := "\n\n".join(parts))
+    print(parts[-1])
     if write:
+        whole = "\n\n".join(parts)
         RESULTS.write_text(f"# Measured\n\n{whole}\n", "utf-8")
     return 1 if wrong else 0
+
+
+def sections(
+    form: Form, folder: Path, chosen: tuple[Contestant, ...], wanted: Sequence[str], *, main_too: bool
+) -> Iterator[Section]:
+    """The machine, the main workload if it is wanted, and the variants that are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    yield machine(form), 0
+    if main_too:
+        yield headline(form, folder / "cdcy", chosen)
+    yield from variants(folder, wanted, form, chosen)
 
 
 def machine(form: Form) -> str:
@@ -103,9 +115,9 @@ def machine(form: Form) -> str:
         f"{form.name.capitalize()}, {form.rounds} round{'s' * (form.rounds > 1)}, "
         f"{dt.datetime.now(dt.UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores of "
         f"{platform.machine()}, {memory:.0f} GiB, Python {platform.python_version()}, {platform.system()} "
-        f"{platform.release()}; load at the end {load}."
+        f"{platform.release()}; load before {load}."
     )
-    if form.name == QUICK.name:
+    if form.name.startswith(QUICK.name):
         text += (
             "\nThis is the quick form: smaller tables, one round. `make bench-full` has the figures to quote."
         )
@@ -115,7 +127,7 @@ def machine(form: Form) -> str:
 # --- the headline ---
 
 
-def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> tuple[str, int]:
+def headline(form: Form, folder: Path, chosen: tuple[Contestant, ...]) -> Section:
     """The table of the main workload, and how many of the product's results were wrong."""
     workload = Workload(SEED, 3, form.rows)
     ground = Ground(folder, workload)

@@ -1,0 +1,81 @@
+"""What the variants of the contest share: a contestant's run that may fail, and the words for what it took."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.contest.ground import ALL, LOOP, PRODUCT, Contestant, Ground, Steps, Verdict
+from benchmarks.contest.measure import Between, Failed, Step, nothing, say
+from benchmarks.contest.workload import Workload
+
+SEED = 20_240_502
+ROOM = 40  # GB of disk that the large variants want to find free
+Section = tuple[str, int]
+"""A section of text, and how many results of the product in it were wrong."""
+Chosen = Sequence[Contestant]
+
+
+def crowded(folder: Path) -> str:
+    """Why a large variant is left out; nothing if its folder's disk has room for it."""
+    free = shutil.disk_usage(folder).free / 10**9
+    return "" if free >= ROOM else f"{free:.0f} GB of the disk are free, {ROOM} are wanted"
+
+
+def ratio(usual: str, plain: Step, other: str, hard: Step) -> str:
+    """What a harder batch costs beside a usual one of the same size."""
+    costs = [
+        f"{name} {step.cpu:.1f} CPU-s, {step.wall:.1f} s" for name, step in ((usual, plain), (other, hard))
+    ]
+    return f"{'; '.join(costs)}; ratio {hard.cpu / plain.cpu:.2f} in CPU-s"
+
+
+def stages(steps: Iterable[Step]) -> str:
+    """A line for each step of the product: its stages, as it tells them itself."""
+    told = [(step.name, (step.told or {}).get("stages", {})) for step in steps]
+    return "\n".join(
+        f"- {name}: " + ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in taken.items())
+        for name, taken in told
+    )
+
+
+def of(chosen: Chosen, *some: Contestant) -> tuple[Contestant, ...]:
+    """The product, and of the contestants that a variant is for those that take part."""
+    return tuple(one for one in some or ALL if one in (PRODUCT, LOOP) or one in chosen)
+
+
+def branched(ground: Ground) -> Workload:
+    """The workload as it stands after the base load; each variant goes its own way from there."""
+    assert isinstance(ground.workload, Workload)
+    return copy.deepcopy(ground.workload)
+
+
+def run(
+    ground: Ground,
+    one: Contestant,
+    label: str,
+    passes: list[tuple[Steps, str]],
+    between: Between = nothing,
+) -> list[Step]:
+    """A contestant's steps; one that fails has steps that took no time, and its verdict says so."""
+    say(f"{ground.folder.name}: {label}")
+    try:
+        return ground.run(one, label, passes, between)
+    except Failed as error:
+        say(str(error))
+        nan = float("nan")
+        return [Step(name, nan, nan, nan) for steps, _ in passes for name, _ in steps]
+
+
+def faults_of(verdicts: dict[str, Verdict], word: str) -> int:
+    """How many of the product's results under labels with a word in them are not right."""
+    ours = [verdict for label, verdict in verdicts.items() if label.startswith("product") and word in label]
+    return sum(bool(verdict.error or verdict.wrong) for verdict in ours)
+
+
+def rows_of(ground: Ground) -> str:
+    """The rows of each table after the base load."""
+    assert isinstance(ground.workload, Workload)
+    return f"{ground.workload.rows:,}"
