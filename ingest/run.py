@@ -25,7 +25,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import DECISIONS, RUNS
-from ingest.lake.session import FEW, pace
+from ingest.lake.session import FEW, pace, paced
 from ingest.quality import stage as quality
 from ingest.silver.decode import decode
 
@@ -246,8 +246,8 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
     if last <= warm.checked and not done:
         return
-    pace(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors))
-    checked = quality.check(lake, warm.checked, done, warm.decided, tell, partly=result.incomplete)
+    with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
+        checked = quality.check(lake, warm.checked, done, warm.decided, tell, partly=result.incomplete)
     result.checks = checked.counts()
     failures, warnings = quality.complaints(checked, set(_told(result)))
     result.failures.extend(failures)

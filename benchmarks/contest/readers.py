@@ -1,6 +1,6 @@
 """Mirrors read by Spark, by delta-rs and by DuckDB: one aggregate over all columns, so that no column is passed over.
 
-DuckDB reads Delta through an extension of its own that it downloads.  Where that is not installed, DuckDB is left out.
+DuckDB reads Delta through an extension of its own, which it would download; here it is a package beside DuckDB's.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import duckdb_extension_delta
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
@@ -68,7 +69,7 @@ def _delta_rs() -> Iterator[Read]:
 @contextmanager
 def _duckdb() -> Iterator[Read]:
     with duckdb.connect() as connection:
-        connection.load_extension("delta")
+        load_delta(connection)
         query = f"SELECT {COUNTS} FROM delta_scan(?)"
         yield lambda path: list(connection.execute(query, [str(path)]).fetchone() or ())
 
@@ -80,14 +81,14 @@ READERS: dict[str, Callable[[], AbstractContextManager[Read]]] = {
 }
 
 
-def present() -> list[str]:
-    """The readers that can read here."""
-    try:
-        with duckdb.connect() as connection:
-            connection.load_extension("delta")
-    except duckdb.Error:
-        return [name for name in READERS if name != "DuckDB"]
-    return list(READERS)
+def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection read Delta tables, deletion vectors included.
+
+    Raises:
+        duckdb.Error: the package holds no extension for this version of DuckDB.
+    """
+    folder = Path(duckdb_extension_delta.__file__).parent / "extensions" / f"v{duckdb.__version__}"
+    connection.load_extension(str(folder / "delta.duckdb_extension"))
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from ingest.config import Source
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
-from ingest.lake.session import pace
+from ingest.lake.session import paced
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000
@@ -120,9 +120,8 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
     if not work and not any(one.plan.due for one in looks):
         return landed
     batch = last + 1
-    pace(lake.spark, _expected(work, looks))
     try:
-        with _side_by_side(lake.spark):
+        with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
             ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
     except kafka.READ_ERRORS as error:
         if not (alarms := kafka.failed(looks, error)):

@@ -69,7 +69,6 @@ def apply(
         decided: each mirror's schema as last decided; new decisions are added.
         tell: is told the mirror and the step that it begins.
     """
-    pace(lake.spark, books.changes)
     chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
     todo = [job for job in chosen if job.path not in lake.paused]
     ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
@@ -159,9 +158,8 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         _finish(lake, mirror, before)
         return
     watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
-    forgotten.refuse(lake, mirror, [one for one, _ in work])
-    session = _session(lake)
-    pace(session, books.changes, before.size or 0)
+    session = _session(lake, books.changes, before.size or 0)
+    forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
     fresh = bool(mirror.keys) and not before.exists
     if not fresh:
@@ -190,7 +188,7 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     if not work:
         return
     watch.refuse_foreign(lake.spark, path, before.version, table.name)
-    session = _session(lake)
+    session = _session(lake, books.changes, before.size or 0)
     tell(plan.mirror.name, "history")
     _prepare(lake, session, replace(plan, mirror=table), before, [])
     history.fold(
@@ -198,9 +196,13 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     )
 
 
-def _session(lake: Lake) -> SparkSession:
-    """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
+def _session(lake: Lake, rows: int = 0, size: int = 0) -> SparkSession:
+    """A session of the mirror's own, for so many changes into so many bytes.
+
+    MERGE takes its identifier from the session's settings.
+    """
     session = new_session(lake.spark)
+    pace(session, rows, size)
     session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
     session.conf.set(merging.USER_METADATA, lake.metadata())  # whatever it commits is ours
     return session
@@ -259,7 +261,8 @@ def _merge(
         if fresh:
             tables.load(lake, session, mirror, source, _made(lake, plan))
         else:
-            merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing)
+            news = all(one.news and not steps.new for one, steps in work)
+            merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing, news=news)
 
     return misfits.meeting(fold, lambda: _keep_misfits(lake, session, mirror, work, guard.batch))
 

@@ -32,6 +32,7 @@ class Lane:
     folded_high: str | None  # of the folded ones; None if there are none
     new: Shape
     ever: Shape  # of all batches, the new ones included
+    reads: int = 0  # rows of snapshots among the new changes
     truncates: int = 0  # among the new changes
     truncates_ever: int = 0
     inherits: int = 0
@@ -43,6 +44,11 @@ class Lane:
     def late(self) -> bool:
         """True if some new change may be older than one already folded."""
         return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)
+
+    @property
+    def news(self) -> bool:
+        """True if the new changes tell nothing that the mirror may hold already, as late ones and snapshots do."""
+        return not (self.late or self.reads)
 
 
 @dataclass(frozen=True, slots=True)

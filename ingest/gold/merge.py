@@ -86,10 +86,14 @@ def merge(
     source: DataFrame,
     shape: Shape,
     standing: Sequence[Standing] = (),
+    *,
+    news: bool = False,
 ) -> None:
     """MERGE typed outcomes into a mirror; the session carries the guard.
 
-    Rows that no outcome names go or are filled in the same MERGE, lane by lane.
+    Rows that no outcome names go or are filled in the same MERGE, lane by lane.  A row is written anew only where
+    it differs, or, if the outcomes are all ``news``, unseen: to compare would read every column of the mirror, three
+    times, where the key is enough.
     """
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
@@ -102,7 +106,8 @@ def merge(
     builder = DeltaTable.forPath(session, path).alias("t").merge(source.alias("s"), on)
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
-        builder = builder.whenMatchedUpdate(condition=differs, set=dict(rest))
+        unseen = news and not shape.partials
+        builder = builder.whenMatchedUpdate(condition=None if unseen else differs, set=dict(rest))
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
     leaving = _leaving(session, path, mirror) if any(lane.steps for lane in standing) else {}

@@ -74,12 +74,24 @@ _LOCAL_START = {
     "spark.sql.codegen.cache.maxEntries": "5000",  # of 100, a batch's own queries push each other out
     "spark.sql.catalogImplementation": "in-memory",  # Hive's would leave metastore_db in the current folder
 }
+_SECOND_COMPILER = {
+    "InvocationThreshold": 20_000,
+    "MinInvocationThreshold": 2_400,
+    "CompileThreshold": 60_000,
+    "BackEdgeThreshold": 160_000,
+}
 _MEMORY = {"tick": "2g", "batch": "3g"}
 _COLLECTOR = ("-XX:+UseSerialGC",)  # for both, so that one class archive fits both
 _JVM = {
     # A tick ends before the second compiler has paid for itself; its code cache must hold all of Spark.
     "tick": (*_COLLECTOR, "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"),
-    "batch": (*_COLLECTOR, "-XX:ReservedCodeCacheSize=512m"),
+    # What Spark runs often is soon compiled twice; at four times the usual counts the second compiler, which takes a
+    # third of the first batches' processor time, leaves out what is not worth it (benchmarks/notes.md).
+    "batch": (
+        *_COLLECTOR,
+        "-XX:ReservedCodeCacheSize=512m",
+        *(f"-XX:Tier4{name}={count}" for name, count in _SECOND_COMPILER.items()),
+    ),
 }
 _EARLY = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars", "spark.files", "spark.archives")
 # Joined, not replaced, where the pipeline file or spark-submit gives its own.
@@ -137,6 +149,16 @@ def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
     if "spark.sql.codegen.factoryMode" in (spark.conf.get(_APPLIED, "") or "").split():
         for name, value in (INTERPRETED if rows <= FEW and size <= SMALL else COMPILED).items():
             spark.conf.set(name, value)
+
+
+@contextmanager
+def paced(spark: SparkSession, rows: int, size: int = 0) -> Iterator[None]:
+    """`pace` for one query among small ones, which follow as they came: interpreted."""
+    pace(spark, rows, size)
+    try:
+        yield
+    finally:
+        pace(spark, 0)
 
 
 def stop(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from ingest.lake import epochs
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.lake.session import pace
+from ingest.lake.session import paced
 from ingest.silver import clearings, receipts, replay
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.registry import schemas
@@ -50,8 +50,8 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     if not batches:
         return Decoded()
     told = receipts.told(lake, batches)
-    pace(lake.spark, sum(told.landed.values()))
-    _write_changes(lake, batches, told)
+    with paced(lake.spark, sum(told.landed.values())):
+        _write_changes(lake, batches, told)
     written = _written(lake, batches)
     lines = merged(
         Line.from_json(row["payload"])

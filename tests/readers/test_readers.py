@@ -1,8 +1,4 @@
-"""Mirrors read by other engines: equal to what Spark reads, cell by cell.
-
-DuckDB reads Delta through an extension that it downloads.  Where that is not installed, it queries the
-table through delta-rs instead, which the test's name then says.
-"""
+"""Mirrors read by other engines: equal to what Spark reads, cell by cell."""
 
 from __future__ import annotations
 
@@ -17,6 +13,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from benchmarks.contest.readers import load_delta
+
 if TYPE_CHECKING:
     from tests.lakes import Example
 
@@ -27,25 +25,12 @@ pytestmark = [
 KEYS = {"customers": ("id",), "orders": ("id",), "order_lines": ("order_id", "line_no")}
 
 
-def has_extension() -> bool:
-    """True if DuckDB's own Delta extension is installed."""
-    try:
-        duckdb.connect().load_extension("delta")
-    except duckdb.Error:
-        return False
-    return True
-
-
 def with_duckdb(path: str) -> pa.Table:
     """DuckDB's reading."""
     connection = duckdb.connect()
     connection.execute("SET timezone = 'UTC'")
-    if has_extension():
-        connection.load_extension("delta")
-        return connection.sql("SELECT * FROM delta_scan(?)", params=[path]).to_arrow_table()
-    mirror = with_delta_rs(path)
-    connection.register("mirror", mirror)
-    return connection.sql("SELECT * FROM mirror").to_arrow_table()
+    load_delta(connection)
+    return connection.sql("SELECT * FROM delta_scan(?)", params=[path]).to_arrow_table()
 
 
 def with_delta_rs(path: str) -> pa.Table:
@@ -79,14 +64,15 @@ def test_plain_mirrors_are_read_by_every_engine(
 
 
 @pytest.mark.parametrize("mirror", KEYS)
+@pytest.mark.parametrize("reader", [with_duckdb, with_polars], ids=["duckdb", "polars"])
 def test_mirrors_with_deletion_vectors_are_read_by_engines_that_know_them(
-    shops: dict[str, Example], mirror: str
+    shops: dict[str, Example], reader: Callable[[str], pa.Table], mirror: str
 ) -> None:
     """A reader that passes over deletion vectors shows deleted rows."""
     one = next(one for one in shops.values() if not one.plain)
     path = one.mirror(mirror)
     expected = cells(one.lake.spark.read.format("delta").load(path).toArrow(), mirror)
-    assert expected == cells(with_polars(path), mirror)
+    assert expected == cells(reader(path), mirror)
 
 
 def test_deletion_vectors_are_there_to_be_read(shops: dict[str, Example]) -> None:
