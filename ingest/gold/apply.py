@@ -31,10 +31,14 @@ from ingest.lake import log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, DECISIONS
-from ingest.lake.session import new_session, pace
+from ingest.lake.session import SMALL, narrow, new_session, pace
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
+# A mirror that is small beside its batch is written anew instead of given deletion vectors, which are some ten Spark
+# jobs more.  What is written anew stays on disk for the promised days: so no more than this for each change.
+REWRITTEN = 1 << 10  # bytes
+_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 UNREAD = "statements_not_read"  # among a mirror's counts
 PAUSED = "it stands still until `ingest resume`."
 Tell = Callable[[str, str], None]
@@ -158,7 +162,7 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         _finish(lake, mirror, before)
         return
     watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
-    session = _session(lake, books.changes, before.size or 0)
+    session = _session(lake, books, work, before)
     forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
     fresh = bool(mirror.keys) and not before.exists
@@ -188,7 +192,7 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     if not work:
         return
     watch.refuse_foreign(lake.spark, path, before.version, table.name)
-    session = _session(lake, books.changes, before.size or 0)
+    session = _session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     _prepare(lake, session, replace(plan, mirror=table), before, [])
     history.fold(
@@ -196,19 +200,27 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     )
 
 
-def _session(lake: Lake, rows: int = 0, size: int = 0) -> SparkSession:
-    """A session of the mirror's own, for so many changes into so many bytes.
-
-    MERGE takes its identifier from the session's settings.
-    """
+def _own_session(lake: Lake) -> SparkSession:
+    """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
     session = new_session(lake.spark)
-    pace(session, rows, size)
     session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
     session.conf.set(merging.USER_METADATA, lake.metadata())  # whatever it commits is ours
     return session
 
 
 Work = list[tuple[Lane, Steps]]
+
+
+def _session(lake: Lake, books: Books, work: Work, before: log.Snapshot) -> SparkSession:
+    """A mirror's own session, set up for as much as its batch and its table are."""
+    session = _own_session(lake)
+    size = before.size or 0
+    pace(session, books.changes, size)
+    mine = sum(one.changes for one, _ in work)
+    narrow(session, mine)
+    if before.exists and size <= min(SMALL, mine * REWRITTEN):
+        session.conf.set(_VECTORS, "false")
+    return session
 
 
 def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
@@ -311,7 +323,7 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
 def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
     """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
-        tables.drop_columns(lake, _session(lake), mirror, before.columns)
+        tables.drop_columns(lake, _own_session(lake), mirror, before.columns)
 
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:

@@ -32,7 +32,8 @@ class Lane:
     folded_high: str | None  # of the folded ones; None if there are none
     new: Shape
     ever: Shape  # of all batches, the new ones included
-    reads: int = 0  # rows of snapshots among the new changes
+    changes: int = 0  # the new ones
+    reads: int = 0  # rows of snapshots among them
     truncates: int = 0  # among the new changes
     truncates_ever: int = 0
     inherits: int = 0

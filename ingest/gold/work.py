@@ -24,7 +24,7 @@ from ingest.lake.schemas import BOOKS, RUNS
 COMPLETE = "complete"  # the mark that a run leaves in the log of `runs`
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
-_SUMS = ("reads", "partials", "key_changes", "inherits", "truncates", "ddl")
+_SUMS = ("changes", "reads", "partials", "key_changes", "inherits", "truncates", "ddl")
 
 
 @dataclass(slots=True)
@@ -32,6 +32,7 @@ class History:
     """What the books say of a lane up to the last complete batch."""
 
     high: str | None = None
+    changes: int = 0
     reads: int = 0
     partials: int = 0
     key_changes: int = 0
@@ -216,6 +217,7 @@ def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lan
         last=books.last,
         order_low=low,
         folded_high=history.high,
+        changes=new.changes,
         reads=new.reads,
         new=Shape(bool(new.partials), bool(new.key_changes)),
         ever=Shape(bool(new.partials + history.partials), bool(new.key_changes + history.key_changes)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 
@@ -35,9 +36,8 @@ NO_TABLE = Snapshot(-1, {})
 
 def snapshot(spark: SparkSession, path: str) -> Snapshot:
     """The newest state of the Delta table at ``path``; `NO_TABLE` where there is none."""
-    jvm: Any = spark._jvm
-    log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(spark._jsparkSession, path)
-    none = jvm.scala.Option.empty()
+    log = _class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, path)
+    none = _class(spark, "scala.Option").empty()
     state = log.update(False, none, none)
     if state.version() < 0:
         return NO_TABLE
@@ -49,6 +49,12 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
         state.metadata().id(),
         int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None,
     )
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    """A Java class by its whole name: asked for part by part, each package is looked for in every jar."""
+    jvm: Any = spark._jvm
+    return JavaClass(name, jvm._gateway_client)
 
 
 def progress(spark: SparkSession, path: str, writer: str) -> int:
@@ -93,12 +99,11 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:
     """The actions of one commit, read from its own file in the table's log."""
-    jvm: Any = spark._jvm
-    file = jvm.org.apache.hadoop.fs.Path(f"{path}/_delta_log/{version:020d}.json")
+    file = _class(spark, "org.apache.hadoop.fs.Path")(f"{path}/_delta_log/{version:020d}.json")
     fs = file.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     stream = fs.open(file)
     try:
-        text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        text = _class(spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")
     finally:
         stream.close()
     return [orjson.loads(line) for line in text.split("\n") if line]  # names may hold other line ends

@@ -36,6 +36,7 @@ Profile = Literal["tick", "batch"]
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROFILE = "spark.ingest.profile"  # marks a session as started here
 _APPLIED = "spark.ingest.settings"  # the runtime settings of a session, for new_session
+_PARTITIONS = "spark.sql.shuffle.partitions"
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 EVERYWHERE = {
@@ -146,9 +147,21 @@ def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
         rows: how many rows the next queries go through, about.
         size: bytes of the tables that they meet.
     """
-    if "spark.sql.codegen.factoryMode" in (spark.conf.get(_APPLIED, "") or "").split():
+    if _is_ours(spark):
         for name, value in (INTERPRETED if rows <= FEW and size <= SMALL else COMPILED).items():
             spark.conf.set(name, value)
+
+
+def narrow(spark: SparkSession, rows: int) -> None:
+    """Have few rows exchanged by one task, where there are as many as cores; in a session of our own on one machine."""
+    cores = str(spark.sparkContext.defaultParallelism)
+    if _is_ours(spark) and rows <= FEW and spark.conf.get(_PARTITIONS) == cores:
+        spark.conf.set(_PARTITIONS, "1")
+
+
+def _is_ours(spark: SparkSession) -> bool:
+    """True for a session whose settings for one small machine were made here."""
+    return "spark.sql.codegen.factoryMode" in (spark.conf.get(_APPLIED, "") or "").split()
 
 
 @contextmanager
@@ -191,7 +204,7 @@ def local_settings(
         **LOCAL,
         **_DELTA,
         **_LOCAL_START,
-        "spark.sql.shuffle.partitions": str(_cores(master)),
+        _PARTITIONS: str(_cores(master)),
         "spark.sql.warehouse.dir": (cache.folder() / "warehouse").as_uri(),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, class_path)),
         "spark.driver.extraJavaOptions": shlex.join([*_JVM[profile], *archived, *_java_options()]),
