@@ -13,13 +13,8 @@ from benchmarks.contest.measure import say
 from benchmarks.contest.sections import SEED, Chosen, Section, crowded, of
 from benchmarks.contest.workload import Workload
 
-LARGE = (
-    "tenfold",
-    "fiftyfold",
-    "thousand",
-    "large",
-    "degrade",
-)  # left out where the disk is too full for them
+# The last ones are left out where the disk is too full for them.
+LARGE = ("tenfold", "fiftyfold", "thousand", "large", "degrade")
 NAMES = ("apart", "ticks", "row", "late", "skewed", "starts", "many", "bare", "cells", *LARGE)
 
 

@@ -1,0 +1,95 @@
+"""What a MERGE writes: not more than its batch brings, and by the way that costs least."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.change import TableId
+from ingest.config.model import TableRule
+from ingest.gold.fold import Shape
+from ingest.gold.gather import Lane
+from ingest.lake import log
+from tests.gold.depot import Depot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REWRITTEN = "ingest.gold.apply.REWRITTEN"
+ROWS = range(1, 9)
+
+
+@pytest.mark.parametrize(
+    ("lane", "news"),
+    [
+        ({}, True),
+        ({"order_low": "b", "folded_high": "a"}, True),
+        ({"order_low": "b", "folded_high": "b"}, False),  # sent again, or late
+        ({"reads": 1}, False),  # a snapshot: most of its rows stand there already
+    ],
+)
+def test_news_is_what_the_mirror_cannot_hold_yet(lane: dict[str, Any], news: bool) -> None:
+    """Rows that are merged without a look at what stands there are written, whatever stands there."""
+    none = {"order_low": None, "folded_high": None}
+    one = Lane(
+        **{"source": "s", "table": TableId("yard", None, "depot"), "first": 1, "last": 1, **none, **lane},
+        new=Shape(),
+        ever=Shape(),
+    )
+    assert news == one.news
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("again", [{"kind": "UPDATE", "at": 5}, {"kind": "INIT"}], ids=["late", "snapshot"])
+def test_what_stands_there_already_is_not_written_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: dict[str, Any]
+) -> None:
+    """A connector that begins anew sends every row once more; each would be a row written and one dead."""
+    monkeypatch.setattr(REWRITTEN, 0)
+    depot = filled(spark, tmp_path)
+    for key in ROWS:
+        depot.row(**again, id=str(key), n="1")
+    assert ("done", "") == depot.run()
+    assert [] == [action for action in newest(depot) if "add" in action]
+    assert ("done", "") == depot.row("UPDATE", id="1", n="2").run()
+    assert [2, 1, 1, 1, 1, 1, 1, 1] == [row["n"] for row in depot.rows()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("anew", [True, False], ids=["anew", "vectors"])
+def test_a_mirror_small_beside_its_batch_is_written_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
+) -> None:
+    """Deletion vectors are ten Spark jobs more; whole files for each single change would fill the disk."""
+    depot = filled(spark, tmp_path)
+    monkeypatch.setattr(REWRITTEN, 1 << 10 if anew else 100)
+    for key in ROWS[::2]:
+        depot.row("UPDATE", id=str(key), n="2")
+    assert ("done", "") == depot.run()
+    vectors = [
+        action["add"]["deletionVector"]
+        for action in newest(depot)
+        if "deletionVector" in action.get("add", {})
+    ]
+    assert anew == (vectors == [])
+    assert [2, 1] * 4 == [row["n"] for row in depot.rows()]
+
+
+def filled(spark: SparkSession, folder: Path) -> Depot:
+    """A mirror of some rows, all of one batch."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, folder, Warm(), TableRule("yard.*"))
+    depot.number = 100
+    for key in ROWS:
+        depot.row(id=str(key), n="1")
+    assert ("done", "") == depot.run()
+    return depot
+
+
+def newest(depot: Depot) -> list[dict[str, Any]]:
+    """The actions of the mirror's newest commit."""
+    path = depot.lake().path("mirrors/yard/depot")
+    return log.actions(depot.spark, path, log.snapshot(depot.spark, path).version)
