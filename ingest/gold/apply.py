@@ -217,7 +217,7 @@ def _session(lake: Lake, books: Books, work: Work, before: log.Snapshot) -> Spar
     size = before.size or 0
     pace(session, books.changes, size)
     mine = sum(one.changes for one, _ in work)
-    narrow(session, mine)
+    narrow(session, mine, size)
     if before.exists and size <= min(SMALL, mine * REWRITTEN):
         session.conf.set(_VECTORS, "false")
     return session

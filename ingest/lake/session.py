@@ -152,11 +152,18 @@ def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
             spark.conf.set(name, value)
 
 
-def narrow(spark: SparkSession, rows: int) -> None:
-    """Have few rows exchanged by one task, where there are as many as cores; in a session of our own on one machine."""
-    cores = str(spark.sparkContext.defaultParallelism)
-    if _is_ours(spark) and rows <= FEW and spark.conf.get(_PARTITIONS) == cores:
-        spark.conf.set(_PARTITIONS, "1")
+def narrow(spark: SparkSession, rows: int, size: int) -> None:
+    """Have few rows exchanged by one task, not by one for each core; in a session of our own on one machine.
+
+    Args:
+        spark: the session.
+        rows: how many rows the next queries bring, about.
+        size: bytes of the table that they meet: it is exchanged, too.
+    """
+    if rows <= FEW and size <= SMALL and _is_ours(spark):
+        cores = str(spark.sparkContext.defaultParallelism)
+        if spark.conf.get(_PARTITIONS) == cores:  # else they are the user's own
+            spark.conf.set(_PARTITIONS, "1")
 
 
 def _is_ours(spark: SparkSession) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,6 +75,33 @@ def test_few_rows_are_interpreted_only_beside_a_small_table(rows, size, compiled
     settings = Settings()
     session.pace(settings, rows, size)
     assert compiled == settings.kept["spark.sql.codegen.wholeStage"]
+
+
+def test_a_query_is_paced_for_itself():
+    """A large query among small ones must not have these compiled, too: each would cost more than it takes."""
+    settings = Settings()
+    with session.paced(settings, session.FEW + 1):
+        assert "true" == settings.kept["spark.sql.codegen.wholeStage"]
+    assert "false" == settings.kept["spark.sql.codegen.wholeStage"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "before", "after"),
+    [
+        (10, 0, "4", "1"),
+        (session.FEW + 1, 0, "4", "4"),
+        (10, session.SMALL + 1, "4", "4"),
+        (10, 0, "7", "7"),
+    ],
+    ids=["few", "many", "beside a large table", "the user's own"],
+)
+def test_few_rows_are_exchanged_by_one_task(rows, size, before, after):
+    """A mirror of a hundred rows would be two files, and each of its queries twice the tasks."""
+    settings = Settings()
+    settings.sparkContext = SimpleNamespace(defaultParallelism=4)
+    settings.conf.set("spark.sql.shuffle.partitions", before)
+    session.narrow(settings, rows, size)
+    assert after == settings.kept["spark.sql.shuffle.partitions"]
 
 
 @pytest.mark.parametrize(("master", "cores"), [("local", "1"), ("local[3]", "3"), ("local[6,2]", "6")])
