@@ -76,10 +76,11 @@ def _held(process: psutil.Process) -> int:
 
 def _borrowed(process: psutil.Process, resident: int) -> bool:
     """True of a copy of its parent: Java starts ``chmod`` so, and would seem to need twice its memory each time."""
-    parent = process.parent()
-    if parent is None or process.cmdline() != parent.cmdline():
-        return False
-    return abs(int(parent.memory_info().rss) - resident) < resident // 50
+    with suppress(psutil.Error):
+        parent = process.parent()
+        if parent is not None and process.cmdline() == parent.cmdline():
+            return abs(int(parent.memory_info().rss) - resident) < resident // 50
+    return False
 
 
 def _proportional(pid: int, resident: int) -> int:

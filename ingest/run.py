@@ -24,7 +24,7 @@ from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import DECISIONS, RUNS
+from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
 from ingest.lake.session import FEW, pace, paced
 from ingest.quality import stage as quality
 from ingest.silver.decode import decode
@@ -230,7 +230,8 @@ def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
         warm.paused = (decisions, pauses.paused(lake))
         warm.decided = None  # a rebuild by another process gives a mirror its next generation
     lake.paused = warm.paused[1]
-    books = open_books(lake, warm.complete, last)
+    with paced(lake.spark, 0, lake.snapshot(BOOKS.name).size or 0):
+        books = open_books(lake, warm.complete, last)
     if warm.decided is None:
         warm.decided = mirrors.known(lake)
     found = apply(lake, books, warm.decided, lambda mirror, step: tell(f"gold {mirror}", step))

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from benchmarks.contest import readers
 from benchmarks.contest.ground import LOOP, Ground
-from benchmarks.contest.measure import Step, contest
+from benchmarks.contest.measure import Failed, Step, contest
 from benchmarks.contest.sections import Section, branched, faults_of, rows_of, run
 from benchmarks.contest.steps import Script
 from benchmarks.contest.workload import DATABASE
@@ -40,7 +40,7 @@ class Look:
     when: str
     mirrors: Files
     changes: Files
-    log: tuple[int, int]  # files and bytes of one mirror's log
+    log: tuple[int, int]  # files and bytes of one mirror's log, checksums included
     seconds: dict[str, float]  # by reader, to read one mirror
     agreed: bool  # that all readers found the same in it
 
@@ -66,12 +66,17 @@ class Diary:
     def _contest(self, module: str, passes: list[dict[str, object]], when: str) -> list[Step]:
         folder = str(self.ground.place(LABEL))
         script = Script([{"folder": folder, **one} for one in passes], {}, {})
-        return contest(module, script, self.ground.folder / "logs" / f"{module} {when}.log")
+        try:
+            return contest(module, script, self.ground.folder / "logs" / f"{module} {when}.log")
+        except Failed as error:  # no fault of the product, whose process waits meanwhile
+            raise RuntimeError(f"{module} after batch {when}: {error}") from error
 
     def _look(self, when: str) -> Look:
         lake = self.ground.place(LABEL) / "lake"
         mirrors = [lake / "mirrors" / DATABASE / name for name in self.ground.columns]
-        log = [file for file in (mirrors[0] / "_delta_log").iterdir() if file.is_file()]
+        log = [
+            file for file in (mirrors[0] / "_delta_log").iterdir() if file.is_file() and file.name[0] != "."
+        ]
         seconds, agreed = self._read(mirrors[0], when)
         return Look(
             when,
@@ -165,7 +170,7 @@ def _looks(diary: Diary) -> str:
         )
         seconds = " | ".join(f"{one.seconds[name]:.2f}" for name in names)
         lines.append(f"| {one.when} | {tables} | {one.log[0]} | {one.log[1] / 1000:,.0f} | {seconds} |")
-    agreed = "found the same" if all(one.agreed for one in diary.looks) else "DISAGREED"
+    agreed = "found the same" if diary.looks and all(one.agreed for one in diary.looks) else "DISAGREED"
     text = (
         f"A mirror is read whole, `{readers.QUERY}`, warm, the median of {READS - 1}; delta-rs asks with its own engine. "
         f"The readers {agreed} each time."

@@ -7,6 +7,7 @@ deleted before the next variant's is.
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,8 @@ def thousand(folder: Path, tables: int) -> Section:
     found = run(ground, LOOP, "product thousand", [(steps, "")])
     say("thousand: comparing")
     verdict = compared(ground.place("product thousand"), workload)
+    ground.forget(file for _, files in steps for file in files)
+    shutil.rmtree(ground.place("product thousand"))
     lines = [
         "| batch | messages | tables touched | s | CPU-s | s a table | CPU-s a table | peak GiB |",
         "|---|---|---|---|---|---|---|---|",

@@ -7,21 +7,23 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks.contest.form import FULL, Form
 from benchmarks.contest.ground import ALL, LOOP, PRODUCT, Contestant, Ground, Steps, Verdict
 from benchmarks.contest.measure import Between, Failed, Step, nothing, say
 from benchmarks.contest.workload import Workload
 
 SEED = 20_240_502
-ROOM = 40  # GB of disk that the large variants want to find free
+ROOM = 40  # GB of disk that the large variants want to find free in the full form
 Section = tuple[str, int]
 """A section of text, and how many results of the product in it were wrong."""
 Chosen = Sequence[Contestant]
 
 
-def crowded(folder: Path) -> str:
+def crowded(folder: Path, form: Form) -> str:
     """Why a large variant is left out; nothing if its folder's disk has room for it."""
     free = shutil.disk_usage(folder).free / 10**9
-    return "" if free >= ROOM else f"{free:.0f} GB of the disk are free, {ROOM} are wanted"
+    wanted = ROOM * max(form.rows / FULL.rows, form.messages / FULL.messages)
+    return "" if free >= wanted else f"{free:.0f} GB of the disk are free, {wanted:.0f} are wanted"
 
 
 def ratio(usual: str, plain: Step, other: str, hard: Step) -> str:

@@ -16,7 +16,8 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
     def fold(_files: list[Path]) -> None:
         from ingest.cli.app import app
 
-        app(["maintain", str(folder / "bench.yaml")], prog_name="ingest", standalone_mode=False)
+        code = app(["maintain", str(folder / "bench.yaml")], prog_name="ingest", standalone_mode=False)
+        assert not code, f"ingest maintain ended with {code}"
 
     yield fold
 

@@ -23,12 +23,12 @@ def variants(folder: Path, wanted: Sequence[str], form: Form, chosen: Chosen) ->
     known = sections(folder, form, chosen)
     for name in NAMES:
         if name in wanted:
-            yield left_out(name, folder) or known[name]()
+            yield left_out(name, folder, form) or known[name]()
 
 
-def left_out(name: str, folder: Path) -> Section | None:
+def left_out(name: str, folder: Path, form: Form) -> Section | None:
     """What is said of a variant for which the disk has no room."""
-    if name not in LARGE or not (why := crowded(folder)):
+    if name not in LARGE or not (why := crowded(folder, form)):
         return None
     say(f"{name} is left out: {why}")
     return f"## {name.capitalize()}\n\nLeft out: {why}.", 0

@@ -31,7 +31,7 @@ from ingest.lake import log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, DECISIONS
-from ingest.lake.session import SMALL, narrow, new_session, pace
+from ingest.lake.session import SMALL, is_set, narrow, new_session, pace
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
@@ -163,6 +163,8 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         return
     watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
     session = _session(lake, books, work, before)
+    if mirror.keys and _goes_on(work):
+        narrow(session, _changes(work), _extent(before))
     forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last))
     fresh = bool(mirror.keys) and not before.exists
@@ -214,13 +216,27 @@ Work = list[tuple[Lane, Steps]]
 def _session(lake: Lake, books: Books, work: Work, before: log.Snapshot) -> SparkSession:
     """A mirror's own session, set up for as much as its batch and its table are."""
     session = _own_session(lake)
-    size = before.size or 0
-    pace(session, books.changes, size)
-    mine = sum(one.changes for one, _ in work)
-    narrow(session, mine, size)
-    if before.exists and size <= min(SMALL, mine * REWRITTEN):
+    pace(session, books.changes, _extent(before))
+    small = _extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
+    if before.exists and small and not is_set(session, _VECTORS):
         session.conf.set(_VECTORS, "false")
     return session
+
+
+def _extent(before: log.Snapshot) -> int:
+    """Bytes of a table's files; where the log does not tell them at once, too many to be called small."""
+    if before.size is None:
+        return SMALL + 1 if before.exists else 0
+    return before.size
+
+
+def _changes(work: Work) -> int:
+    return sum(one.changes for one, _ in work)
+
+
+def _goes_on(work: Work) -> bool:
+    """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
+    return not any(one.late or one.inherits or steps.new for one, steps in work)
 
 
 def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
@@ -273,7 +289,9 @@ def _merge(
         if fresh:
             tables.load(lake, session, mirror, source, _made(lake, plan))
         else:
-            news = all(one.news and not steps.new for one, steps in work)
+            news = (
+                _goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
+            )
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing, news=news)
 
     return misfits.meeting(fold, lambda: _keep_misfits(lake, session, mirror, work, guard.batch))
@@ -323,7 +341,9 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
 def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
     """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
-        tables.drop_columns(lake, _own_session(lake), mirror, before.columns)
+        session = _own_session(lake)
+        pace(session, 0, _extent(before))
+        tables.drop_columns(lake, session, mirror, before.columns)
 
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:

@@ -46,11 +46,6 @@ class Lane:
         """True if some new change may be older than one already folded."""
         return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)
 
-    @property
-    def news(self) -> bool:
-        """True if the new changes tell nothing that the mirror may hold already, as late ones and snapshots do."""
-        return not (self.late or self.reads)
-
 
 @dataclass(frozen=True, slots=True)
 class Steps:

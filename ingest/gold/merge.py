@@ -1,4 +1,4 @@
-"""One MERGE a mirror: outcomes in, under the mirror's own identifier, changing only what differs."""
+"""One MERGE a mirror: outcomes in, under the mirror's own identifier, changing what differs or may differ."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def merge(
     """MERGE typed outcomes into a mirror; the session carries the guard.
 
     Rows that no outcome names go or are filled in the same MERGE, lane by lane.  A row is written anew only where
-    it differs, or, if the outcomes are all ``news``, unseen: to compare would read every column of the mirror, three
-    times, where the key is enough.
+    it differs, or, if the outcomes are all ``news``, unseen: with deletion vectors the MERGE then reads the mirror's key
+    alone, where to compare reads every column three times.
     """
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)

@@ -24,7 +24,8 @@ from ingest.lake.schemas import BOOKS, RUNS
 COMPLETE = "complete"  # the mark that a run leaves in the log of `runs`
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
-_SUMS = ("changes", "reads", "partials", "key_changes", "inherits", "truncates", "ddl")
+_OF_NEW = ("changes", "reads")  # asked of new lines alone
+_SUMS = ("partials", "key_changes", "inherits", "truncates", "ddl")
 
 
 @dataclass(slots=True)
@@ -45,7 +46,7 @@ class History:
         """Count one more line as folded."""
         if line.order_high is not None and (self.high is None or line.order_high > self.high):
             self.high = line.order_high
-        for name in _SUMS:
+        for name in (*_OF_NEW, *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
 

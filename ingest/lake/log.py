@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 
@@ -53,8 +52,7 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
 
 def _class(spark: SparkSession, name: str) -> Any:
     """A Java class by its whole name: asked for part by part, each package is looked for in every jar."""
-    jvm: Any = spark._jvm
-    return JavaClass(name, jvm._gateway_client)
+    return getattr(spark._jvm, name)
 
 
 def progress(spark: SparkSession, path: str, writer: str) -> int:

@@ -168,17 +168,24 @@ def narrow(spark: SparkSession, rows: int, size: int) -> None:
 
 def _is_ours(spark: SparkSession) -> bool:
     """True for a session whose settings for one small machine were made here."""
-    return "spark.sql.codegen.factoryMode" in (spark.conf.get(_APPLIED, "") or "").split()
+    return is_set(spark, "spark.sql.codegen.factoryMode")
 
 
 @contextmanager
 def paced(spark: SparkSession, rows: int, size: int = 0) -> Iterator[None]:
-    """`pace` for one query among small ones, which follow as they came: interpreted."""
+    """`pace` for one query among others, which go on as they were."""
+    before = {name: spark.conf.get(name) or "" for name in COMPILED} if _is_ours(spark) else {}
     pace(spark, rows, size)
     try:
         yield
     finally:
-        pace(spark, 0)
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def is_set(spark: SparkSession, name: str) -> bool:
+    """True if a runtime setting came from the pipeline file or from the defaults here."""
+    return name in (spark.conf.get(_APPLIED, "") or "").split()
 
 
 def stop(spark: SparkSession) -> None:

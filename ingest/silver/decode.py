@@ -50,14 +50,16 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     if not batches:
         return Decoded()
     told = receipts.told(lake, batches)
-    with paced(lake.spark, sum(told.landed.values())):
+    replayed = replay.landed(told.moved, batches)
+    with paced(lake.spark, sum(told.landed.values()) + sum(replayed.values())):
         _write_changes(lake, batches, told)
     written = _written(lake, batches)
     lines = merged(
         Line.from_json(row["payload"])
         for row in written.where(F.col("kind") == "book").select("payload").collect()
     )
-    _append_side_by_side(lake, written, lines, batches[-1])
+    with paced(lake.spark, sum(line.ddl + line.rejected for line in lines)):
+        _append_side_by_side(lake, written, lines, batches[-1])
     lake.append(_book_rows(lake, lines), BOOKS, STAGE, batches[-1])
     return Decoded(batches, lines, _unbalanced(told, batches, lines))
 

@@ -97,3 +97,12 @@ def test_dead_files_are_told_from_living_ones(tmp_path: Path) -> None:
     for mode in ("append", "overwrite", "append"):
         deltalake.write_deltalake(tmp_path / "mirror", ROWS, mode=mode)
     assert Files(2, 0, 3) == files_of([tmp_path / "mirror"])
+
+
+def test_a_doubled_row_is_wrong(tmp_path: Path) -> None:
+    """Compared by key alone, a mirror that holds a row twice would pass."""
+    right = pa.table({"id": [1, 2], "n": ["a", "b"]})
+    for name, rows, wrong in (("right", [0, 1], 0), ("doubled", [0, 1, 1], 1), ("missing", [0], 1)):
+        path = tmp_path / name
+        deltalake.write_deltalake(path, right.take(rows))
+        assert wrong == readers.wrong_rows(path, right), name
