@@ -98,16 +98,16 @@ def merge(
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
     rest = [
-        (quoted(one.column), _new_value(i, one.column, shape))
+        (one, _new_value(i, one.column, shape))
         for i, one in enumerate(mirror.columns)
         if one.name not in mirror.keys
     ]
-    differs = " OR ".join(f"NOT (t.{name} <=> {value})" for name, value in rest)
     builder = DeltaTable.forPath(session, path).alias("t").merge(source.alias("s"), on)
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         unseen = news and not shape.partials
-        builder = builder.whenMatchedUpdate(condition=None if unseen else differs, set=dict(rest))
+        update: dict[str, Column | str] = {quoted(one.column): value for one, value in rest}
+        builder = builder.whenMatchedUpdate(condition=None if unseen else _differs(rest), set=update)
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
     leaving = _leaving(session, path, mirror) if any(lane.steps for lane in standing) else {}
@@ -117,6 +117,19 @@ def merge(
         elif fills := _fills(mirror, lane.steps, leaving):
             builder = builder.whenNotMatchedBySourceUpdate(lane.condition, fills)
     builder.execute()
+
+
+def _differs(values: Sequence[tuple[MirrorColumn, str]]) -> str:
+    """SQL: does any column stand otherwise than sent?"""
+    return " OR ".join(
+        f"NOT ({_compared(f't.{quoted(one.column)}', one)} <=> {_compared(value, one)})"
+        for one, value in values
+    )
+
+
+def _compared(value: str, one: MirrorColumn) -> str:
+    """A value to compare: to SQL, 0.0 and -0.0 are the same number."""
+    return f"CAST({value} AS STRING)" if one.delta in ("FLOAT", "DOUBLE") else value
 
 
 def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:

@@ -35,6 +35,18 @@ def test_what_stands_there_already_is_not_written_again(
 
 
 @pytest.mark.spark
+def test_a_negative_zero_replaces_a_zero(spark: SparkSession, tmp_path: Path) -> None:
+    """To SQL's ``=`` they are the same number, to the source they are not."""
+    depot = empty(spark, tmp_path)
+    for kind, number in (("INSERT", "0.0"), ("INIT", "-0.0")):
+        cells = {"id": "1", "n": number}
+        types = {"id": "int", "n": "double"}
+        depot.say(isDdl=False, type=kind, data=[cells], mysqlType=types, old=None, pkNames=["id"], sql="")
+        assert ("done", "") == depot.run()
+        assert number == str(depot.rows()[0]["n"])
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("anew", [True, False], ids=["anew", "vectors"])
 def test_a_mirror_small_beside_its_batch_is_written_anew(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, anew: bool
@@ -70,11 +82,16 @@ def test_a_mirror_of_unknown_size_is_not_taken_for_small(
     assert any("deletionVector" in action.get("add", {}) for action in newest(depot))
 
 
-def filled(spark: SparkSession, folder: Path) -> Depot:
-    """A mirror of some rows, all of one batch."""
+def empty(spark: SparkSession, folder: Path) -> Depot:
+    """A table of which nothing was said yet."""
     from ingest.run import Warm
 
-    depot = Depot(spark, folder, Warm(), TableRule("yard.*"))
+    return Depot(spark, folder, Warm(), TableRule("yard.*"))
+
+
+def filled(spark: SparkSession, folder: Path) -> Depot:
+    """A mirror of some rows, all of one batch."""
+    depot = empty(spark, folder)
     depot.number = 100
     for key in ROWS:
         depot.row(id=str(key), n="1")
