@@ -1,4 +1,4 @@
-"""The contest of PERFORMANCE: one batch into three tables, by the product and by what people would write today.
+"""The contest: one batch into three tables, by the product and by what people would write today.
 
     python -m benchmarks            # the quick form: smaller, one round, printed
     python -m benchmarks --full     # the full form: three rounds in turn, all variants, some four hours; results.md

@@ -16,5 +16,5 @@ class Form:
     tables: int  # that one batch brings, in the variant of so many
 
 
-QUICK = Form("quick form", 200_000, 40_000, 1, 50)
+QUICK = Form("quick form", 100_000, 40_000, 1, 50)
 FULL = Form("full form", 1_000_000, 200_000, 3, 1_000)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold.apply import _VECTORS
 from ingest.lake import log
+from ingest.lake.session import _APPLIED
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
@@ -64,6 +66,26 @@ def test_a_mirror_small_beside_its_batch_is_written_anew(
     ]
     assert anew == (vectors == [])
     assert [2, 1] * 4 == [row["n"] for row in depot.rows()]
+
+
+@pytest.mark.spark
+def test_the_pipelines_own_word_on_vectors_stands(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads the mirrors' changes by their files may want none of them written anew."""
+    monkeypatch.setattr(REWRITTEN, 1 << 10)
+    depot = filled(spark, tmp_path)
+    known = spark.conf.get(_APPLIED)
+    try:
+        spark.conf.set(_VECTORS, "true")
+        spark.conf.set(_APPLIED, f"{known} {_VECTORS}")
+        for key in ROWS[::2]:
+            depot.row("UPDATE", id=str(key), n="2")
+        assert ("done", "") == depot.run()
+    finally:
+        spark.conf.set(_APPLIED, known)
+        spark.conf.unset(_VECTORS)
+    assert any("deletionVector" in action.get("add", {}) for action in newest(depot))
 
 
 @pytest.mark.spark
