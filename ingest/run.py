@@ -24,8 +24,8 @@ from ingest.lake import lock, mirrors, pauses
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
 from ingest.lake.mirrors import Mirror
+from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
-from ingest.lake.session import FEW, pace, paced
 from ingest.quality import stage as quality
 from ingest.silver.decode import decode
 

@@ -21,8 +21,8 @@ from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Source
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
+from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
-from ingest.lake.session import paced
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000

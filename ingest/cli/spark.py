@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ingest.config import Pipeline
     from ingest.lake.lake import Lake
-    from ingest.lake.session import Profile
+    from ingest.lake.settings import Profile
 
 JarsDir = Annotated[
     Path | None,

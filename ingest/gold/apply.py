@@ -30,8 +30,10 @@ from ingest.gold.work import Books, Job, LaneId, jobs, lane, shard_of
 from ingest.lake import log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.pace import SMALL, narrow, pace
 from ingest.lake.schemas import CHANGES, DECISIONS
-from ingest.lake.session import SMALL, is_set, narrow, new_session, pace
+from ingest.lake.session import new_session
+from ingest.lake.settings import is_set
 
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)

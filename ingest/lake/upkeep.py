@@ -17,9 +17,10 @@ from pyspark.sql import functions as F
 
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal
+from ingest.lake.pace import pace
 from ingest.lake.rejects import PLACE, still_open
 from ingest.lake.schemas import BRONZE
-from ingest.lake.session import new_session, pace
+from ingest.lake.session import new_session
 
 THREADS = 3
 SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller ones are joined, up to this size

@@ -14,7 +14,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ingest.config import load
-from ingest.lake.session import FEW, pace, session
+from ingest.lake.pace import FEW, pace
+from ingest.lake.session import session
 from ingest.run import run
 
 _HERE = Path(__file__).parent

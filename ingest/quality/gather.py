@@ -20,9 +20,9 @@ from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
+from ingest.lake.pace import pace
 from ingest.lake.rejects import still_open
 from ingest.lake.schemas import BOOKS, CHECKS, DDL, RUNS
-from ingest.lake.session import pace
 from ingest.quality import queries, statements
 from ingest.quality.catalogue import PASS
 from ingest.quality.facts import (

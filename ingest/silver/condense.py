@@ -28,8 +28,9 @@ from ingest.lake.condensed import Condensed, LaneId
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
+from ingest.lake.pace import pace
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
-from ingest.lake.session import new_session, pace
+from ingest.lake.session import new_session
 
 FILE = 128 << 20  # bytes of changes that are written into one file, about
 LEAST = 0.1  # of the old changes must go, or they are not worth writing anew

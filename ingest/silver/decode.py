@@ -17,8 +17,8 @@ from ingest.config import Pipeline
 from ingest.lake import epochs
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
+from ingest.lake.pace import paced
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.lake.session import paced
 from ingest.silver import clearings, receipts, replay
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.registry import schemas

@@ -10,7 +10,7 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.gold.apply import _VECTORS
 from ingest.lake import log
-from ingest.lake.session import _APPLIED
+from ingest.lake.settings import APPLIED
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
@@ -75,15 +75,15 @@ def test_the_pipelines_own_word_on_vectors_stands(
     """Who reads the mirrors' changes by their files may want none of them written anew."""
     monkeypatch.setattr(REWRITTEN, 1 << 10)
     depot = filled(spark, tmp_path)
-    known = spark.conf.get(_APPLIED)
+    known = spark.conf.get(APPLIED)
     try:
         spark.conf.set(_VECTORS, "true")
-        spark.conf.set(_APPLIED, f"{known} {_VECTORS}")
+        spark.conf.set(APPLIED, f"{known} {_VECTORS}")
         for key in ROWS[::2]:
             depot.row("UPDATE", id=str(key), n="2")
         assert ("done", "") == depot.run()
     finally:
-        spark.conf.set(_APPLIED, known)
+        spark.conf.set(APPLIED, known)
         spark.conf.unset(_VECTORS)
     assert any("deletionVector" in action.get("add", {}) for action in newest(depot))
 

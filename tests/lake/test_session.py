@@ -8,12 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from ingest.errors import SetupError
-from ingest.lake import archive, session
+from ingest.lake import archive, session, settings
 from ingest.lake.java import Java
 
 JAVA = Java(Path("/java"), "17.0.15", "PATH")
@@ -33,119 +32,6 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
         timeout=180,
         check=False,
     )
-
-
-@pytest.mark.parametrize(
-    ("master", "local"),
-    [
-        ("", True),
-        ("local", True),
-        ("local[4]", True),
-        ("local[*]", True),
-        ("local-cluster[2,1,1024]", False),
-        ("yarn", False),
-        ("spark://host:7077", False),
-    ],
-)
-def test_is_local(master, local):
-    """A cluster tuned like a laptop would shuffle everything through two partitions."""
-    assert local == session.is_local(master)
-
-
-class Settings:
-    """A session's settings, without a session."""
-
-    def __init__(self) -> None:
-        self.kept = {"spark.ingest.settings": " ".join(session.COMPILED)}
-        self.conf = self
-        self.get, self.set = self.kept.get, self.kept.__setitem__
-
-
-@pytest.mark.parametrize(
-    ("rows", "size", "compiled"),
-    [
-        (10, 0, "false"),
-        (10, 4_800_000, "true"),
-        (session.FEW + 1, 0, "true"),
-        (session.FEW, session.SMALL, "false"),
-    ],
-)
-def test_few_rows_are_interpreted_only_beside_a_small_table(rows, size, compiled):
-    """An interpreted MERGE of a thousand rows into 200,000 takes three times as long as a compiled one."""
-    settings = Settings()
-    session.pace(settings, rows, size)
-    assert compiled == settings.kept["spark.sql.codegen.wholeStage"]
-
-
-@pytest.mark.parametrize("before", [session.COMPILED, session.INTERPRETED], ids=["compiled", "interpreted"])
-def test_a_query_is_paced_for_itself(before):
-    """A large query among small ones must not have these compiled, too; nor a small one slow down large ones."""
-    settings = Settings()
-    settings.kept |= before
-    with session.paced(settings, session.FEW + 1):
-        assert "true" == settings.kept["spark.sql.codegen.wholeStage"]
-    assert before.items() <= settings.kept.items()
-
-
-@pytest.mark.parametrize(
-    ("rows", "size", "before", "after"),
-    [
-        (10, 0, "4", "1"),
-        (session.FEW + 1, 0, "4", "4"),
-        (10, session.SMALL + 1, "4", "4"),
-        (10, 0, "7", "7"),
-    ],
-    ids=["few", "many", "beside a large table", "the user's own"],
-)
-def test_few_rows_are_exchanged_by_one_task(rows, size, before, after):
-    """A mirror of a hundred rows would be two files, and each of its queries twice the tasks."""
-    settings = Settings()
-    settings.sparkContext = SimpleNamespace(defaultParallelism=4)
-    settings.conf.set("spark.sql.shuffle.partitions", before)
-    session.narrow(settings, rows, size)
-    assert after == settings.kept["spark.sql.shuffle.partitions"]
-
-
-@pytest.mark.parametrize(("master", "cores"), [("local", "1"), ("local[3]", "3"), ("local[6,2]", "6")])
-def test_one_shuffle_partition_per_core(master, cores):
-    """Spark's 200 partitions cost more than a small batch itself."""
-    settings = session.local_settings(master, {}, JAVA, JARS, "batch")
-    assert cores == settings["spark.sql.shuffle.partitions"]
-
-
-def test_the_users_settings_win():
-    """A pipeline file that asks for more memory must get it."""
-    conf = {"spark.driver.memory": "9g", "spark.sql.adaptive.enabled": "true"}
-    settings = session.local_settings("", conf, JAVA, JARS, "tick")
-    assert conf == {name: settings[name] for name in conf}
-
-
-def test_lists_are_joined():
-    """A jar or an extension of the user's own must not push Delta Lake out."""
-    conf = {"spark.sql.extensions": "x.Y", "spark.driver.extraClassPath": "/mine.jar"}
-    settings = session.local_settings("", conf, JAVA, JARS, "tick")
-    assert "io.delta.sql.DeltaSparkSessionExtension,x.Y" == settings["spark.sql.extensions"]
-    assert "/jars/one.jar:/jars/two.jar:/mine.jar" == settings["spark.driver.extraClassPath"]
-
-
-def test_the_users_java_options_come_last():
-    """Java heeds the last of two equal options."""
-    settings = session.local_settings("", {"spark.driver.extraJavaOptions": "-Da=b"}, JAVA, JARS, "tick")
-    assert settings["spark.driver.extraJavaOptions"].endswith(" -Da=b")
-
-
-def test_memory_of_the_environment(monkeypatch):
-    """SPARK_DRIVER_MEMORY is how Spark's users give memory; a default of ours must not override it."""
-    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "5g")
-    assert "spark.driver.memory" not in session.local_settings("", {}, JAVA, JARS, "tick")
-
-
-def test_clusters_keep_their_own_settings():
-    """On a cluster only what makes results right is set, and the jars travel."""
-    settings = session.cluster_settings({}, JARS)
-    assert "file:///jars/one.jar,file:///jars/two.jar" == settings["spark.jars"]
-    assert [] == [name for name in (*session.LOCAL, "spark.sql.shuffle.partitions") if name in settings]
-    assert session.EVERYWHERE.items() <= settings.items()
 
 
 def test_secrets_stay_off_the_command_line(monkeypatch):
@@ -198,7 +84,7 @@ def test_java_that_does_not_start(monkeypatch, tmp_path, survives):
     monkeypatch.setenv("INGEST_CACHE", str(tmp_path))
     monkeypatch.setattr(session, "find", lambda: JAVA)
     monkeypatch.setattr(session, "_class_path", lambda kafka: JARS)
-    damaged = session._archive(JAVA, JARS)
+    damaged = settings.class_archive(JAVA, JARS)
     if survives:
         damaged.parent.mkdir()
         damaged.write_bytes(b"damaged")
@@ -247,7 +133,7 @@ def test_workers_use_this_interpreter(spark):
 def test_new_session_inherits_runtime_settings(spark):
     """Spark's own newSession forgets what was set at run time, time zone included."""
     beside = session.new_session(spark)
-    names = [*session.EVERYWHERE, *session.LOCAL]
+    names = [*settings.EVERYWHERE, *settings.LOCAL]
     assert [spark.conf.get(name) for name in names] == [beside.conf.get(name) for name in names]
 
 

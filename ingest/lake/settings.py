@@ -1,0 +1,177 @@
+"""What a Spark session is set to: on one small machine, on a cluster, and what the user's own file says over it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ingest.lake import archive, cache
+from ingest.lake.java import Java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Profile = Literal["tick", "batch"]
+
+APPLIED = "spark.ingest.settings"  # the names of a session's runtime settings, for new_session
+PARTITIONS = "spark.sql.shuffle.partitions"
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+
+EVERYWHERE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",  # an overflow is an error, never a silent NULL
+    "spark.sql.parquet.compression.codec": "zstd",  # Delta 4.4 refuses it as a table property
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers' INT96 ends in 2262
+    # Spark weighs the growing batch at every row: 500 rows cost a third of 10,000 (benchmarks/notes.md)
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
+}
+# Spark compiles every query to Java.  For few rows that costs more than it saves: the first run of a small
+# pipeline takes a third less when its queries are interpreted (benchmarks/notes.md).
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# Right for one small machine; on a cluster Spark's own defaults stand.
+LOCAL = {
+    **COMPILED,
+    "spark.sql.adaptive.enabled": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",  # each task of it compiles Delta's widest row anew
+    "spark.databricks.delta.allFilesInCrc.enabled": "false",  # one Spark job less for a table's first commit
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+}
+DELTA = {
+    "spark.sql.extensions": EXTENSION,
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_LOCAL_START = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.python.worker.reuse": "true",
+    "spark.sql.codegen.cache.maxEntries": "5000",  # of 100, a batch's own queries push each other out
+    "spark.sql.catalogImplementation": "in-memory",  # Hive's would leave metastore_db in the current folder
+}
+_SECOND_COMPILER = {
+    "InvocationThreshold": 20_000,
+    "MinInvocationThreshold": 2_400,
+    "CompileThreshold": 60_000,
+    "BackEdgeThreshold": 160_000,
+}
+_MEMORY = {"tick": "2g", "batch": "3g"}
+_COLLECTOR = ("-XX:+UseSerialGC",)  # for both, so that one class archive fits both
+_JVM = {
+    # A tick ends before the second compiler has paid for itself; its code cache must hold all of Spark.
+    "tick": (*_COLLECTOR, "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"),
+    # What Spark runs often is soon compiled twice; at four times the usual counts the second compiler, which takes a
+    # third of the first batches' processor time, leaves out what is not worth it (benchmarks/notes.md).
+    "batch": (
+        *_COLLECTOR,
+        "-XX:ReservedCodeCacheSize=512m",
+        *(f"-XX:Tier4{name}={count}" for name, count in _SECOND_COMPILER.items()),
+    ),
+}
+EARLY = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars", "spark.files", "spark.archives")
+# Joined, not replaced, where the pipeline file or spark-submit gives its own.
+_JOINED = {
+    "spark.sql.extensions": ",",
+    "spark.jars": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.driver.extraJavaOptions": " ",
+}
+
+
+def is_local(master: str) -> bool:
+    """True if driver and executors are one process on this machine."""
+    return master in {"", "local"} or master.startswith("local[")
+
+
+def local_settings(
+    master: str, conf: Mapping[str, str], java: Java, class_path: list[Path], profile: Profile
+) -> dict[str, str]:
+    """Every setting of a session on this machine, the user's own ones included."""
+    archived = archive.options(class_archive(java, class_path))
+    ours = {
+        **EVERYWHERE,
+        **LOCAL,
+        **DELTA,
+        **_LOCAL_START,
+        PARTITIONS: str(_cores(master)),
+        "spark.sql.warehouse.dir": (cache.folder() / "warehouse").as_uri(),
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, class_path)),
+        "spark.driver.extraJavaOptions": shlex.join([*_JVM[profile], *archived, *_java_options()]),
+    }
+    if "SPARK_DRIVER_MEMORY" not in os.environ:
+        ours["spark.driver.memory"] = _MEMORY[profile]
+    return joined(ours, conf)
+
+
+def cluster_settings(conf: Mapping[str, str], class_path: list[Path]) -> dict[str, str]:
+    """The settings of a session whose executors run elsewhere: the jars travel, the rest is the cluster's."""
+    ours = {
+        **EVERYWHERE,
+        **DELTA,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.jars": ",".join(path.as_uri() for path in class_path),
+        "spark.driver.extraJavaOptions": shlex.join(_java_options()),
+    }
+    return joined(ours, conf)
+
+
+def is_set(spark: SparkSession, name: str) -> bool:
+    """True if a runtime setting came from the pipeline file or from the defaults here."""
+    return name in (spark.conf.get(APPLIED, "") or "").split()
+
+
+def runtime(settings: Mapping[str, str]) -> list[str]:
+    """The names of those that a running session, and each beside it, can still be given."""
+    fixed = {"spark.sql.extensions", "spark.sql.warehouse.dir", "spark.sql.catalogImplementation"}
+    return [
+        name
+        for name in settings
+        if name.startswith(("spark.sql.", "spark.databricks.")) and name not in fixed
+    ]
+
+
+def class_archive(java: Java, class_path: list[Path]) -> Path:
+    """Where the class archive for this Java and class path lies, or would."""
+    return archive.path(java, class_path, _COLLECTOR)
+
+
+def joined(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
+    """Theirs over ours; lists are joined, ours first, except Java options, where Java heeds the last."""
+    both = {**ours, **theirs}
+    for name, separator in _JOINED.items():
+        if name in ours and name in theirs and ours[name] != theirs[name]:
+            both[name] = separator.join([ours[name], theirs[name]])
+    return both
+
+
+def _java_options() -> list[str]:
+    """Options of any JVM started here: our log settings, and no file left in the current folder."""
+    log = Path(__file__).with_name("log4j2.properties")
+    temporary = tempfile.gettempdir()
+    return [
+        "-Xlog:disable",
+        "-XX:+DisplayVMOutputToStderr",  # stdout is for results
+        "-XX:-UsePerfData",
+        f"-XX:ErrorFile={temporary}/hs_err_%p.log",
+        f"-Dlog4j2.configurationFile={log.as_uri()}",
+        f"-Djava.io.tmpdir={temporary}",
+        f"-Dderby.system.home={temporary}",
+    ]
+
+
+def _cores(master: str) -> int:
+    if number := re.match(r"local\[(\d+)", master):
+        return int(number[1])
+    if master == "local":
+        return 1
+    with suppress(AttributeError):  # not every system knows which cores a process may use
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,72 @@
+"""What a session is set to, and what the user's own file and variables change of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingest.lake import settings
+from ingest.lake.java import Java
+
+JAVA = Java(Path("/java"), "17.0.15", "PATH")
+JARS = [Path("/jars/one.jar"), Path("/jars/two.jar")]
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("", True),
+        ("local", True),
+        ("local[4]", True),
+        ("local[*]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("yarn", False),
+        ("spark://host:7077", False),
+    ],
+)
+def test_is_local(master, local):
+    """A cluster tuned like a laptop would shuffle everything through two partitions."""
+    assert local == settings.is_local(master)
+
+
+@pytest.mark.parametrize(("master", "cores"), [("local", "1"), ("local[3]", "3"), ("local[6,2]", "6")])
+def test_one_shuffle_partition_per_core(master, cores):
+    """Spark's 200 partitions cost more than a small batch itself."""
+    made = settings.local_settings(master, {}, JAVA, JARS, "batch")
+    assert cores == made["spark.sql.shuffle.partitions"]
+
+
+def test_the_users_settings_win():
+    """A pipeline file that asks for more memory must get it."""
+    conf = {"spark.driver.memory": "9g", "spark.sql.adaptive.enabled": "true"}
+    made = settings.local_settings("", conf, JAVA, JARS, "tick")
+    assert conf == {name: made[name] for name in conf}
+
+
+def test_lists_are_joined():
+    """A jar or an extension of the user's own must not push Delta Lake out."""
+    conf = {"spark.sql.extensions": "x.Y", "spark.driver.extraClassPath": "/mine.jar"}
+    made = settings.local_settings("", conf, JAVA, JARS, "tick")
+    assert "io.delta.sql.DeltaSparkSessionExtension,x.Y" == made["spark.sql.extensions"]
+    assert "/jars/one.jar:/jars/two.jar:/mine.jar" == made["spark.driver.extraClassPath"]
+
+
+def test_the_users_java_options_come_last():
+    """Java heeds the last of two equal options."""
+    made = settings.local_settings("", {"spark.driver.extraJavaOptions": "-Da=b"}, JAVA, JARS, "tick")
+    assert made["spark.driver.extraJavaOptions"].endswith(" -Da=b")
+
+
+def test_memory_of_the_environment(monkeypatch):
+    """SPARK_DRIVER_MEMORY is how Spark's users give memory; a default of ours must not override it."""
+    monkeypatch.setenv("SPARK_DRIVER_MEMORY", "5g")
+    assert "spark.driver.memory" not in settings.local_settings("", {}, JAVA, JARS, "tick")
+
+
+def test_clusters_keep_their_own_settings():
+    """On a cluster only what makes results right is set, and the jars travel."""
+    made = settings.cluster_settings({}, JARS)
+    assert "file:///jars/one.jar,file:///jars/two.jar" == made["spark.jars"]
+    assert [] == [name for name in (*settings.LOCAL, "spark.sql.shuffle.partitions") if name in made]
+    assert settings.EVERYWHERE.items() <= made.items()
