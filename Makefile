@@ -15,7 +15,7 @@ help:
 	@echo 'make e2e        run the tests with real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
-	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, four hours'
+	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, about four hours'
 	@echo 'make dist       build the wheel for a cluster'
 	@echo 'make lint       style, types and layers'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'

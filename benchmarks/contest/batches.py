@@ -87,8 +87,8 @@ def ticks(ground: Ground, chosen: Chosen, count: int = 1_000, often: int = 6) ->
         )
     title = f"## {count:,} messages into 3 tables of {rows_of(ground)} rows"
     text = (
-        f"{title}\n\nWarm is the median of {often - 2} ticks. The product cold is `ingest run`; its warm figures are "
-        "those of `--every`, which starts Java for long work.\n\n"
+        f"{title}\n\nWarm is the median of {often - 2} ticks. Row `product` is the session of `ingest run`: read its cold "
+        "figures. Row `product --every` is that of `--every`: read its warm ones.\n\n"
     )
     return text + "\n".join(lines), faults_of(verdicts, "ticks")
 
@@ -140,7 +140,7 @@ def late(ground: Ground, count: int, chosen: Chosen) -> Section:
     verdicts = ground.verdicts()
     in_order, tardy = ours[5], ours[7]
     text = (
-        f"## {LATE:.0%} of {count:,} messages come a batch late\n\n"
+        f"## {LATE:.0%} of {count:,} messages come a batch late, 3 tables of {rows_of(ground)} rows\n\n"
         f"product: {ratio('in order', in_order, 'late', tardy)}: {verdicts['product late']}."
     )
     for name, step in peers.items():
@@ -167,7 +167,7 @@ def skewed(ground: Ground, count: int) -> Section:
     verdicts = ground.verdicts()
     level, askew = found[6], found[8]
     text = (
-        f"## {PARTITIONS} partitions, a skew of one batch of {count:,} messages\n\n"
+        f"## {PARTITIONS} partitions, a skew of one batch of {count:,} messages, 3 tables of {rows_of(ground)} rows\n\n"
         f"product: {ratio('even', level, 'skewed', askew)}: {verdicts['product skewed']}."
     )
     return text, faults_of(verdicts, "skewed")

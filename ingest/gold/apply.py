@@ -38,7 +38,8 @@ from ingest.lake.settings import is_set
 STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
 # A mirror that is small beside its batch is written anew instead of given deletion vectors, which are some ten Spark
-# jobs more.  What is written anew stays on disk for the promised days: so no more than this for each change.
+# jobs more.  What is written anew stays on disk for the promised days: so no more than this for each change, nor
+# than `SMALL`.
 REWRITTEN = 1 << 10  # bytes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 UNREAD = "statements_not_read"  # among a mirror's counts
@@ -52,7 +53,7 @@ class Folded:
 
     mirror: str
     path: str
-    state: str  # done | failed | held | skipped
+    state: str  # done | failed | held | skipped | paused
     version: int = -1
     seconds: float = 0.0
     counts: dict[str, int] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from ingest.lake.settings import COMPILED, INTERPRETED, PARTITIONS, is_set
+from ingest.lake.settings import COMPILED, INTERPRETED, PACED, PARTITIONS
 
 FEW = 5_000  # rows
 SMALL = 1 << 19  # bytes of a table that may be read along with few rows
@@ -53,5 +53,5 @@ def paced(spark: SparkSession, rows: int, size: int = 0) -> Iterator[None]:
 
 
 def _is_ours(spark: SparkSession) -> bool:
-    """True for a session whose settings for one small machine were made here."""
-    return is_set(spark, "spark.sql.codegen.factoryMode")
+    """True for a session whose settings for one small machine were made here, and not by the user."""
+    return spark.conf.get(PACED, "") == "true"

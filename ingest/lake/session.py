@@ -32,12 +32,12 @@ from ingest.lake.settings import (
     EARLY,
     EVERYWHERE,
     EXTENSION,
-    LOCAL,
     Profile,
     class_archive,
     cluster_settings,
     is_local,
     joined,
+    local_defaults,
     local_settings,
     runtime,
 )
@@ -107,7 +107,8 @@ def _running() -> SparkSession | None:
 def _submitted(app_name: str, conf: Mapping[str, str]) -> SparkSession:
     SparkContext._ensure_initialized()
     given = dict(SparkConf().getAll())
-    own = LOCAL if is_local(given.get("spark.master", "")) else {}
+    master = given.get("spark.master", "")
+    own = local_defaults(master) if is_local(master) else {}
     _check_delta()
     ours = joined({**EVERYWHERE, **own, **DELTA}, given)
     return _build(app_name, "", joined(ours, conf), "submitted")

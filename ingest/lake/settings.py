@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Profile = Literal["tick", "batch"]
 
 APPLIED = "spark.ingest.settings"  # the names of a session's runtime settings, for new_session
+PACED = "spark.ingest.paced"  # true if `ingest.lake.pace` may change a session's settings
 PARTITIONS = "spark.sql.shuffle.partitions"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
@@ -31,13 +32,14 @@ EVERYWHERE = {
     # Spark weighs the growing batch at every row: 500 rows cost a third of 10,000 (benchmarks/notes.md)
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
-# Spark compiles every query to Java.  For few rows that costs more than it saves: the first run of a small
-# pipeline takes a third less when its queries are interpreted (benchmarks/notes.md).
+# Spark compiles every query to Java.  For few rows beside small tables that costs more than it saves; beside
+# mirrors above half a MiB it is the other way round (benchmarks/notes.md).
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 # Right for one small machine; on a cluster Spark's own defaults stand.
 LOCAL = {
     **COMPILED,
+    PACED: "true",
     "spark.sql.adaptive.enabled": "false",
     "spark.databricks.delta.snapshotPartitions": "1",  # each task of it compiles Delta's widest row anew
     "spark.databricks.delta.allFilesInCrc.enabled": "false",  # one Spark job less for a table's first commit
@@ -91,6 +93,11 @@ def is_local(master: str) -> bool:
     return master in {"", "local"} or master.startswith("local[")
 
 
+def local_defaults(master: str) -> dict[str, str]:
+    """What any session on this machine is set to once it runs."""
+    return {**LOCAL, PARTITIONS: str(_cores(master))}
+
+
 def local_settings(
     master: str, conf: Mapping[str, str], java: Java, class_path: list[Path], profile: Profile
 ) -> dict[str, str]:
@@ -98,10 +105,9 @@ def local_settings(
     archived = archive.options(class_archive(java, class_path))
     ours = {
         **EVERYWHERE,
-        **LOCAL,
+        **local_defaults(master),
         **DELTA,
         **_LOCAL_START,
-        PARTITIONS: str(_cores(master)),
         "spark.sql.warehouse.dir": (cache.folder() / "warehouse").as_uri(),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, class_path)),
         "spark.driver.extraJavaOptions": shlex.join([*_JVM[profile], *archived, *_java_options()]),
@@ -134,7 +140,7 @@ def runtime(settings: Mapping[str, str]) -> list[str]:
     return [
         name
         for name in settings
-        if name.startswith(("spark.sql.", "spark.databricks.")) and name not in fixed
+        if name.startswith(("spark.sql.", "spark.databricks.", PACED)) and name not in fixed
     ]
 
 
@@ -144,11 +150,16 @@ def class_archive(java: Java, class_path: list[Path]) -> Path:
 
 
 def joined(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Theirs over ours; lists are joined, ours first, except Java options, where Java heeds the last."""
+    """Theirs over ours; lists are joined, ours first, except Java options, where Java heeds the last.
+
+    Who says what is compiled means all of it: nothing is paced then.
+    """
     both = {**ours, **theirs}
     for name, separator in _JOINED.items():
         if name in ours and name in theirs and ours[name] != theirs[name]:
             both[name] = separator.join([ours[name], theirs[name]])
+    if COMPILED.keys() & theirs.keys():
+        both[PACED] = "false"
     return both
 
 

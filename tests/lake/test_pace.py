@@ -13,7 +13,7 @@ class Settings:
     """A session's settings, without a session."""
 
     def __init__(self) -> None:
-        self.kept = {settings.APPLIED: " ".join(settings.COMPILED)}
+        self.kept = {settings.PACED: "true"}
         self.conf = self
         self.get, self.set = self.kept.get, self.kept.__setitem__
 
@@ -41,6 +41,18 @@ def test_a_query_is_paced_for_itself(before):
     spark.kept |= before
     with pace.paced(spark, pace.FEW + 1):
         assert "true" == spark.kept["spark.sql.codegen.wholeStage"]
+    assert before.items() <= spark.kept.items()
+
+
+@pytest.mark.parametrize("before", [settings.COMPILED, settings.INTERPRETED], ids=["compiled", "interpreted"])
+def test_the_users_own_pace_stands(before):
+    """Somebody who looks for a fault of the compiler turns it off, and must find it off."""
+    spark = Settings()
+    spark.kept |= settings.joined(settings.LOCAL, before)
+    pace.pace(spark, 1)
+    pace.pace(spark, pace.FEW + 1)
+    with pace.paced(spark, 1):
+        assert before.items() <= spark.kept.items()
     assert before.items() <= spark.kept.items()
 
 
