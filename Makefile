@@ -29,7 +29,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest -m 'not e2e and not slow' -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m 'not e2e and not slow'
 
 e2e: $(VENV)/.ready-e2e
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,13 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--bless`` writes what golden tests expect; read the difference before committing it."""
     parser.addoption("--bless", action="store_true", help="write expected files that are missing or differ")
-
-
-def pytest_configure() -> None:
-    """A process of pytest-xdist has a main module without a file: PySpark takes it for a doctest, and exits."""
-    main = sys.modules["__main__"]
-    if not hasattr(main, "__file__"):
-        main.__file__ = __file__
 
 
 @pytest.fixture(scope="session")
