@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ingest.change import TableId
 from ingest.ddl import columns
-from ingest.ddl.model import Column, Effect, of_column
+from ingest.ddl.model import Effect, of_column
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 
@@ -45,6 +45,9 @@ def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
     found: list[Effect] = []
     for clause in _clauses(cursor.rest(), scope):
         found += _clause(Cursor(clause), scope, table)
+    found.sort(
+        key=lambda effect: effect.action != "drop_primary_key"
+    )  # in any order of words, the old key goes first
     return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
 
 
@@ -89,12 +92,14 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
     cursor.accept("IF", "NOT", "EXISTS")
     if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
-        return ()
-    return [
-        of_column("add_column", table, _new_column(part, scope))
-        for part in _definitions(cursor)
-        if explicit or not columns.is_constraint(part, scope.dialect)
-    ]
+        return _constraint(cursor.rest(), scope, table)
+    found: list[Effect] = []
+    for part in _definitions(cursor):
+        if columns.is_constraint(part, scope.dialect) and not explicit:
+            found += _constraint(part, scope, table)
+        else:
+            found += _new_column(part, scope, table)
+    return found
 
 
 def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
@@ -102,11 +107,14 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
     return split(cursor.group()) if cursor.is_symbol("(") else [cursor.rest()]
 
 
-def _new_column(items: Sequence[Token], scope: Scope) -> Column:
-    made = columns.definition(items, scope.dialect, scope.source).column
+def _new_column(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+    found = columns.definition(items, scope.dialect, scope.source)
+    made = found.column
     if made.type is None:
         raise Unread(f"the added column {made.name[:40]!r} has no type")
-    return columns.implicit(made) if scope.dialect == "mysql" else made
+    if scope.dialect == "mysql":
+        made = columns.implicit(made)
+    return _with_key(of_column("add_column", table, made), found)
 
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -116,7 +124,7 @@ def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     explicit = cursor.accept("COLUMN")
     if not explicit and (cursor.word() in _KEYS or (cursor.word() == "PERIOD" and cursor.word(1) == "FOR")):
-        return ()
+        return _dropped_key(cursor, scope, table)
     if not explicit and scope.dialect == "oracle" and not cursor.is_symbol("("):
         raise Unread(f"DROP {cursor.peek().text[:40]!r} is not known here")
     return _dropped(cursor, scope, table)
@@ -136,11 +144,12 @@ def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return ()
     cursor.accept("COLUMN")
     cursor.accept("IF", "EXISTS")
-    return [_retyped(part, scope, table) for part in _definitions(cursor)]
+    return [effect for part in _definitions(cursor) for effect in _retyped(part, scope, table)]
 
 
-def _retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Effect:
-    return of_column("modify_column", table, columns.definition(items, scope.dialect, scope.source).column)
+def _retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+    found = columns.definition(items, scope.dialect, scope.source)
+    return _with_key(of_column("modify_column", table, found.column), found)
 
 
 def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -148,9 +157,9 @@ def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     cursor.accept("IF", "EXISTS")
     old = scope.column(cursor)
     changed = _retyped(cursor.rest(), scope, table)
-    if old == changed.column:
-        return (changed,)
-    return Effect("rename_column", table, old, to=changed.column), changed
+    if old == changed[0].column:
+        return changed
+    return Effect("rename_column", table, old, to=changed[0].column), *changed
 
 
 def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -160,7 +169,7 @@ def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effe
     column = scope.column(cursor)
     if cursor.accept("SET", "DATA", "TYPE") or cursor.accept("TYPE"):
         named = Token("name", column, 0, 0)
-        return (_retyped([named, *cursor.rest()], scope, table),)
+        return _retyped([named, *cursor.rest()], scope, table)
     if cursor.accept("SET", "DEFAULT"):
         default, known, note = columns.literal_default(cursor.rest(), None, scope.dialect)
         return (Effect("modify_column", table, column, default=default, has_default=known, note=note),)
@@ -201,6 +210,40 @@ def _set(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.accept("SCHEMA"):
         return (Effect("rename_table", table, to=TableId(table.database, scope.column(cursor), table.table)),)
     return ()
+
+
+# --- the primary key ----------------------------------------------------------------------------
+
+
+def _with_key(effect: Effect, made: columns.Definition) -> Sequence[Effect]:
+    """A column's effect, and the key that its own definition makes."""
+    if not made.primary:
+        return (effect,)
+    return effect, Effect("add_primary_key", effect.table, keys=(made.column.name,))
+
+
+def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+    """The key that an added constraint makes; other constraints and indexes do nothing to a mirror."""
+    cursor = Cursor(items)
+    if cursor.accept("CONSTRAINT") and cursor.word() != "PRIMARY":
+        cursor.accept("IF", "NOT", "EXISTS")
+        cursor.next()
+    if not cursor.accept("PRIMARY", "KEY"):
+        return ()
+    keys = columns.primary_key(items, scope.dialect)
+    return (Effect("add_primary_key", table, keys=keys, note=None if keys else "using-index"),)
+
+
+def _dropped_key(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """The primary key that DROP takes away, by its words or by the name that the source gives it by itself."""
+    if cursor.accept("PRIMARY", "KEY"):
+        return (Effect("drop_primary_key", table),)
+    if not (cursor.accept("CONSTRAINT") or cursor.accept("INDEX") or cursor.accept("KEY")):
+        return ()
+    cursor.accept("IF", "EXISTS")
+    named = columns.name(cursor, scope.dialect)
+    own = named.upper() == "PRIMARY" if scope.dialect == "mysql" else named == f"{table.table}_pkey"
+    return (Effect("drop_primary_key", table),) if own else ()
 
 
 # --- partitions ---------------------------------------------------------------------------------

@@ -68,11 +68,14 @@ def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...]:
     """The columns of ``[CONSTRAINT x] PRIMARY KEY ... (a, b(10), c DESC)``, else nothing."""
     cursor = Cursor(items)
     if cursor.accept("CONSTRAINT") and cursor.word() != "PRIMARY":
+        cursor.accept("IF", "NOT", "EXISTS")
         cursor.next()
     if not cursor.accept("PRIMARY", "KEY"):
         return ()
     while not cursor.done and not cursor.is_symbol("("):
         cursor.next()
+    if cursor.done:  # PostgreSQL: PRIMARY KEY USING INDEX
+        return ()
     return tuple(name(Cursor(part), dialect) for part in split(cursor.group()))
 
 
@@ -289,6 +292,8 @@ def _default(found: _Attributes, logical: str | None, dialect: Dialect) -> _Defa
 
 def literal_default(items: Sequence[Token], logical: str | None, dialect: Dialect) -> _Default:
     """A DEFAULT's tokens as canonical text; anything but a literal is noted as an expression."""
+    if not items:
+        raise Unread("DEFAULT without a value")
     items = _unwrapped(items)
     if dialect == "postgres":
         items = _without_cast(items)
@@ -319,7 +324,7 @@ def _unwrapped(items: Sequence[Token]) -> Sequence[Token]:
 
 def _without_cast(items: Sequence[Token]) -> Sequence[Token]:
     for i, token in enumerate(items):
-        if token.kind == "symbol" and token.text == "::":
+        if i and token.kind == "symbol" and token.text == "::":
             return _unwrapped(items[:i])
     return items
 

@@ -37,6 +37,8 @@ ACTIONS = (
     "rename_column",
     "modify_column",
     "comment_column",
+    "add_primary_key",
+    "drop_primary_key",
 )
 _LOSSY = frozenset(
     {"drop_table", "rename_table", "truncate", "truncate_partition", "drop_column", "rename_column"}
@@ -74,7 +76,8 @@ class Effect:
 
     ``to`` is the new column name, or the new table's identity.  For ``create_table``, ``columns`` and
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
-    ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.
+    ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.  For ``add_primary_key``, ``keys``
+    are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
     """
 
     action: str

@@ -176,12 +176,21 @@ def _drop(cursor: Cursor, scope: Scope) -> _Found:
     kind, modifiers = _object(cursor)
     if kind in _DATABASES:
         return (), _LOSSY_REASON
+    if kind == "INDEX" and scope.dialect == "mysql":
+        return _drop_index(cursor, scope)
     if kind != "TABLE":
         return (), f"DROP {kind} changes no table's rows or columns"
     cursor.accept("IF", "EXISTS")
     if modifiers & {"TEMPORARY", "EXTERNAL", "FOREIGN"}:
         return (), "a temporary or external table has no mirror"
     return [Effect("drop_table", table) for table in _tables(cursor, scope)], "drops a table"
+
+
+def _drop_index(cursor: Cursor, scope: Scope) -> _Found:
+    cursor.accept("IF", "EXISTS")
+    if columns.name(cursor, scope.dialect).upper() == "PRIMARY" and cursor.accept("ON"):
+        return (Effect("drop_primary_key", scope.table(cursor)),), "drops the primary key"
+    return (), "DROP INDEX changes no table's rows or columns"
 
 
 def _tables(cursor: Cursor, scope: Scope) -> list[TableId]:

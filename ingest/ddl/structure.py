@@ -26,7 +26,7 @@ def of_change(change: Change) -> Ddl:
         return found
     told = json.loads(change.structure)
     if told["type"] == "ALTER" and found.kind != "unknown":
-        return _typed(found, change.table, told["columns"])
+        return _typed(found, change.table, told["columns"], tuple(told["keys"]))
     if told["type"] == "CREATE":
         columns = tuple(Column(name, type=logical) for name, logical in told["columns"].items())
         effect = Effect("create_table", change.table, columns=columns, keys=tuple(told["keys"]))
@@ -43,12 +43,14 @@ def _of(found: tuple[Effect, ...], reason: str) -> Ddl:
     return Ddl(found, kind_of(found), reason)
 
 
-def _typed(found: Ddl, table: TableId, columns: dict[str, str]) -> Ddl:
-    """The statement's effects with the structure's types."""
-    typed = tuple(
-        replace(effect, type=columns.get(effect.column, effect.type))
-        if effect.column and effect.type is not None and effect.table == table
-        else effect
-        for effect in found.effects
-    )
-    return replace(found, effects=typed)
+def _typed(found: Ddl, table: TableId, columns: dict[str, str], keys: tuple[str, ...]) -> Ddl:
+    """The statement's effects with the structure's types and key."""
+
+    def typed(effect: Effect) -> Effect:
+        if effect.action == "add_primary_key":
+            return replace(effect, keys=keys or effect.keys)
+        if effect.column and effect.type is not None:
+            return replace(effect, type=columns.get(effect.column, effect.type))
+        return effect
+
+    return replace(found, effects=tuple(typed(one) if one.table == table else one for one in found.effects))

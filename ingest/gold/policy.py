@@ -118,7 +118,9 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
             return effect.note != "if-not-exists" and any(
                 one.name not in subject.known for one in effect.columns
             )
-    return effect.action in ("drop_table", "drop_column", "rename_column")
+    return effect.action in (
+        "drop_table", "drop_column", "rename_column", "add_primary_key", "drop_primary_key"
+    )  # fmt: skip
 
 
 # --- in words -----------------------------------------------------------------------------------
@@ -162,6 +164,8 @@ _WORDS = {
     "truncate": "removes the rows of {table}",
     "truncate_partition": "nothing: no message tells which rows the partition of {table} held",
     "comment_column": "nothing to the rows: a comment",
+    "add_primary_key": "gives the key of {table}",
+    "drop_primary_key": "keeps the key of {table} until a row or a statement names another",
 }
 
 
@@ -209,6 +213,8 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
             case "add_column" | "modify_column":
                 _declare(found, name, effect.type or _type_of(found, name, subject))
                 _note(found, name, effect.comment)
+            case "add_primary_key":
+                found.keys = effect.keys or found.keys
             case "comment_column":
                 _note(found, name, effect.comment)
             case "rename_column":
