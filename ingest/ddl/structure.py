@@ -17,11 +17,16 @@ SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapsho
 
 
 def of_change(change: Change) -> Ddl:
-    """What a DDL change does to mirrors."""
-    database, schema, table = change.table
-    found = effects(change.ddl or "", change.dialect, database, schema, table)  # type: ignore[arg-type]
+    """What a DDL change does to mirrors; one printed for a snapshot does nothing, and describes its table."""
+    found = _of_event(change)
     if change.note and SNAPSHOT in change.note:
         return Ddl(found.effects, "none", "printed for a snapshot")
+    return found
+
+
+def _of_event(change: Change) -> Ddl:
+    database, schema, table = change.table
+    found = effects(change.ddl or "", change.dialect, database, schema, table)  # type: ignore[arg-type]
     if change.structure is None:
         return found
     told = json.loads(change.structure)
@@ -36,7 +41,8 @@ def of_change(change: Change) -> Ddl:
     added = tuple(
         Effect("add_column", change.table, name, type=logical) for name, logical in told["columns"].items()
     )
-    return _of(added, "the message's own structure; its statement was not understood")
+    keys = (Effect("add_primary_key", change.table, keys=tuple(told["keys"])),) if told["keys"] else ()
+    return _of((*added, *keys), "the message's own structure; its statement was not understood")
 
 
 def _of(found: tuple[Effect, ...], reason: str) -> Ddl:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -29,7 +29,7 @@ _effects = msgspec.json.Decoder(tuple[Effect, ...])
 
 @dataclass(slots=True)
 class Ledger:
-    """Statements in order. Those that a connector prints for its own snapshot are left out."""
+    """Statements in order. Those that a connector prints for its own snapshot only describe their tables."""
 
     statements: list[Statement] = field(default_factory=list)
 
@@ -46,16 +46,22 @@ def read(lake: Lake) -> Ledger:
     """The whole ledger: DDL is rare, and one read serves all mirrors."""
     if not lake.exists(DDL.name):
         return Ledger()
-    of_use = (F.col("class") != "none") | F.col("effects").contains('"comment_column"')
-    found = lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()
-    rows = sorted(found, key=lambda row: (row["order_key"] or "", row["batch"]))
-    decided = decided_by_people(lake) if rows else {}
-    return Ledger([statement(row, decided) for row in rows])
+    of_use = (F.col("class") != "none") | (F.col("effects") != "[]")
+    rows = lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()
+    return of_rows(rows, decided_by_people(lake) if rows else {})
 
 
-def statement(row: Row | Mapping[str, Any], decided: dict[str, str]) -> Statement:
+def of_rows(rows: Iterable[Row | Mapping[str, Any]], decided: dict[str, str]) -> Ledger:
+    """Rows of `ddl` as a ledger."""
+    in_order = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
+    found = [_statement(row, decided) for row in in_order]
+    return Ledger([one for one in found if one.kind != "none" or one.effects])
+
+
+def _statement(row: Row | Mapping[str, Any], decided: dict[str, str]) -> Statement:
     """A row of `ddl` with what was decided of it."""
     found = statement_id(row["source"], row["topic"], row["partition"], row["offset"], row["row"])
+    effects = _effects.decode(row["effects"] or "[]")
     return Statement(
         found,
         row["source"],
@@ -64,9 +70,18 @@ def statement(row: Row | Mapping[str, Any], decided: dict[str, str]) -> Statemen
         row["order_key"],
         row["statement"] or "",
         row["class"],
-        _effects.decode(row["effects"] or "[]"),
+        tuple(_described(effects) if row["class"] == "none" else effects),
         decided.get(found, ""),
     )
+
+
+def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
+    """What a statement printed for a snapshot says of the table: its key, columns and comments, and no event."""
+    for effect in effects:
+        if effect.action == "create_table":
+            yield replace(effect, note="if-not-exists")
+        elif effect.action == "comment_column":
+            yield effect
 
 
 def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:

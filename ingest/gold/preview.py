@@ -16,7 +16,6 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.apply import PAUSED, STAGE
 from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
-from ingest.gold.policy import Statement
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, complete, jobs, open_books
 from ingest.lake import log, mirrors, pauses
@@ -93,7 +92,7 @@ def foresee(
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
     books = Books(known.books.complete, last, known.books.histories, more)
-    logged = [*known.ledger.statements, *map(_logged, statements)]
+    logged = [*known.ledger.statements, *ledgers.of_rows(statements, {}).statements]
     ledger = Ledger(sorted(logged, key=lambda one: one.order))
     found = []
     for job in jobs(pipeline, books):
@@ -101,10 +100,6 @@ def foresee(
         if any(line.batch > applied for lines in job.lines.values() for line in lines):
             found.append(_foreseen(pipeline, known, books, ledger, job))
     return found
-
-
-def _logged(row: Mapping[str, Any]) -> Statement:
-    return ledgers.statement(row, {})
 
 
 def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:

@@ -178,3 +178,20 @@ def test_people_see_the_same(folder):
 def test_a_bad_file_is_exit_2(tmp_path):
     """Nothing was planned."""
     assert 2 == runner.invoke(app, ["plan", str(tmp_path / "none.yaml")]).exit_code
+
+
+def test_a_key_that_only_a_snapshot_names_is_the_plans_and_the_runs(tmp_path):
+    """A plan that says create where the run holds the table is worse than none."""
+    for part in Path("tests/scenarios/keys_from_snapshot").glob("part-*.jsonl"):
+        (tmp_path / part.name).write_bytes(part.read_bytes())
+        touch(tmp_path / part.name)
+    text = "  - {name: keys_from_snapshot, kind: files, path: ./part-*.jsonl, format: debezium}\n"
+    (table,) = planned(tmp_path, text)["tables"]
+    assert ("create", ["id"]) == (table["action"], table["keys"])
+    (tmp_path / "part-1.jsonl").write_text(
+        "\n".join((tmp_path / "part-1.jsonl").read_text().splitlines()[2:]) + "\n"
+    )
+    (tmp_path / "part-3.jsonl").unlink()
+    touch(tmp_path / "part-1.jsonl")
+    (held,) = planned(tmp_path, text, code=1)["tables"]
+    assert "hold" == held["action"]

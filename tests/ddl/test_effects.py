@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from ingest.change import TableId
-from ingest.ddl import ACTIONS, Effect, effects, from_json, kind_of, to_json, widens
+from ingest.change import Change, Op, TableId
+from ingest.ddl import ACTIONS, Ddl, Effect, effects, from_json, kind_of, of_change, to_json, widens
 from tests.ddl.cases import MESSAGE, Case, cases, lines
 
 CASES = list(cases())
@@ -92,3 +94,26 @@ def test_known_types_decide_a_retyping() -> None:
     found = effects("ALTER TABLE t MODIFY a BIGINT", "mysql", "web").effects
     expected = ("lossy", "safe", "lossy")
     assert expected == (kind_of(found), kind_of(found, {"a": "int32"}), kind_of(found, {"a": "string"}))
+
+
+def _told(statement: str | None, note: str | None, kind: str = "CREATE") -> Ddl:
+    structure = json.dumps({"type": kind, "keys": ["id"], "columns": {"id": "int32", "n": "string"}})
+    change = Change(
+        op=Op.DDL, table=TableId("shop", None, "orders"), ddl=statement, note=note, structure=structure
+    )
+    return of_change(change)
+
+
+def test_a_structure_printed_for_a_snapshot_tells_the_key() -> None:
+    """Some connectors print no statement that can be read: without the structure no key is known."""
+    found = _told(None, "snapshot")
+    assert ("none", [("create_table", ("id",))]) == (
+        found.kind,
+        [(one.action, one.keys) for one in found.effects],
+    )
+
+
+def test_a_structure_tells_the_key_of_a_statement_that_was_not_understood() -> None:
+    """A key known from structures alone must follow a change of it, or two source rows become one."""
+    found = _told("ALTER TABLE orders WIBBLE", None, "ALTER")
+    assert [("id",)] == [one.keys for one in found.effects if one.action == "add_primary_key"]
