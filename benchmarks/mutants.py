@@ -145,14 +145,14 @@ MUTANTS = (
     ),
     Mutant(
         "rows of one message in reverse, in silver",
-        "ingest/silver/sheet.py",
+        "ingest/order.py",
         "!{small_key(change.row)}",
         "!{number_key(-change.row)}",
         SPARK,
     ),
     Mutant(
         "arrival before sequence, in silver",
-        "ingest/silver/sheet.py",
+        "ingest/order.py",
         "{sequence}!{small_key(change.half)}{arrivals[place]}!",
         "!{small_key(change.half)}{arrivals[place]}{sequence}!",
         SPARK,

@@ -1,8 +1,7 @@
 """The words everything uses: a message as received, and the changes that it stands for.
 
 A `Message` goes into a format's ``parse``; `Change` objects come out, in the order in which the
-message holds them.  `Order` is a change's place in history, compared field by field as numbers;
-`order_key` writes it as text whose byte order is the same order, so that any engine can sort by it.
+message holds them.  A change's place in history is an `ingest.order.Order`.
 """
 
 from __future__ import annotations
@@ -127,102 +126,6 @@ def _instant(micros: int | None) -> str | None:
         return None
     text = moment.isoformat()
     return (text.rstrip("0") if "." in text else text) + "Z"
-
-
-class Order(NamedTuple):
-    """A change's place in history. Python's own tuple comparison is the order."""
-
-    epoch: int
-    phase: int
-    sequence: tuple[int, ...]
-    half: int
-    arrival: tuple[int, ...]
-    row: int
-
-
-def number_key(n: int) -> str:
-    """Write an integer so that text order is number order: a length mark, then the digits."""
-    if n < 0:
-        digits = str(-n).translate(_NINES)
-        return "-" + _length_mark(len(digits)).translate(_INVERT) + digits
-    digits = str(n)
-    return _length_mark(len(digits)) + digits
-
-
-def order_key(order: Order) -> str:
-    """`Order` as one text whose code-point order equals tuple order (a property test proves it)."""
-    epoch, phase, sequence, half, arrival, row = order
-    return (
-        number_key(epoch)
-        + number_key(phase)
-        + "".join(map(number_key, sequence))
-        + _END
-        + number_key(half)
-        + "".join(map(number_key, arrival))
-        + _END
-        + number_key(row)
-    )
-
-
-def same_place(key: str) -> str:
-    """The part of an order key before arrival: equal for repeats of one change, and for ties."""
-    end = key.index(_END)
-    mark = end + 1
-    return key[: mark + 1 + _MARKS.index(key[mark])]
-
-
-def order_of(key: str) -> Order:
-    """The `Order` that an order key was written from."""
-    head, at = _numbers(key, 0)
-    half, at = _number(key, at)
-    arrival, at = _numbers(key, at)
-    row, _ = _number(key, at)
-    return Order(head[0], head[1], head[2:], half, arrival, row)
-
-
-def _numbers(key: str, at: int) -> tuple[tuple[int, ...], int]:
-    """The numbers up to the next end mark, and the place behind it."""
-    found: list[int] = []
-    while key[at] != _END:
-        number, at = _number(key, at)
-        found.append(number)
-    return tuple(found), at + 1
-
-
-def _number(key: str, at: int) -> tuple[int, int]:
-    """The number that is written at a place, and the place behind it."""
-    if key[at] == "-":
-        length, at = _length(key, at + 1, _UNINVERT)
-        return -int(key[at : at + length].translate(_NINES)), at + length
-    length, at = _length(key, at, {})
-    return int(key[at : at + length]), at + length
-
-
-def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
-    """How many digits the mark at a place stands for; 36 and more are written as a number themselves."""
-    mark = key[at].translate(marks)
-    if mark != "~":
-        return _MARKS.index(mark), at + 1
-    if not marks:
-        return _number(key, at + 1)
-    digits = _MARKS.index(key[at + 1].translate(marks))
-    end = at + 2 + digits
-    return int(key[at + 2 : end].translate(marks)), end
-
-
-_MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_END = "!"  # sorts before every length mark and before "-": a shorter sequence comes first
-_NINES = str.maketrans("0123456789", "9876543210")
-_INVERT = str.maketrans(_MARKS + "~", (_MARKS + "~")[::-1])
-_UNINVERT = {
-    ord(inverted): ord(mark) for mark, inverted in zip(_MARKS + "~", (_MARKS + "~")[::-1], strict=True)
-}
-
-
-def _length_mark(n: int) -> str:
-    if n < len(_MARKS):
-        return _MARKS[n]
-    return "~" + number_key(n)  # recursion: 36 digits and more carry the length as a number
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ingest import types
-from ingest.change import Change, Image, Op, Order
+from ingest.change import Change, Image, Op
+from ingest.order import Order
 from ingest.values import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER
 
 Key = tuple[object, ...]

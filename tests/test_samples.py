@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from ingest import ddl, formats, types
-from ingest.change import ROW_OPS, Change, Image, Message, Op, Order, TableId
+from ingest.change import ROW_OPS, Change, Image, Message, Op, TableId
 from ingest.config import Pipeline, Source, load
 from ingest.errors import Undecodable
 from ingest.fold import Placed, SchemaStep, fold
+from ingest.order import Order
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINES = ("dataworks", "drs-json", "dts-canal", "obcloud-canal", "oms-default")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import Change, Image, Op, Order, order_of, same_place
+from ingest.change import Change, Image, Op
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import PLACE, Present, Raw
@@ -19,6 +19,7 @@ from ingest.gold.refold import change_of
 from ingest.gold.work import LaneId
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.order import Order, order_of, same_place
 
 STAGE = "gold"
 

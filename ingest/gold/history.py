@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
-from ingest.change import Image, order_of
+from ingest.change import Image
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import key_name, sent_name, value_name
@@ -33,6 +33,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.names import MIRRORS, column_name, folded, quoted
 from ingest.lake.schemas import CHANGES, DDL
+from ingest.order import order_of
 
 SUFFIX = "__history"
 FOLDER = "histories/"

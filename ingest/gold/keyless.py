@@ -33,6 +33,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
+from ingest.order import place_sql
 
 if TYPE_CHECKING:
     from ingest.gold.schema import Plan
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 # Beside a mirror's columns, none of which can hold a percent sign.
 ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order", "%content", "%taken"
 COPIES, STANDING, NUMBER, PLACE = "%n", "%m", "%number", "%place"
-_WEAK = r"^(1[0-9]|2[0-9]{2}|3[0-9]{3})1[01]!"  # an order key of epoch and phase alone: arrival decides
 
 Work = Sequence[tuple[Lane, Steps]]
 
@@ -153,7 +153,7 @@ def _once(mine: DataFrame) -> DataFrame:
     arrival tells equal rows apart.
     """
     key = F.col("order_key")
-    place = F.when(key.rlike(_WEAK), key).otherwise(F.regexp_extract(key, "^[^!]*!..", 0))
+    place = F.coalesce(F.expr(place_sql("order_key")), key)
     there = Window.partitionBy(place, "op")
     shared = (F.col("op") == "read") & (F.min("after").over(there) != F.max("after").over(there))
     placed = mine.withColumn(PLACE, F.when(shared, key).otherwise(place))

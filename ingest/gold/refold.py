@@ -17,12 +17,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-from ingest.change import Change, Image, Op, order_of
+from ingest.change import Change, Image, Op
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
 from ingest.lake.images import image
 from ingest.lake.mirrors import Mirror
+from ingest.order import order_of
 
 ROW = ("order_key", "op", "partial", "before", "after")
 

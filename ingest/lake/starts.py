@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.change import Order, order_key
+from ingest.order import Order, order_key
 
 
 class Place(NamedTuple):

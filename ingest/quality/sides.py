@@ -15,7 +15,7 @@ from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
-from ingest.quality.places import place
+from ingest.order import place_sql
 from ingest.quality.statements import Statement, beginning
 from ingest.quality.subjects import Lane, Subject
 
@@ -203,7 +203,7 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
     return (
         f"SELECT *, xxhash64({', '.join(names)}) AS h FROM (SELECT m, cleared, moves, op, order_key, "
         "xxhash64(batch, topic, `partition`, `offset`) AS message, xxhash64(op, before, after) AS content, "
-        f"{place('order_key')} AS place, op <> 'update' OR NOT coalesce(partial, false) AS reset, {keys}, "
+        f"{place_sql('order_key')} AS place, op <> 'update' OR NOT coalesce(partial, false) AS reset, {keys}, "
         f"xxhash64({', '.join(old)}) AS was FROM (SELECT *, {images} FROM ({changes(lanes)}))) "
         f"WHERE op = 'truncate' OR ({fits})"
     )

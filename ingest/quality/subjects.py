@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.change import TableId, same_place
+from ingest.change import TableId
 from ingest.config import matches
 from ingest.lake import mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
+from ingest.order import same_place
 from ingest.quality.ledgers import LANE, SUMS
 
 GOLD = "gold"

@@ -16,11 +16,12 @@ import msgspec
 import pyarrow as pa
 
 from ingest import ddl, formats
-from ingest.change import NO_TABLE, Change, Hints, Message, TableId, number_key
+from ingest.change import NO_TABLE, Change, Hints, Message, TableId
 from ingest.config import Pipeline
 from ingest.errors import Undecodable
 from ingest.lake.books import Line
 from ingest.lake.starts import Starts, parted
+from ingest.order import arrival_keys, order_keys
 from ingest.silver import sheet, tally
 
 DECODER = "1"  # raised whenever a parser's reading of some message changes
@@ -116,8 +117,8 @@ class Deck:
         self.hints: Hints = lifting.pipeline.hints(source, lifting.schemas.get(name))
         self.order_by = source.options.order_by
         self.epoch = lifting.epochs.get(name, 0)
-        self.era = number_key(self.epoch)
-        self.rank = number_key(rank)
+        self.rank = rank
+        self.counts_by_topic = source.kind == "kafka"
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}
         self.pipeline = lifting.pipeline
@@ -193,7 +194,7 @@ class Deck:
                     rows += changes
                     at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
-        orders = sheet.order_keys(rows, at, self._arrivals(bronze), self.era, self.order_by)
+        orders = order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
         return Written(spans, at, rows, orders, page)
 
@@ -212,11 +213,9 @@ class Deck:
 
     def _arrivals(self, bronze: pa.RecordBatch) -> list[str]:
         """The arrival of each message, as it stands in its order keys."""
-        columns = [sheet.listed(bronze.column(name)) for name in ("batch", "partition", "offset")]
-        keys = list(map(sheet.number_keys, columns))
-        return [
-            number + self.rank + partition + offset for number, partition, offset in zip(*keys, strict=True)
-        ]
+        names = ("batch", "partition", "offset", "topic")
+        batches, partitions, offsets, topics = (sheet.listed(bronze.column(name)) for name in names)
+        return arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
 
     # --- books ---
 

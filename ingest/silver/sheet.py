@@ -8,13 +8,12 @@ one list per column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from ingest.change import Change, Op, number_key
+from ingest.change import Change, Op
 
 SCHEMA = pa.schema(
     [
@@ -47,10 +46,6 @@ SCHEMA = pa.schema(
 _FROM_BRONZE = ("topic", "partition", "offset")
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
 _json = msgspec.json.encode
-small_key = lru_cache(maxsize=4096)(number_key)
-"""`number_key` for the numbers that recur: phases, halves, rows."""
-_FEW = 10**35  # numbers below it have one length mark before their digits
-_MARKS = ["", *(number_key(10**digits)[0] for digits in range(35))]
 
 
 def changes(
@@ -110,47 +105,6 @@ def books(source: str, batches: Sequence[int], payloads: Sequence[str]) -> pa.Re
     """One row for each book line."""
     columns = {"kind": "book", "batch": batches, "source": source, "payload": payloads}
     return _record_batch(columns, len(payloads))
-
-
-def order_keys(
-    rows: Sequence[Change], at: Sequence[int], arrivals: Sequence[str], epoch: str, order_by: str
-) -> list[str]:
-    """Each row's place in history, as `ingest.change.order_key` writes it.
-
-    Args:
-        rows: the changes.
-        at: the bronze row of each.
-        arrivals: the written arrival of each bronze row.
-        epoch: the written epoch of the source's sequence.
-        order_by: ``sequence``, ``arrival`` or ``event_time``.
-    """
-    sequences = _sequences(rows, order_by)
-    return [
-        f"{epoch}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
-        for change, sequence, place in zip(rows, sequences, at, strict=True)
-    ]
-
-
-def _sequences(rows: Sequence[Change], order_by: str) -> Sequence[str]:
-    """The written sequence of each row; nothing where arrival decides."""
-    if order_by == "arrival":
-        return [""] * len(rows)
-    if order_by == "event_time":
-        return number_keys([change.event_time or 0 for change in rows])
-    sequences = [change.sequence for change in rows]
-    if len(set(map(len, sequences))) > 1:
-        return ["".join(map(number_key, numbers)) for numbers in sequences]
-    places = [number_keys(numbers) for numbers in zip(*sequences, strict=True)]
-    return list(map("".join, zip(*places, strict=True))) if places else [""] * len(rows)
-
-
-def number_keys(numbers: Sequence[int]) -> list[str]:
-    """`number_key` of many numbers; those that no source counts beyond need no call each."""
-    if not numbers or min(numbers) < 0 or max(numbers) >= _FEW:
-        return list(map(number_key, numbers))
-    if numbers[0] == numbers[-1] and numbers.count(numbers[0]) == len(numbers):
-        return [number_key(numbers[0])] * len(numbers)
-    return [_MARKS[len(digits)] + digits for digits in map(str, numbers)]
 
 
 def listed(column: pa.Array) -> list[Any]:

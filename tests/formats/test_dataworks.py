@@ -8,9 +8,10 @@ from itertools import permutations
 import pytest
 
 from ingest import formats
-from ingest.change import Hints, Op, Options, Order, TableHints
+from ingest.change import Hints, Op, Options, TableHints
 from ingest.errors import Undecodable
 from ingest.fold import Placed, fold
+from ingest.order import Order
 from tests.formats import mutations
 from tests.formats.mutations import read
 

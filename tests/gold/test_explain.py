@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.change import Change, Op, Order, TableId, order_key
+from ingest.change import Change, Op, TableId
 from ingest.errors import IngestError
 from ingest.fold import Placed, SchemaStep
 from ingest.gold.evidence import RAW_CHARACTERS, shown
 from ingest.gold.explain import Event, Happening, tell
 from ingest.lake.mirrors import Column, Mirror
+from ingest.order import Order, order_key
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.change import Change, Op, Order, TableId, order_key
+from ingest.change import Change, Op, TableId
 from ingest.fold import Key, Placed, Table, fold, steps
 from ingest.lake.mirrors import Column, Mirror
+from ingest.order import Order, order_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

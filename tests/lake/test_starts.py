@@ -7,8 +7,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from ingest.change import Order, order_key, order_of
 from ingest.lake.starts import Place, Start, beginning, parted
+from ingest.order import Order, order_key, order_of
 
 WHOLE = Start(3)
 FILES = Start(3, (Place(2, "b", 1, 40), Place(2, "c", 2, 0)))

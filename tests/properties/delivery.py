@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TypeVar
 
-from ingest.change import Order
 from ingest.fold import Placed
+from ingest.order import Order
 from tests.properties.histories import History, Sent
 
 Item = TypeVar("Item")

@@ -8,13 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from ingest.change import Order, TableId, order_key
+from ingest.change import TableId
 from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import DISMISSED, name_of
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
+from ingest.order import Order, order_key
 from ingest.quality import stage
 from ingest.quality.gather import gather
 from ingest.quality.report import page

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.change import Change, Message, Op, Order, TableId, number_key, order_key
+from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.lake.books import Line, merged
-from ingest.silver import sheet
+from ingest.order import Order, number_key, number_keys, order_key, order_keys
 from ingest.silver.lift import OVERSIZE, Deck, Lifting, lift
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
@@ -78,7 +78,7 @@ numbers = st.one_of(st.integers(0, 300), st.integers(-(10**40), 10**40))
 @given(st.lists(numbers))
 def test_keys_of_many_numbers(found: list[int]):
     """Two ways to write a number are two orders."""
-    assert list(map(number_key, found)) == sheet.number_keys(found)
+    assert list(map(number_key, found)) == number_keys(found)
 
 
 @pytest.mark.parametrize("order_by", ["sequence", "arrival", "event_time"])
@@ -90,7 +90,7 @@ def test_order_keys_are_those_of_the_order(order_by: str, told: list[tuple[list[
         for sequence, row, time in told
     ]
     arrivals = ["".join(map(number_key, (3, 0, 1, at))) for at in range(len(found))]
-    written = sheet.order_keys(found, range(len(found)), arrivals, number_key(7), order_by)
+    written = order_keys(found, range(len(found)), arrivals, 7, order_by)
     places = {
         "sequence": [change.sequence for change in found],
         "arrival": [()] * len(found),

@@ -9,8 +9,9 @@ from random import Random
 from typing import Any
 
 from ingest import formats, types
-from ingest.change import ROW_OPS, Change, Image, Message, Op, Order
+from ingest.change import ROW_OPS, Change, Image, Message, Op
 from ingest.fold import Placed, fold
+from ingest.order import Order
 from ingest.values import instant_micros
 from tests.formats.one_history.history import KEYS, TYPES, History
 from tests.formats.one_history.writing import Dialect

@@ -1,0 +1,222 @@
+"""A change's place in history, and the one text in which it is written.
+
+`Order` is compared field by field as numbers; `order_key` writes it as text whose byte order is the same
+order, so that any engine can sort by it.  This module alone knows how that text is written: in Python, for
+many rows at once, and as SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from ingest.change import Change
+
+
+class Order(NamedTuple):
+    """A change's place in history. Python's own tuple comparison is the order."""
+
+    epoch: int
+    phase: int
+    sequence: tuple[int, ...]
+    half: int
+    arrival: tuple[int, ...]
+    row: int
+
+
+def number_key(n: int) -> str:
+    """Write an integer so that text order is number order: a length mark, then the digits."""
+    if n < 0:
+        digits = str(-n).translate(_NINES)
+        return "-" + _length_mark(len(digits)).translate(_INVERT) + digits
+    digits = str(n)
+    return _length_mark(len(digits)) + digits
+
+
+def order_key(order: Order) -> str:
+    """`Order` as one text whose code-point order equals tuple order (a property test proves it)."""
+    epoch, phase, sequence, half, arrival, row = order
+    return (
+        number_key(epoch)
+        + number_key(phase)
+        + "".join(map(number_key, sequence))
+        + _END
+        + number_key(half)
+        + "".join(map(number_key, arrival))
+        + _END
+        + number_key(row)
+    )
+
+
+def same_place(key: str) -> str:
+    """The part of an order key before arrival: equal for repeats of one change, and for ties."""
+    end = key.index(_END)
+    mark = end + 1
+    return key[: mark + 1 + _MARKS.index(key[mark])]
+
+
+def is_weak(key: str) -> bool:
+    """True if an order key holds no sequence, so that arrival alone decides."""
+    return not order_of(key).sequence
+
+
+def order_of(key: str) -> Order:
+    """The `Order` that an order key was written from."""
+    head, at = _numbers(key, 0)
+    half, at = _number(key, at)
+    arrival, at = _numbers(key, at)
+    row, _ = _number(key, at)
+    return Order(head[0], head[1], head[2:], half, arrival, row)
+
+
+def _numbers(key: str, at: int) -> tuple[tuple[int, ...], int]:
+    """The numbers up to the next end mark, and the place after it."""
+    found: list[int] = []
+    while key[at] != _END:
+        number, at = _number(key, at)
+        found.append(number)
+    return tuple(found), at + 1
+
+
+def _number(key: str, at: int) -> tuple[int, int]:
+    """The number that is written at a place, and the place after it."""
+    if key[at] == "-":
+        length, at = _length(key, at + 1, _UNINVERT)
+        return -int(key[at : at + length].translate(_NINES)), at + length
+    length, at = _length(key, at, {})
+    return int(key[at : at + length]), at + length
+
+
+def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
+    """How many digits the mark at a place stands for; 36 and more are written as a number themselves."""
+    mark = key[at].translate(marks)
+    if mark != "~":
+        return _MARKS.index(mark), at + 1
+    if not marks:
+        return _number(key, at + 1)
+    digits = _MARKS.index(key[at + 1].translate(marks))
+    end = at + 2 + digits
+    return int(key[at + 2 : end].translate(marks)), end
+
+
+_MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_END = "!"  # sorts before every length mark and before "-": a shorter sequence comes first
+_NINES = str.maketrans("0123456789", "9876543210")
+_INVERT = str.maketrans(_MARKS + "~", (_MARKS + "~")[::-1])
+_UNINVERT = {
+    ord(inverted): ord(mark) for mark, inverted in zip(_MARKS + "~", (_MARKS + "~")[::-1], strict=True)
+}
+
+
+def _length_mark(n: int) -> str:
+    if n < len(_MARKS):
+        return _MARKS[n]
+    return "~" + number_key(n)  # recursion: 36 digits and more carry the length as a number
+
+
+# --- many rows at once ----------------------------------------------------------------------------
+
+_FEW = 10**35  # numbers below it have one length mark before their digits
+_DIGITS = ["", *(number_key(10**digits)[0] for digits in range(35))]
+small_key = lru_cache(maxsize=4096)(number_key)
+"""`number_key` for the numbers that recur: phases, halves, rows."""
+
+
+def number_keys(numbers: Sequence[int]) -> list[str]:
+    """`number_key` of many numbers; those below 36 digits need no call each."""
+    if not numbers or min(numbers) < 0 or max(numbers) >= _FEW:
+        return list(map(number_key, numbers))
+    if numbers[0] == numbers[-1] and numbers.count(numbers[0]) == len(numbers):
+        return [number_key(numbers[0])] * len(numbers)
+    return [_DIGITS[len(digits)] + digits for digits in map(str, numbers)]
+
+
+def order_keys(
+    rows: Sequence[Change], at: Sequence[int], arrivals: Sequence[str], epoch: int, order_by: str
+) -> list[str]:
+    """`order_key` of many changes.
+
+    Args:
+        rows: the changes.
+        at: the bronze row of each.
+        arrivals: the arrival of each bronze row, as `arrival_keys` writes it.
+        epoch: the epoch of the source's sequence.
+        order_by: ``sequence``, ``arrival`` or ``event_time``.
+    """
+    sequences, era = _sequences(rows, order_by), number_key(epoch)
+    return [
+        f"{era}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
+        for change, sequence, place in zip(rows, sequences, at, strict=True)
+    ]
+
+
+def _sequences(rows: Sequence[Change], order_by: str) -> Sequence[str]:
+    """The written sequence of each row; nothing where arrival decides."""
+    if order_by == "arrival":
+        return [""] * len(rows)
+    if order_by == "event_time":
+        return number_keys([change.event_time or 0 for change in rows])
+    sequences = [change.sequence for change in rows]
+    if len(set(map(len, sequences))) > 1:
+        return ["".join(map(number_key, numbers)) for numbers in sequences]
+    places = [number_keys(numbers) for numbers in zip(*sequences, strict=True)]
+    return list(map("".join, zip(*places, strict=True))) if places else [""] * len(rows)
+
+
+def arrival_keys(
+    batches: Sequence[int],
+    rank: int,
+    partitions: Sequence[int],
+    offsets: Sequence[int],
+    topics: Sequence[str],
+) -> list[str]:
+    """The written arrival of messages of one source: batch, source, partition, offset, topic.
+
+    Offsets of two topics are counted apart, so the topic is part of the place.  It comes last: in a batch
+    written before it was part of the place, the order stays the same.
+
+    Args:
+        batches: the batch of each message.
+        rank: the source's place in the pipeline file.
+        partitions: the Kafka partition of each message, or the rank of its file.
+        offsets: the offset of each message in its partition or file.
+        topics: the Kafka topic of each message; empty where the source has only files, which
+            the partition tells apart already.
+    """
+    keys = (number_keys(batches), number_keys(partitions), number_keys(offsets))
+    place = number_key(rank)
+    names = map(topic_key, topics) if topics else [""] * len(offsets)
+    return [
+        batch + place + partition + offset + topic
+        for batch, partition, offset, topic in zip(*keys, names, strict=True)
+    ]
+
+
+@lru_cache(maxsize=4096)
+def topic_key(topic: str) -> str:
+    """A topic as a number that other topics do not share."""
+    return number_key(int.from_bytes(hashlib.sha256(topic.encode()).digest()[:8], "big"))
+
+
+# --- SQL ------------------------------------------------------------------------------------------
+
+
+def place_sql(order_key: str) -> str:
+    """SQL for `same_place` of an order key; NULL where arrival alone decides."""
+    end = f"instr({order_key}, '{_END}')"
+    half = f"{end} + 1 + {_mark_sql(order_key, f'{end} + 1')}"
+    return f"CASE WHEN NOT {weak_sql(order_key)} THEN substr({order_key}, 1, {half}) END"
+
+
+def weak_sql(order_key: str) -> str:
+    """SQL: true where an order key holds epoch and phase but no sequence, so that arrival decides."""
+    epoch = f"(1 + {_mark_sql(order_key, '1')})"
+    phase = f"(1 + {_mark_sql(order_key, f'{epoch} + 1')})"
+    return f"(instr({order_key}, '{_END}') = {epoch} + {phase} + 1)"
+
+
+def _mark_sql(order_key: str, at: str) -> str:
+    """The number that the length mark at a place means."""
+    return f"(instr('{_MARKS}', substr({order_key}, {at}, 1)) - 1)"
