@@ -11,16 +11,7 @@ from typing import Any
 
 from ingest.change import Message
 from tests.formats.avro_cases import encode
-from tests.formats.one_history.history import (
-    DATABASE,
-    KEYS,
-    TABLE,
-    TYPES,
-    Event,
-    History,
-    bytes_of,
-    ticks,
-)
+from tests.formats.one_history.history import Event, History, bytes_of, ticks
 from tests.formats.one_history.writing import Dialect
 
 CODES = {
@@ -91,23 +82,25 @@ def _dts(event: Event) -> dict[str, Any]:
         "sourcePosition": f"{event.number * 31}@7",
         "source": {"sourceType": "MySQL", "version": "8.0"},
         "operation": {"read": "INIT"}.get(event.kind, event.kind.upper()),
-        "objectName": f"{DATABASE}.{TABLE}",
-        "tags": {"pk_uk_info": json.dumps({"PRIMARY": list(KEYS)})},
+        "objectName": f"{event.database}.{event.table}",
+        "tags": {"pk_uk_info": json.dumps({"PRIMARY": list(event.keys)})},
     }
     if event.sql:
-        return record | {"operation": "DDL", "objectName": DATABASE, "afterImages": event.sql}
-    fields = [{"name": name, "dataTypeNumber": CODES[TYPES[name]]} for name in event.columns]
+        return record | {"operation": "DDL", "objectName": event.database, "afterImages": event.sql}
+    fields = [{"name": name, "dataTypeNumber": CODES[event.shape[name].logical]} for name in event.columns]
     return record | {
         "fields": fields,
-        "beforeImages": _image(event.before),
-        "afterImages": _image(event.after),
+        "beforeImages": _image(event, event.before),
+        "afterImages": _image(event, event.after),
     }
 
 
-def _image(row: Any) -> Any:
+def _image(event: Event, row: Any) -> Any:
     if row is None:
         return None
-    return [None if value is None else _dts_cell(TYPES[name], value) for name, value in row.items()]
+    return [
+        None if value is None else _dts_cell(event.shape[name].logical, value) for name, value in row.items()
+    ]
 
 
 def _dts_cell(logical: str, text: str) -> dict[str, Any]:
@@ -159,24 +152,27 @@ def _ocean(event: Event) -> dict[str, Any]:
         "operation": {"read": "INSERT"}.get(event.kind, event.kind.upper()),
         "timestamp": event.second,
         "source": {"sourceType": "OB_MYSQL", "version": "4.2"},
-        "schemaName": DATABASE,
-        "tableName": TABLE,
+        "schemaName": event.database,
+        "tableName": event.table,
     }
     if event.sql:
         return record | {"operation": "DDL", "sql": event.sql}
     return record | {
         "fields": [{"name": name, "dataTypeNumber": 0} for name in event.columns],
-        "pkIndexes": [event.columns.index(name) for name in KEYS],
-        "beforeImages": _cells(event.before),
-        "afterImages": _cells(event.after),
+        "pkIndexes": [event.columns.index(name) for name in event.keys],
+        "beforeImages": _cells(event, event.before),
+        "afterImages": _cells(event, event.after),
     }
 
 
-def _cells(row: Any) -> Any:
+def _cells(event: Event, row: Any) -> Any:
     if row is None:
         return None
     return [
-        {"type_info": INFO[TYPES[name]], "value": None if value is None else _ocean_cell(TYPES[name], value)}
+        {
+            "type_info": INFO[event.shape[name].logical],
+            "value": None if value is None else _ocean_cell(event.shape[name].logical, value),
+        }
         for name, value in row.items()
     ]
 

@@ -14,38 +14,33 @@ from itertools import groupby
 from typing import Any
 
 from ingest.change import Message
-from tests.formats.one_history.history import (
-    DATABASE,
-    DECLARED,
-    KEYS,
-    LABELS,
-    TABLE,
-    TYPES,
-    Event,
-    History,
-    bit_bytes,
-    bytes_of,
-    wall,
-)
+from tests.formats.one_history.history import Column, Event, History, bit_bytes, bytes_of, wall
 from tests.formats.one_history.writing import Cell, Dialect, bare, cells, changed, message, told
 
 SHANGHAI = 8
-KINDS = {"truncate": "TRUNCATE", "alter": "ALTER"}
+KINDS = {
+    "truncate": "TRUNCATE",
+    "alter": "ALTER",
+    "create": "CREATE",
+    "drop": "ERASE",
+    "rename": "RENAME",
+    "query": "QUERY",
+}
 
 
-def latin(column: str, text: str) -> Any:
+def latin(column: Column, text: str) -> Any:
     """Open source and TiCDC: labels by index, bytes as ISO-8859-1, BIT in decimal, clocks of Shanghai."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical == "enum":
-        return str(LABELS.index(text) + 1)
+        return str(column.labels.index(text) + 1)
     if logical == "binary":
         return bytes_of(text).decode("latin-1")
     return common(column, text)
 
 
-def common(column: str, text: str) -> Any:
+def common(column: Column, text: str) -> Any:
     """What no document says otherwise: text, TIMESTAMP as the clock of the configured zone."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical == "boolean":
         return str(int(text == "true"))
     return wall(text, SHANGHAI) if logical.startswith("timestamp") else text
@@ -60,17 +55,17 @@ def epoch(text: str) -> str:
     return f"{int(moment.timestamp())}{dot}{fraction}"
 
 
-def huawei(column: str, text: str, clock: Callable[[str], str] = epoch) -> Any:
+def huawei(column: Column, text: str, clock: Callable[[str], str] = epoch) -> Any:
     """DRS: bytes as the text of a list of numbers."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical == "binary":
         return json.dumps(list(bytes_of(text)))
     return clock(text) if logical.startswith("timestamp") else common(column, text)
 
 
-def ocean(column: str, text: str) -> Any:
+def ocean(column: Column, text: str) -> Any:
     """OMS: bare numbers, TIMESTAMP as seconds, BIT in base64 without leading zero bytes."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical.startswith(("int", "uint", "decimal", "float")):
         return bare(text)
     if logical == "boolean":
@@ -85,9 +80,13 @@ def ocean(column: str, text: str) -> Any:
 
 def grouped(events: list[Event]) -> Iterator[list[Event]]:
     """Rows that one statement may have changed: neighbours of one second, kind and list of columns."""
-    for (kind, _, _), found in groupby(events, lambda event: (event.kind, event.second, event.columns)):
+    for (kind, *_), found in groupby(events, _statement):
         several = list(found)
         yield from [several] if kind not in KINDS else [[event] for event in several]
+
+
+def _statement(event: Event) -> tuple[object, ...]:
+    return event.kind, event.second, event.database, event.table, event.columns
 
 
 def write(
@@ -109,8 +108,8 @@ def write(
         place = number(several[-1])
         frame = {
             **({} if place is None else {"id": place}),
-            "database": DATABASE,
-            "table": TABLE,
+            "database": event.database,
+            "table": event.table,
             "isDdl": event.kind in KINDS,
             "type": kind,
             "es": event.second * 1000,
@@ -121,7 +120,10 @@ def write(
         if event.kind in KINDS:
             frame |= {"data": None, "old": None, "mysqlType": None, "sqlType": None, "pkNames": None}
         else:
-            frame |= {"pkNames": list(KEYS), "mysqlType": {c: types(DECLARED[c]) for c in event.columns}}
+            frame |= {
+                "pkNames": list(event.keys),
+                "mysqlType": {c: types(event.shape[c].declared) for c in event.columns},
+            }
             frame |= {"sqlType": dict.fromkeys(event.columns, 12)} | rows(several, cell)
         messages.append(message(frame, event))
     return messages
@@ -129,13 +131,13 @@ def write(
 
 def new_rows(several: list[Event], cell: Cell) -> dict[str, Any]:
     """``data`` is the row after or the deleted one, ``old`` the changed columns."""
-    old = [cells(changed(event), cell) for event in several] if several[0].kind == "update" else None
-    return {"data": [cells(event.row, cell) for event in several], "old": old}
+    old = [cells(event, changed(event), cell) for event in several] if several[0].kind == "update" else None
+    return {"data": [cells(event, event.row, cell) for event in several], "old": old}
 
 
 def exchanged(several: list[Event], cell: Cell) -> dict[str, Any]:
     """DTS before 2022-03-20: ``old`` is the row after an update, and a deleted row."""
-    before, after = ([cells(image, cell) for image in images] for images in _images(several))
+    before, after = _images(several, cell)
     if several[0].kind == "delete":
         return {"old": before}
     return {"data": before, "old": after} if several[0].kind == "update" else {"data": after, "old": None}
@@ -143,15 +145,16 @@ def exchanged(several: list[Event], cell: Cell) -> dict[str, Any]:
 
 def full_old(several: list[Event], cell: Cell, *, deleted_in_old: bool) -> dict[str, Any]:
     """DRS: ``old`` is the whole row before; JSON puts a deleted row there, JSON-C into ``data``."""
-    before, after = ([cells(image, cell) for image in images] for images in _images(several))
+    before, after = _images(several, cell)
     kind = several[0].kind
     if kind == "delete":
         return {"data": None, "old": before} if deleted_in_old else {"data": before, "old": None}
     return {"data": after, "old": before if kind == "update" else None}
 
 
-def _images(several: list[Event]) -> tuple[list[Any], list[Any]]:
-    return [event.before for event in several], [event.after for event in several]
+def _images(several: list[Event], cell: Cell) -> tuple[list[Any], list[Any]]:
+    before = [cells(event, event.before, cell) for event in several]
+    return before, [cells(event, event.after, cell) for event in several]
 
 
 def base(declared: str) -> str:

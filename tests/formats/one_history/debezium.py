@@ -17,12 +17,8 @@ import fastavro
 from ingest.change import Hints, Image, Message
 from tests.formats.avro_cases import written
 from tests.formats.one_history.history import (
-    COLUMNS,
-    DATABASE,
-    DECLARED,
-    KEYS,
-    TABLE,
     TYPES,
+    Column,
     Event,
     History,
     bit_bytes,
@@ -35,22 +31,21 @@ from tests.formats.one_history.history import (
 from tests.formats.one_history.writing import Cell, Dialect, bare, cells, message, told
 
 OPS = {"read": "r", "insert": "c", "update": "u", "delete": "d", "truncate": "t"}
-LENGTH = {"flags": "12"}
 
 
 def events(history: History) -> Iterator[tuple[Event, Image | None]]:
     """Events as connectors make them, with the old key: a changed key is a delete and an insert."""
     for event in history.events:
-        if event.kind != "update" or key(event.before) == key(event.after):
+        if event.kind != "update" or key(event, event.before) == key(event, event.after):
             yield event, None
         else:
             yield event._replace(kind="delete", after=None), None
-            yield event._replace(kind="insert", before=None), key(event.before)
+            yield event._replace(kind="insert", before=None), key(event, event.before)
 
 
-def key(row: Image | None) -> Image:
+def key(event: Event, row: Image | None) -> Image:
     """The key columns of a row."""
-    return {name: (row or {})[name] for name in KEYS}
+    return {name: (row or {})[name] for name in event.keys}
 
 
 def source(event: Event) -> dict[str, Any]:
@@ -60,8 +55,8 @@ def source(event: Event) -> dict[str, Any]:
         "name": "capture",
         "ts_ms": event.time,
         "snapshot": "true" if event.kind == "read" else "false",
-        "db": DATABASE,
-        "table": TABLE,
+        "db": event.database,
+        "table": event.table,
         "file": f"binlog.{99 + event.number // 6:06d}",
         "pos": 0 if event.kind == "read" else 4000 + event.number // 2 % 3 * 90,
         "row": event.number % 2,
@@ -71,7 +66,7 @@ def source(event: Event) -> dict[str, Any]:
 # --- values -------------------------------------------------------------------------------------
 
 
-def connect(column: str, text: str) -> Any:
+def connect(column: Column, text: str) -> Any:
     """As Connect carries it: what its JSON writes bare is bare, bytes are base64."""
     value = avro(column, text)
     if isinstance(value, bytes):
@@ -79,9 +74,9 @@ def connect(column: str, text: str) -> Any:
     return bare(text) if isinstance(value, float) else value
 
 
-def avro(column: str, text: str) -> Any:
+def avro(column: Column, text: str) -> Any:
     """The same as Avro's types: precise numbers as unscaled bytes, times as counts."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical.startswith("decimal") or logical == "uint64":
         return unscaled(text)
     if logical in ("int64", "int32"):
@@ -100,17 +95,17 @@ _CONNECT: dict[str, Callable[[str], Any]] = {
 }
 
 
-def schemaless(column: str, text: str) -> Any:
+def schemaless(column: Column, text: str) -> Any:
     """Without a schema, and settings to match: decimals as text, unsigned numbers as signed ones."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical == "uint64":
         return bare(str(int(text) - 2**64 if int(text) >= 2**63 else int(text)))
     return text if logical.startswith("decimal") else connect(column, text)
 
 
-def oms(column: str, text: str) -> Any:
+def oms(column: Column, text: str) -> Any:
     """OMS: days, microseconds of TIME, milliseconds of DATETIME, Base16, large numbers as text."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical in ("binary", "bit"):
         return (bytes_of(text) if logical == "binary" else bit_bytes(text)).hex().upper()
     if logical.startswith("datetime"):
@@ -132,21 +127,21 @@ _SEMANTIC = {
 _PHYSICAL = {"int64": "int64", "int32": "int32", "boolean": "int16", "float64": "double", "binary": "bytes"}
 
 
-def physical(column: str) -> tuple[str, str | None, dict[str, str]]:
+def physical(column: Column) -> tuple[str, str | None, dict[str, str]]:
     """Connect's type, semantic name and parameters of a column."""
-    logical = TYPES[column]
+    logical = column.logical
     if logical == "uint64" or logical.startswith("decimal"):
         precision, scale = {"uint64": ("20", "0")}.get(logical) or logical[8:-1].split(",")
         parameters = {"scale": scale, "connect.decimal.precision": precision}
         return "bytes", "org.apache.kafka.connect.data.Decimal", parameters
     kind, semantic = _SEMANTIC.get(logical) or (_PHYSICAL.get(logical, "string"), None)
-    return kind, semantic, {"length": LENGTH[column]} if column in LENGTH else {}
+    return kind, semantic, {"length": column.declared[4:-1]} if logical == "bit" else {}
 
 
-def field(column: str) -> dict[str, Any]:
+def field(name: str, event: Event) -> dict[str, Any]:
     """A column in a schema of Connect's JSON."""
-    kind, semantic, parameters = physical(column)
-    found: dict[str, Any] = {"type": kind, "optional": column not in KEYS, "field": column}
+    kind, semantic, parameters = physical(event.shape[name])
+    found: dict[str, Any] = {"type": kind, "optional": name not in event.keys, "field": name}
     return (
         found
         | ({"name": semantic, "version": 1} if semantic else {})
@@ -154,9 +149,9 @@ def field(column: str) -> dict[str, Any]:
     )
 
 
-def envelope(columns: tuple[str, ...], of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def envelope(event: Event, of: Callable[[str, Event], dict[str, Any]]) -> dict[str, Any]:
     """The schema of a wrapped row."""
-    image = {"type": "struct", "optional": True, "fields": [of(column) for column in columns]}
+    image = {"type": "struct", "optional": True, "fields": [of(column, event) for column in event.columns]}
     fields = [image | {"field": name} for name in ("before", "after")]
     return {
         "type": "struct",
@@ -167,10 +162,13 @@ def envelope(columns: tuple[str, ...], of: Callable[[str], dict[str, Any]]) -> d
 
 def keyed(event: Event, cell: Cell, schema: bool) -> Any:
     """The Kafka key of a row."""
-    found = cells(key(event.row), cell)
+    found = cells(event, key(event, event.row), cell)
     if not schema:
         return found
-    return {"schema": {"type": "struct", "fields": [field(name) for name in KEYS]}, "payload": found}
+    return {
+        "schema": {"type": "struct", "fields": [field(name, event) for name in event.keys]},
+        "payload": found,
+    }
 
 
 # --- JSON ---------------------------------------------------------------------------------------
@@ -185,7 +183,7 @@ def wrapped(history: History, *, cell: Cell, schema: bool) -> list[Message]:
         if event.kind not in OPS:
             continue
         frame = _frame(event, cell, source(event))
-        value = {"schema": envelope(event.columns, field), "payload": frame} if schema else frame
+        value = {"schema": envelope(event, field), "payload": frame} if schema else frame
         told_key = keyed(event, cell, schema) if event.row else None
         old = () if old_key is None else (("__debezium.oldkey", _old(event, old_key, cell, schema)),)
         found.append(message(value, event, told_key, headers=old))
@@ -200,7 +198,7 @@ def _old(event: Event, old_key: Image, cell: Cell, schema: bool) -> bytes:
 
 
 def _frame(event: Event, cell: Cell, place: dict[str, Any]) -> dict[str, Any]:
-    before, after = (cells(row, cell) for row in (event.before, event.after))
+    before, after = (cells(event, row, cell) for row in (event.before, event.after))
     return {"before": before, "after": after, "op": OPS[event.kind], "source": place, "ts_ms": event.time + 8}
 
 
@@ -209,7 +207,7 @@ def statement(event: Event) -> dict[str, Any]:
     return {
         "source": source(event),
         "ts_ms": event.time,
-        "databaseName": DATABASE,
+        "databaseName": event.database,
         "schemaName": None,
         "ddl": event.sql,
         "tableChanges": [],
@@ -224,7 +222,7 @@ def flattened(history: History, *, deletes: str) -> list[Message]:
         if event.kind == "delete" and deletes == "null":
             found.append(message(None, event, told_key)._replace(value=None))
         elif event.row:
-            row = cells(event.row, schemaless) or {}
+            row = cells(event, event.row, schemaless) or {}
             place = {
                 f"__{name}": source(event)[name] for name in ("file", "pos", "row", "snapshot", "table", "db")
             }
@@ -246,28 +244,37 @@ def _formed(event: Event, frame: dict[str, Any], form: str) -> dict[str, Any]:
     frame = {name: value for name, value in frame.items() if value is not None}
     if form == "flat":
         return frame
-    return {"payload": frame} | ({"schema": envelope(event.columns, _oms_field)} if form == "schema" else {})
+    return {"payload": frame} | ({"schema": envelope(event, _oms_field)} if form == "schema" else {})
 
 
 def _oms_source(event: Event) -> dict[str, Any]:
-    found = {"version": "1", "connector": "OB_MYSQL", "name": "OMS", "db": DATABASE, "table": TABLE}
+    found = {
+        "version": "1",
+        "connector": "OB_MYSQL",
+        "name": "OMS",
+        "db": event.database,
+        "table": event.table,
+    }
     if event.kind == "read":
         return found | {"ts_ms": 0}
     return found | {"ts_ms": event.time, "pos": f"{999_990 + event.counter}@{event.second}"}
 
 
-def _oms_field(column: str) -> dict[str, Any]:
+def _oms_field(name: str, event: Event) -> dict[str, Any]:
+    column = event.shape[name]
     kind = {"bytes": "string"}.get(physical(column)[0], physical(column)[0])
-    if TYPES[column].startswith(("decimal", "uint64")):
+    if column.logical.startswith(("decimal", "uint64")):
         kind = "string"
-    return {"type": kind, "optional": True, "field": column}
+    return {"type": kind, "optional": True, "field": name}
 
 
 def smt(history: History) -> list[Message]:
     """The row alone, and of a changed key its delete first."""
     rows = [event for event, _ in events(history) if event.row]
     return [
-        message({**(cells(event.row, oms) or {}), "__deleted": str(event.kind == "delete").lower()}, event)
+        message(
+            {**(cells(event, event.row, oms) or {}), "__deleted": str(event.kind == "delete").lower()}, event
+        )
         for event in rows
     ]
 
@@ -282,60 +289,59 @@ _AVRO = {
     "bytes": "bytes",
     "string": "string",
 }
-ROWS, WIDER_ROWS, KEY_ID, STATEMENT = range(1, 5)
+_SCHEMAS: dict[str, int] = {}
+"""The registry: each schema's text with its id."""
 
 
 @cache
-def schemas() -> dict[int, Any]:
-    """The registry: rows before and after the new column, keys, statements."""
-    place = {
-        "type": "record",
-        "name": "Source",
-        "fields": [
-            {"name": name, "type": "long" if name in ("ts_ms", "pos", "row") else "string"}
-            for name in source(Event(1, 0, 1, "insert", None, None, ()))
-        ],
-    }
-    statement_fields = [{"name": "source", "type": place}, {"name": "ts_ms", "type": "long"}]
-    statement_fields += [
-        {"name": name, "type": ["null", "string"]} for name in ("databaseName", "schemaName", "ddl")
-    ]
-    statement_fields += [{"name": "tableChanges", "type": {"type": "array", "items": "string"}}]
-    return {
-        ROWS: _avro_envelope(tuple(COLUMNS), place),
-        WIDER_ROWS: _avro_envelope(tuple(DECLARED), place),
-        KEY_ID: {"type": "record", "name": "Key", "fields": [_avro_field(name) for name in KEYS]},
-        STATEMENT: {"type": "record", "name": "SchemaChange", "fields": statement_fields},
-    }
+def _parsed(text: str) -> Any:
+    return fastavro.parse_schema(json.loads(text))
 
 
-def _avro_envelope(columns: tuple[str, ...], place: dict[str, Any]) -> dict[str, Any]:
-    row = {"type": "record", "name": "Value", "fields": [_avro_field(column) for column in columns]}
+def framed(schema: dict[str, Any], datum: Any) -> bytes:
+    """A datum in Confluent's frame; its schema is registered if it is new."""
+    text = json.dumps(schema)
+    number = _SCHEMAS.setdefault(text, len(_SCHEMAS) + 1)
+    return b"\0" + number.to_bytes(4, "big") + written(_parsed(text), datum)
+
+
+def _place_schema(event: Event) -> dict[str, Any]:
+    """The schema of `source`."""
+    kinds = {name: "long" if name in ("ts_ms", "pos", "row") else "string" for name in source(event)}
+    if event.table is None:
+        kinds["table"] = "null"
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    return {"type": "record", "name": "Source", "fields": fields}
+
+
+def _statement_schema(event: Event) -> dict[str, Any]:
+    fields = [{"name": "source", "type": _place_schema(event)}, {"name": "ts_ms", "type": "long"}]
+    fields += [{"name": name, "type": ["null", "string"]} for name in ("databaseName", "schemaName", "ddl")]
+    fields += [{"name": "tableChanges", "type": {"type": "array", "items": "string"}}]
+    return {"type": "record", "name": "SchemaChange", "fields": fields}
+
+
+def _avro_envelope(event: Event) -> dict[str, Any]:
+    row = {"type": "record", "name": "Value", "fields": [_avro_field(name, event) for name in event.columns]}
     fields = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Value"]}]
     fields += [
         {"name": "op", "type": "string"},
-        {"name": "source", "type": place},
+        {"name": "source", "type": _place_schema(event)},
         {"name": "ts_ms", "type": "long"},
     ]
     return {"type": "record", "name": "Envelope", "fields": fields}
 
 
-def _avro_field(column: str) -> dict[str, Any]:
-    kind, semantic, parameters = physical(column)
+def _avro_key(event: Event) -> dict[str, Any]:
+    return {"type": "record", "name": "Key", "fields": [_avro_field(name, event) for name in event.keys]}
+
+
+def _avro_field(name: str, event: Event) -> dict[str, Any]:
+    kind, semantic, parameters = physical(event.shape[name])
     found: dict[str, Any] = {"type": _AVRO[kind], "connect.type": kind}
     if semantic:
         found |= {"connect.name": semantic, "connect.version": 1, "connect.parameters": parameters}
-    return {"name": column, "type": found if column in KEYS else ["null", found]}
-
-
-@cache
-def _parsed(number: int) -> Any:
-    return fastavro.parse_schema(schemas()[number])
-
-
-def framed(number: int, datum: Any) -> bytes:
-    """A datum in Confluent's frame."""
-    return b"\0" + number.to_bytes(4, "big") + written(_parsed(number), datum)
+    return {"name": name, "type": found if name in event.keys else ["null", found]}
 
 
 def in_avro(history: History) -> list[Message]:
@@ -343,19 +349,26 @@ def in_avro(history: History) -> list[Message]:
     found = []
     for event, old_key in events(history):
         if event.sql:
-            found.append(Message(framed(STATEMENT, statement(event))))
+            found.append(Message(framed(_statement_schema(event), statement(event))))
         if event.kind not in OPS:
             continue
-        number = ROWS if len(event.columns) == len(COLUMNS) else WIDER_ROWS
-        value = framed(number, _frame(event, avro, source(event)))
-        told_key = framed(KEY_ID, cells(key(event.row), avro)) if event.row else None
-        headers = () if old_key is None else (("__debezium.oldkey", framed(KEY_ID, cells(old_key, avro))),)
-        found.append(Message(value, told_key, "t", headers))
+        value = framed(_avro_envelope(event), _frame(event, avro, source(event)))
+        told_key = headers = None
+        if event.row:
+            told_key = framed(_avro_key(event), cells(event, key(event, event.row), avro))
+        if old_key is not None:
+            old = framed(_avro_key(event), cells(event, old_key, avro))
+            headers = (("__debezium.oldkey", old),)
+        found.append(Message(value, told_key, "t", headers or ()))
     return found
 
 
+def _schema(number: int) -> str:
+    return {known: text for text, known in _SCHEMAS.items()}[number]
+
+
 def _registry() -> Hints:
-    return Hints(schema=lambda number: json.dumps(schemas()[number]))
+    return Hints(schema=_schema)
 
 
 UNTYPED = told(TYPES, keys=False)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -29,6 +30,11 @@ class Column(NamedTuple):
 
     logical: str
     declared: str
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of an ENUM or SET."""
+        return [label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", self.declared)]
 
 
 _QUOTED = ",".join("'" + label.replace("'", "''") + "'" for label in LABELS)
@@ -53,8 +59,8 @@ COLUMNS = {
     "extras": Column("json", "json"),
 }
 ADDED = "desk", Column("string", "varchar(30)")
-TYPES = {name: column.logical for name, column in {**COLUMNS, ADDED[0]: ADDED[1]}.items()}
-DECLARED = {name: column.declared for name, column in {**COLUMNS, ADDED[0]: ADDED[1]}.items()}
+SHAPE = {**COLUMNS, ADDED[0]: ADDED[1]}
+TYPES = {name: column.logical for name, column in SHAPE.items()}
 
 
 class Event(NamedTuple):
@@ -71,6 +77,10 @@ class Event(NamedTuple):
     after: Image | None
     columns: tuple[str, ...]
     sql: str | None = None
+    shape: Mapping[str, Column] = SHAPE
+    keys: tuple[str, ...] = KEYS
+    database: str = DATABASE
+    table: str | None = TABLE
 
     @property
     def second(self) -> int:

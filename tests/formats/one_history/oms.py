@@ -12,17 +12,7 @@ from typing import Any
 
 from ingest.change import Message
 from tests.formats.one_history.canal import base, ocean
-from tests.formats.one_history.history import (
-    DATABASE,
-    DECLARED,
-    EPOCH,
-    KEYS,
-    TABLE,
-    TYPES,
-    Event,
-    History,
-    ticks,
-)
+from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History, ticks
 from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, told
 
 EIGHT_HOURS = 8 * 3_600_000
@@ -46,8 +36,8 @@ def _default(event: Event, extended: bool) -> dict[str, Any]:
     meta = {
         "checkpoint": second,
         "dbType": "OB_MYSQL",
-        "db": DATABASE if event.sql else f"tenant_1.{DATABASE}",
-        "table_name": TABLE,
+        "db": event.database if event.sql else f"tenant_1.{event.database}",
+        "table_name": event.table,
         "timestamp": None if event.kind == "read" else second,
     }
     if event.sql:
@@ -62,27 +52,27 @@ def _default(event: Event, extended: bool) -> dict[str, Any]:
     place = None if event.kind == "read" else bare(f"{second}{event.counter}")
     meta |= {
         "storeDataSequence": place,
-        "record_primary_key": "\x01".join(KEYS),
+        "record_primary_key": "\x01".join(event.keys),
         "uniqueId": f"u{event.number}",
     }
     return {
-        "prevStruct": _light(event.before, extended),
-        "postStruct": _light(event.after, extended),
+        "prevStruct": _light(event, event.before, extended),
+        "postStruct": _light(event, event.after, extended),
         "allMetaData": meta,
         "recordType": "ROW" if event.kind == "read" else event.kind.upper(),
     }
 
 
-def _light(row: Any, extended: bool) -> Any:
-    image = cells(row, ocean)
+def _light(event: Event, row: Any, extended: bool) -> Any:
+    image = cells(event, row, ocean)
     if image is None or not extended:
         return image
-    return {**image, "__light_type": {name: {"schemaType": _oms_type(name)} for name in row}}
+    return {**image, "__light_type": {name: {"schemaType": _oms_type(event.shape[name])} for name in row}}
 
 
-def _oms_type(column: str) -> str:
+def _oms_type(column: Column) -> str:
     """OMS's own names for 64-bit integers, and the source's without length for all else."""
-    return {"int64": "INT64", "uint64": "BIGINT"}.get(TYPES[column]) or base(DECLARED[column]).upper()
+    return {"int64": "INT64", "uint64": "BIGINT"}.get(column.logical) or base(column.declared).upper()
 
 
 # --- the frame of DataWorks ---------------------------------------------------------------------
@@ -93,13 +83,13 @@ def frame(
 ) -> dict[str, Any]:
     """What StreamX and OMS's Dataworks 2.0 share; ``names`` of the members of ``schema`` and ``source``."""
     listed, key, schema, table = names
-    source = {"dbType": "MySQL", "dbName": DATABASE, schema: DATABASE, table: TABLE}
+    source = {"dbType": "MySQL", "dbName": event.database, schema: event.database, table: event.table}
     ddl = {"text": event.sql, "ddlMeta": "rO0ABXNy"} if event.sql else None
-    before, after = (cells(row, cell) for row in (event.before, event.after))
+    before, after = (cells(event, row, cell) for row in (event.before, event.after))
     return {
         "schema": {
-            listed: [{"name": c, "type": columns(c)} for c in event.columns],
-            key: list(KEYS),
+            listed: [{"name": c, "type": columns(event.shape[c])} for c in event.columns],
+            key: list(event.keys),
             "source": source,
         },
         "payload": {
@@ -157,12 +147,12 @@ SIX = {
 }
 
 
-def _six(column: str) -> str:
-    return SIX.get(TYPES[column], "STRING")
+def _six(column: Column) -> str:
+    return SIX.get(column.logical, "STRING")
 
 
-def _streamx(column: str, text: str) -> Any:
-    logical, kind = TYPES[column], _six(column)
+def _streamx(column: Column, text: str) -> Any:
+    logical, kind = column.logical, _six(column)
     if kind in ("LONG", "DOUBLE", "BOOLEAN"):
         return bare(text)
     if kind != "DATE":
@@ -187,18 +177,18 @@ def _shareplex(event: Event, place: Any, cell: Any, hours: int, full: bool) -> d
     op = {"read": "ins", "insert": "ins", "update": "upd", "delete": "del"}.get(event.kind, "ddl")
     meta = {
         "op": op,
-        "table": f"{DATABASE}.{TABLE}",
+        "table": f"{event.database}.{event.table}",
         "time": moment(event.time + hours * 3_600_000),
         **place(event),
     }
     if event.sql:
         return {"meta": meta, "data": {}, "sql": {"ddl": event.sql}}
     if event.kind != "update":
-        return {"meta": meta, "data": cells(event.row if full else _set(event.row), cell)}
+        return {"meta": meta, "data": cells(event, event.row if full else _set(event.row), cell)}
     before = event.before or {}
-    key = before if full else {name: before[name] for name in KEYS}
+    key = before if full else {name: before[name] for name in event.keys}
     now = {name: (event.after or {})[name] for name in changed(event)}
-    return {"meta": meta, "data": cells(now, cell), "key": cells(key, cell)}
+    return {"meta": meta, "data": cells(event, now, cell), "key": cells(event, key, cell)}
 
 
 def _set(row: Any) -> Any:
@@ -207,7 +197,9 @@ def _set(row: Any) -> Any:
 
 
 def _oms_place(event: Event) -> dict[str, Any]:
-    row_id = f"{DATABASE}.{TABLE}-" + "\x01".join(event.row.get(name) or "" for name in KEYS)
+    row_id = f"{event.database}.{event.table}-" + "\x01".join(
+        event.row.get(name) or "" for name in event.keys
+    )
     scn = "null" if event.sql else f"{event.second}{event.counter:05d}"
     return {"scn": scn, "seq": "0", "rowid": row_id, "trans": f"t{event.number}", "idx": "1/1"}
 
@@ -222,11 +214,11 @@ def _dts_place(event: Event) -> dict[str, Any]:
     return found | ({"op": "truncate"} if event.kind == "truncate" else {})
 
 
-def plain(column: str, text: str) -> Any:
+def plain(column: Column, text: str) -> Any:
     """Numbers and truth bare, the rest as text."""
-    if TYPES[column] == "boolean":
+    if column.logical == "boolean":
         return text == "true"
-    return bare(text) if TYPES[column].startswith(("int", "uint", "decimal", "float", "bit")) else text
+    return bare(text) if column.logical.startswith(("int", "uint", "decimal", "float", "bit")) else text
 
 
 DIALECTS = {

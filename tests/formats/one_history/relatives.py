@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ingest.change import Image, Message
-from tests.formats.one_history.history import DATABASE, EPOCH, KEYS, TABLE, TYPES, Event, History
+from tests.formats.one_history.history import EPOCH, TYPES, Event, History
 from tests.formats.one_history.oms import plain
 from tests.formats.one_history.writing import Dialect, cells, changed, message, told
 
@@ -27,18 +27,18 @@ def maxwell(history: History, *, position: bool) -> list[Message]:
 
 def _maxwell(event: Event, position: bool) -> dict[str, Any]:
     frame: dict[str, Any] = {
-        "database": DATABASE,
-        "table": TABLE,
+        "database": event.database,
+        "table": event.table,
         "ts": event.second,
         "xid": 7000 + event.number,
     }
     if event.sql:
         return frame | {"type": "table-alter", "ts": event.time, "sql": event.sql} | _place(event, position)
     kind = "bootstrap-insert" if event.kind == "read" else event.kind
-    frame |= {"type": kind, "data": cells(event.row, plain)}
+    frame |= {"type": kind, "data": cells(event, event.row, plain)}
     if event.kind != "read":
         frame |= {"commit": True} | _place(event, position)
-    return frame | ({"old": cells(changed(event), plain)} if event.kind == "update" else {})
+    return frame | ({"old": cells(event, changed(event), plain)} if event.kind == "update" else {})
 
 
 def _place(event: Event, position: bool) -> dict[str, Any]:
@@ -46,7 +46,11 @@ def _place(event: Event, position: bool) -> dict[str, Any]:
 
 
 def _maxwell_key(event: Event) -> dict[str, Any]:
-    return {"database": DATABASE, "table": TABLE, **{f"pk.{name}": event.row.get(name) for name in KEYS}}
+    return {
+        "database": event.database,
+        "table": event.table,
+        **{f"pk.{name}": event.row.get(name) for name in event.keys},
+    }
 
 
 # --- GoldenGate ---------------------------------------------------------------------------------
@@ -61,7 +65,7 @@ def goldengate(history: History, *, compressed: bool) -> list[Message]:
 def _goldengate(event: Event, compressed: bool) -> dict[str, Any]:
     kind = "I" if event.kind == "read" else event.kind[0].upper()
     frame: dict[str, Any] = {
-        "table": f"{DATABASE}.{TABLE}",
+        "table": f"{event.database}.{event.table}",
         "op_type": kind,
         "op_ts": clock(event.time),
         "current_ts": clock(event.time + 40),
@@ -69,15 +73,15 @@ def _goldengate(event: Event, compressed: bool) -> dict[str, Any]:
     }
     if event.kind == "truncate":
         return frame
-    frame["primary_keys"] = list(KEYS)
+    frame["primary_keys"] = list(event.keys)
     before, after = event.before, event.after
     if compressed and before and after:
-        names = {*KEYS, *changed(event)}
+        names = {*event.keys, *changed(event)}
         before, after = _only(before, names), _only(after, names)
     if before:
-        frame["before"] = cells(before, plain)
+        frame["before"] = cells(event, before, plain)
     if after:
-        frame["after"] = (cells(after, plain) or {}) | _marks(event, after)
+        frame["after"] = (cells(event, after, plain) or {}) | _marks(event, after)
     return frame
 
 
@@ -106,15 +110,15 @@ def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
         "record-type": "control" if control else "data",
         "operation": {"read": "load", "truncate": "truncate-table"}.get(event.kind, event.kind),
         "partition-key-type": "task-id",
-        "schema-name": DATABASE,
-        "table-name": TABLE,
+        "schema-name": event.database,
+        "table-name": event.table,
     }
     if position and event.kind != "read":
         meta["stream-position"] = f"{event.number:08X}/{4096 - event.number:08X}.1.0"
     if control:
         return {"metadata": meta}
-    data = cells(event.row, plain) or {}
-    former = cells(event.before, plain) if event.kind == "update" else None
+    data = cells(event, event.row, plain) or {}
+    former = cells(event, event.before, plain) if event.kind == "update" else None
     if former and prefixed:
         return {"data": data | {f"BI_{name}": value for name, value in former.items()}, "metadata": meta}
     return {"data": data, "metadata": meta} | ({"before-image": former} if former else {})

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ingest.change import Hints, Message, Options, TableHints, TableId
-from tests.formats.one_history.history import DATABASE, KEYS, TABLE, Event, History
+from ingest.change import Hints, Image, Message, Options, TableHints, TableId
+from tests.formats.one_history.history import DATABASE, KEYS, TABLE, Column, Event, History
 
-Cell = Callable[[str, str], Any]
+Cell = Callable[[Column, str], Any]
 """One value: its column and its canonical text to what stands in the message."""
 
 
@@ -43,14 +43,15 @@ def message(value: Any, event: Event, key: Any = None, **parts: Any) -> Message:
     return Message(text.encode(), None if key is None else msgspec.json.encode(key), **parts)
 
 
-def cells(row: dict[str, str | None] | None, cell: Cell) -> dict[str, Any] | None:
-    """An image with each value in the dialect's form."""
+def cells(event: Event, row: Image | None, cell: Cell) -> dict[str, Any] | None:
+    """An image of an event with each value in the dialect's form."""
     if row is None:
         return None
-    return {name: None if value is None else cell(name, value) for name, value in row.items()}
+    shape = event.shape
+    return {name: None if value is None else cell(shape[name], value) for name, value in row.items()}
 
 
-def changed(event: Event) -> dict[str, str | None]:
+def changed(event: Event) -> Image:
     """What stood before in the columns that the event changed."""
     after = event.after or {}
     return {name: value for name, value in (event.before or {}).items() if value != after.get(name)}

@@ -1,0 +1,149 @@
+"""One history through one dialect: messages, delivery, mirrors, and what differs from the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from ingest import types
+from ingest.change import Message, TableId
+from ingest.values import instant_micros
+from tests.formats.one_history.test_one_history import DIALECTS
+from tests.formats.one_history.writing import Dialect
+from tests.model import plain
+from tests.model.histories import History, Life, history
+from tests.model.source import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """A dialect in the model: its writer, and whether any order of arrival will do."""
+
+    name: str
+    any_order: bool = True
+
+    @property
+    def dialect(self) -> Dialect:
+        """The writer with its hints."""
+        return DIALECTS[self.name]
+
+
+BATCHES = 4
+CAPTURES = (Capture("dts-canal"),)
+
+
+@dataclass(slots=True)
+class Wrong:
+    """A history whose mirrors are silently wrong."""
+
+    number: int
+    capture: str
+    found: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [f"history {self.number} in {self.capture}:", *(f"  {one}" for one in self.found), *self.log]
+        )
+
+
+def delivered(messages: Sequence[Message], number: int, *, any_order: bool) -> list[list[Message]]:
+    """The messages in batches: late, twice and cut anywhere, as far as the dialect allows."""
+    random = Random(f"delivery {number}")
+    found: list[Message] = []
+    if any_order:
+        style = random.randrange(3)
+        found = list(messages)
+        if style == 1:
+            random.shuffle(found)
+        elif style == 2:
+            late = [i + 4 * random.random() for i in range(len(found))]
+            found = [one for _, one in sorted(zip(late, found, strict=True), key=lambda pair: pair[0])]
+        for one in random.choices(messages, k=random.choice((0, len(messages) // 4))):
+            found.insert(random.randrange(len(found) + 1), one)
+    else:
+        for at, one in enumerate(messages):
+            if random.random() < 0.08:
+                found += messages[max(0, at - random.randint(1, 4)) : at]
+            found.append(one)
+    ends = sorted(random.randrange(len(found) + 1) for _ in range(random.choice((0, 1, BATCHES - 1))))
+    return [found[start:end] for start, end in zip([0, *ends], [*ends, len(found)], strict=True)]
+
+
+def checked(numbers: Iterable[int], capture: Capture, life: Life, seed: str = "") -> list[Wrong]:
+    """Make, write, deliver and fold histories, all in the same few batches; those that end silently wrong."""
+    dialect = capture.dialect
+    made = [history(number, life, seed) for number in numbers]
+    batches: list[list[Message]] = [[] for _ in range(BATCHES)]
+    for one in made:
+        written = dialect.write(one)  # type: ignore[arg-type]
+        for number, part in enumerate(delivered(written, one.number, any_order=capture.any_order)):
+            batches[number] += part
+    pipeline = plain.pipeline_of(dialect)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in plain.silver(pipeline, batches):
+        rows.setdefault(row["database"], []).append(row)
+    found = []
+    for one in made:
+        wrong = differences(one, plain.mirrors(pipeline, rows.get(f"h{one.number}", ())))
+        if wrong:
+            found.append(Wrong(one.number, capture.name, wrong, told(one)))
+    return found
+
+
+def told(made: History) -> list[str]:
+    """The binlog, a line each."""
+    return [
+        f"    {one.number} {one.time / 1000:.3f} {one.kind} {one.table}: {one.sql or ''}"
+        + (f" {one.before} -> {one.after}" if one.row else "")
+        for one in made.events
+    ]
+
+
+def differences(made: History, found: Mapping[TableId, plain.Mirror]) -> list[str]:
+    """What is silently wrong in the mirrors of the tables that are there."""
+    wrong: list[str] = []
+    for table in made.source.known():
+        mirror = found.get(TableId(table.database, None, table.name), plain.Mirror())
+        if not mirror.loud:
+            wrong += [f"{table.name}: {one}" for one in compared(table, mirror)]
+    return wrong
+
+
+def compared(table: Table, mirror: plain.Mirror) -> list[str]:
+    """What differs between a table and its mirror."""
+    if not mirror.rows and not table.rows:
+        return []
+    if {*mirror.keys} != {*table.key}:
+        return [f"its key is {table.key} and became {mirror.keys}"]
+    wanted = {table.key_of(row): row for row in table.rows.values()}
+    actual = {table.key_of({name: row.get(name) for name in table.key}): row for row in mirror.rows.values()}
+    wrong = [f"row {key} is missing" for key in wanted.keys() - actual.keys()]
+    wrong += [f"row {key} should not be" for key in actual.keys() - wanted.keys()]
+    for key in wanted.keys() & actual.keys():
+        for column in table.columns:
+            truth, value = wanted[key][column.name], actual[key].get(column.name)
+            if typed(column.type.logical, truth) != typed(column.type.logical, value):
+                wrong.append(f"row {key}, {column.name}: {truth!r} became {value!r}")
+    return wrong
+
+
+def typed(logical: str, text: str | None) -> object:
+    """A value as what it is; text that is not canonical for its type equals no value."""
+    if text is None:
+        return None
+    pattern = types.PATTERNS.get(types.family(logical) or "")
+    if pattern and not re.fullmatch(pattern, text):
+        return ("not canonical", text)
+    base = types.base(logical)
+    if base == "timestamp":
+        return instant_micros(text, "UTC")
+    if base in ("datetime", "time"):
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    if types.family(logical) == "integer" or base == "decimal":
+        return Decimal(text)
+    return float(text) if types.family(logical) == "float" else text

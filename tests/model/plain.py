@@ -1,0 +1,152 @@
+"""Messages to mirrors without Spark: silver's own decoder in the worker, the policy's steps, the plain fold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.change import Message, Op, TableId, order_of
+from ingest.config import Pipeline
+from ingest.config.model import Source as Origin
+from ingest.config.model import TableRule
+from ingest.fold import Placed, Table, steps
+from ingest.gold import policy
+from ingest.gold.ledger import _effects
+from ingest.gold.policy import APPLIED, HELD, NOTICED, Statement, Subject
+from ingest.gold.refold import change_of
+from ingest.lake.books import merged_columns
+from ingest.silver.lift import Deck, Lifting
+from tests.formats.one_history.writing import Dialect
+
+SOURCE = "capture"
+Batches = Sequence[Sequence[Message]]
+
+
+@dataclass(slots=True)
+class Lane:
+    """What silver holds of one table."""
+
+    changes: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Mirror:
+    """A folded mirror, and what is said about it."""
+
+    keys: tuple[str, ...] = ()
+    rows: dict[Any, dict[str, str | None]] = field(default_factory=dict)
+    loud: set[str] = field(default_factory=set)
+
+
+def pipeline_of(dialect: Dialect, rules: Sequence[TableRule] = ()) -> Pipeline:
+    """A pipeline of one source in a dialect."""
+    origin = Origin(SOURCE, "files", dialect.format, dialect.hints.options, path="/nowhere")
+    return Pipeline("model", Path("/nowhere.yaml"), "/nowhere", (origin,), tuple(rules))
+
+
+def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
+    """The rows of `changes` of all batches."""
+    found: list[dict[str, Any]] = []
+    for number, messages in enumerate(batches, start=1):
+        if messages:
+            deck = Deck(Lifting(pipeline), 0, SOURCE)
+            for page in deck.lift(bronze(number, messages)):
+                found += page.select(_COLUMNS).to_pylist()
+    return found
+
+
+_COLUMNS = [
+    *("kind", "batch", "topic", "partition", "offset", "row", "op", "database", "schema", "table"),
+    *("order_key", "keys", "before", "after", "types", "partial", "payload"),
+]
+
+
+def bronze(batch: int, messages: Sequence[Message]) -> pa.RecordBatch:
+    """Messages of one file as bronze holds them."""
+    count = len(messages)
+    columns = {
+        "batch": pa.array([batch] * count, pa.int64()),
+        "source": pa.array([SOURCE] * count),
+        "topic": pa.array(["messages"] * count),
+        "partition": pa.array([0] * count, pa.int32()),
+        "offset": pa.array(range(count), pa.int64()),
+        "key": pa.array([one.key for one in messages], pa.binary()),
+        "value": pa.array([one.value for one in messages], pa.binary()),
+        "headers": pa.array(
+            [[{"key": name, "value": value} for name, value in one.headers] for one in messages],
+            pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+        ),
+    }
+    return pa.record_batch(columns)
+
+
+def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId, Mirror]:
+    """The mirrors that the rows of `changes` make."""
+    lanes: dict[TableId, Lane] = {}
+    statements: list[Statement] = []
+    rejected = 0
+    for row in sorted(rows, key=lambda row: row["order_key"] or ""):
+        if row["kind"] == "change":
+            lanes.setdefault(_table(row), Lane()).changes.append(row)
+        elif row["kind"] == "ddl":
+            statements.append(_statement(row))
+        elif row["kind"] == "reject":
+            rejected += 1
+    found = {table: _folded(pipeline, table, lane, statements) for table, lane in lanes.items()}
+    return {table: mirror for table, mirror in found.items() if mirror is not None}
+
+
+def _table(row: dict[str, Any]) -> TableId:
+    return TableId(row["database"], row["schema"], row["table"])
+
+
+def _statement(row: dict[str, Any]) -> Statement:
+    told = json.loads(row["payload"])
+    parsed = told["parsed"]
+    place = f"{row['topic']}/{row['partition']}/{row['offset']}/{row['row']}"
+    effects = _effects.decode(json.dumps(parsed["effects"]))
+    return Statement(
+        place, SOURCE, _table(row), row["batch"], row["order_key"], told["statement"], parsed["kind"], effects
+    )
+
+
+def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence[Statement]) -> Mirror | None:
+    rule = pipeline.rule(table)
+    if rule.exclude:
+        return None
+    types: dict[str, str] = {}
+    for row in lane.changes:
+        types = merged_columns(types, json.loads(row["types"] or "{}"))
+    subject = Subject(
+        table, rule.on_schema_change, {**types, **rule.columns}, lambda other: pipeline.rule(other).exclude
+    )
+    mine = [one for one in statements if one.kind != "none" and policy.concerns(one, table)]
+    mirror, changes = Mirror(), lane.changes
+    states = {one.id: policy.judge(one, subject).state for one in mine}
+    held = [one for one in mine if states[one.id] == HELD]
+    if held:
+        mirror.loud.add(f"held: {held[0].text}")
+        first = min(one.batch for one in held)
+        changes = [row for row in changes if row["batch"] < first]
+        mine = [one for one in mine if one.batch < first]
+    mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] == NOTICED}
+    named = [row["keys"] for row in changes if row["keys"]]
+    shown = policy.shown(mine, subject)
+    mirror.keys = rule.keys or (tuple(json.loads(named[-1])) if named else shown.keys)
+    if not mirror.keys:
+        mirror.loud.add("no key")
+        return mirror
+    state = Table(mirror.keys, {name: types.get(name, "unknown") for name in mirror.keys})
+    events: list[Any] = [Placed(order_of(row["order_key"]), change_of(row, mirror.keys)) for row in changes]
+    found = policy.steps([one for one in mine if states[one.id] == APPLIED], subject)
+    events += [step._replace(order=order_of(str(step.order))) for step, _batch in found]
+    for step in steps(state, events):
+        if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
+            mirror.loud.add(step.why)
+    mirror.rows = {key: row.values for key, row in state.rows.items()}
+    return mirror

@@ -1,0 +1,383 @@
+"""The source database: tables, rows and statements with MySQL's semantics, and the binlog that they leave.
+
+It knows nothing of messages, orders, policies or folds, so that it can judge them.  A statement that the
+server refuses raises `RefusedError` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+
+from ingest.change import Image
+from tests.formats.one_history.history import Column as Shape
+from tests.formats.one_history.history import Event
+from tests.model.values import RefusedError, Type, convert, literal, zero
+
+Key = tuple[object, ...]
+Name = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A DEFAULT: its SQL, and the value that it gives; ``known`` if the statement alone tells the value."""
+
+    sql: str
+    value: str | None
+    known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's definition."""
+
+    name: str
+    type: Type
+    nullable: bool = True
+    default: Default | None = None
+
+    def filler(self) -> str | None:
+        """What rows that are already there get when the column is added."""
+        if self.default is not None:
+            return self.default.value
+        if self.nullable:
+            return None
+        found = zero(self.type)
+        if found is None:
+            raise RefusedError(f"{self.type.declared} has no zero that is allowed")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One clause of ALTER TABLE.
+
+    ``action``: add, drop, rename, change, default, drop_key, add_key or nothing.  ``name`` is the column as it
+    is called before the statement, ``column`` its new definition, ``position`` first or a column's name.
+    """
+
+    action: str
+    name: str = ""
+    column: Column | None = None
+    to: str = ""
+    keys: tuple[str, ...] = ()
+    position: str | None = None
+    guarded: bool = False
+    text: str = ""
+
+
+@dataclass(slots=True)
+class Table:
+    """One table: columns, key and rows, these by a number of their own."""
+
+    database: str
+    name: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    rows: dict[int, Image] = field(default_factory=dict)
+
+    def column(self, name: str) -> Column:
+        """A column by its name in any letter case."""
+        for one in self.columns:
+            if one.name.lower() == name.lower():
+                return one
+        raise RefusedError(f"{self.name} has no column {name}")
+
+    def has(self, name: str) -> bool:
+        """True if there is a column of the name."""
+        return any(one.name.lower() == name.lower() for one in self.columns)
+
+    def key_of(self, row: Mapping[str, str | None]) -> Key:
+        """A row's typed key."""
+        return tuple(_typed(self.column(name).type, row[name]) for name in self.key)
+
+    def check(self) -> None:
+        """Refuse two rows of one key, and NULL where there must be none."""
+        if self.key and len({self.key_of(row) for row in self.rows.values()}) < len(self.rows):
+            raise RefusedError("a key twice")
+        solid = [one.name for one in self.columns if not one.nullable]
+        if any(row[name] is None for row in self.rows.values() for name in solid):
+            raise RefusedError("NULL in a column that is NOT NULL")
+
+    def altered(self, clauses: Sequence[Clause]) -> Table:
+        """The table after an ALTER, whose clauses all speak of the table before it."""
+        columns: list[tuple[str | None, Column]] = [(one.name, one) for one in self.columns]
+        key = self.key
+        for clause in clauses:
+            key = _apply(clause, self, columns, key)
+        names = [one.name.lower() for _, one in columns]
+        if not names or len(set(names)) < len(names):
+            raise RefusedError("a column twice, or none")
+        if any(name.lower() not in names for name in key):
+            raise RefusedError("a key column that is not there")
+        key = tuple(next(one.name for _, one in columns if one.name.lower() == name.lower()) for name in key)
+        columns = [(old, replace(one, nullable=one.nullable and one.name not in key)) for old, one in columns]
+        rows = {number: _converted(self, row, columns) for number, row in self.rows.items()}
+        found = Table(self.database, self.name, tuple(one for _, one in columns), key, rows)
+        found.check()
+        return found
+
+
+def _typed(kind: Type, text: str | None) -> object:
+    if text is None:
+        return None
+    return Decimal(text) if kind.logical.startswith(("int", "uint", "decimal", "year", "bit")) else text
+
+
+def _apply(
+    clause: Clause, before: Table, columns: list[tuple[str | None, Column]], key: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Apply one clause to the columns, each with its name before the statement; the key after it."""
+    if clause.action == "drop_key":
+        if not key:
+            raise RefusedError("no key to drop")
+        return ()
+    if clause.action == "add_key":
+        if key:
+            raise RefusedError("two keys")
+        return clause.keys
+    if clause.action == "add":
+        assert clause.column is not None
+        if before.has(clause.column.name) and clause.guarded:
+            return key
+        columns.append((None, clause.column))
+        _moved(columns, len(columns) - 1, clause.position)
+        return key
+    if clause.action == "nothing":
+        return key
+    was = before.column(clause.name).name
+    at = next((i for i, (old, _) in enumerate(columns) if old == was), None)
+    if at is None:
+        raise RefusedError(f"{was} twice in one statement")
+    old, column = columns[at]
+    if clause.action == "drop":
+        if column.name in key:
+            raise RefusedError("a column of the key")
+        del columns[at]
+        return key
+    if clause.action == "rename":
+        columns[at] = (old, replace(column, name=clause.to))
+    elif clause.action == "default":
+        assert clause.column is not None
+        columns[at] = (old, replace(column, default=clause.column.default))
+    else:
+        assert clause.column is not None
+        columns[at] = (old, clause.column)
+        _moved(columns, at, clause.position)
+    new = columns[at][1].name if clause.position is None else (clause.column or column).name
+    return tuple(new if name == column.name else name for name in key)
+
+
+def _moved(columns: list[tuple[str | None, Column]], at: int, position: str | None) -> None:
+    if position is None:
+        return
+    one = columns.pop(at)
+    if position == "first":
+        columns.insert(0, one)
+        return
+    for i, (_, column) in enumerate(columns):
+        if column.name.lower() == position.lower():
+            columns.insert(i + 1, one)
+            return
+    raise RefusedError(f"no column {position} to stand after")
+
+
+def _converted(table: Table, row: Image, columns: Iterable[tuple[str | None, Column]]) -> Image:
+    found: Image = {}
+    for old, column in columns:
+        if old is None:
+            found[column.name] = column.filler()
+        else:
+            found[column.name] = convert(row[old], table.column(old).type, column.type)
+            if found[column.name] is None and not column.nullable:
+                raise RefusedError("NULL in a column that becomes NOT NULL")
+    return found
+
+
+@dataclass(slots=True)
+class Source:
+    """A server with its databases, its clock and its binlog.
+
+    Args:
+        lower: True for lower_case_table_names=1: names are stored in lower case and compared without case.
+    """
+
+    lower: bool = False
+    time: int = 1_712_345_678_000
+    counter: int = 0
+    tables: dict[Name, Table] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    script: list[tuple[int, str]] = field(default_factory=list)
+    numbered: int = 0
+    hurried: bool = False
+
+    # --- names and clock ---
+
+    def name(self, database: str, table: str) -> Name:
+        """The name as it is stored."""
+        return (database.lower(), table.lower()) if self.lower else (database, table)
+
+    def table(self, name: Name) -> Table:
+        """A table by any spelling of its name."""
+        found = self.tables.get(self.name(*name))
+        if found is None:
+            raise RefusedError(f"no table {name}")
+        return found
+
+    def tick(self, milliseconds: int) -> None:
+        """Let time pass."""
+        before = self.time // 1000
+        self.time += milliseconds
+        if self.time // 1000 != before:
+            self.counter = 0
+
+    def at_whole_second(self) -> None:
+        """Let a new second begin, unless statements and rows may share one."""
+        if not self.hurried and (self.counter or self.time % 1000):
+            self.tick(1000 - self.time % 1000)
+
+    # --- rows ---
+
+    def insert(self, table: Table, rows: Sequence[Image], kind: str = "insert") -> None:
+        """Rows of one INSERT."""
+        staged = replace(table, rows=dict(table.rows))
+        numbers = []
+        for row in rows:
+            self.numbered += 1
+            staged.rows[self.numbered] = dict(row)
+            numbers.append(self.numbered)
+        staged.check()
+        table.rows = staged.rows
+        self.counter += 1
+        for number in numbers:
+            self._row(kind, table, None, table.rows[number])
+        listed = ", ".join(f"({', '.join(_literals(table, row))})" for row in rows)
+        names = ", ".join(f"`{one.name}`" for one in table.columns)
+        self._ran(f"INSERT INTO `{table.database}`.`{table.name}` ({names}) VALUES {listed}")
+
+    def update(self, table: Table, changed: Mapping[int, Image]) -> None:
+        """Rows of one UPDATE, each to its new image."""
+        staged = replace(table, rows={**table.rows, **changed})
+        staged.check()
+        changed = {number: row for number, row in changed.items() if row != table.rows[number]}
+        before = {number: table.rows[number] for number in changed}
+        table.rows = staged.rows
+        for number, row in changed.items():
+            self._row("update", table, before[number], row)
+            changes = ", ".join(
+                f"`{name}` = {literal(table.column(name).type, value)}" for name, value in row.items()
+            )
+            self._ran(
+                f"UPDATE `{table.database}`.`{table.name}` SET {changes} WHERE {_where(table, before[number])}"
+            )
+
+    def delete(self, table: Table, numbers: Sequence[int]) -> None:
+        """Rows of one DELETE."""
+        for number in numbers:
+            row = table.rows.pop(number)
+            self._row("delete", table, row, None)
+            self._ran(f"DELETE FROM `{table.database}`.`{table.name}` WHERE {_where(table, row)} LIMIT 1")
+
+    def read(self, table: Table) -> None:
+        """Rows of a full load: no statement, and not in the binlog."""
+        for row in table.rows.values():
+            self._row("read", table, None, row)
+
+    def _row(self, kind: str, table: Table, before: Image | None, after: Image | None) -> None:
+        self.counter += 1
+        shape = {one.name: Shape(one.type.logical, one.type.declared) for one in table.columns}
+        self.events.append(
+            Event(
+                len(self.events) + 1, self.time, self.counter, kind,
+                None if before is None else dict(before), None if after is None else dict(after),
+                tuple(shape), None, shape, table.key, table.database, table.name,
+            )
+        )  # fmt: skip
+
+    # --- statements ---
+
+    def alter(self, name: Name, clauses: Sequence[Clause], sql: str, told: Name | None = None) -> None:
+        """ALTER TABLE."""
+        table = self.table(name)
+        altered = table.altered(clauses)
+        self.tables[self.name(*name)] = altered
+        self._statement("alter", sql, told or name, name)
+
+    def create(
+        self, name: Name, columns: Sequence[Column], key: tuple[str, ...], sql: str, *, guarded: bool = False
+    ) -> None:
+        """CREATE TABLE."""
+        stored = self.name(*name)
+        if stored in self.tables and not guarded:
+            raise RefusedError(f"{name} exists")
+        solid = tuple(replace(one, nullable=one.nullable and one.name not in key) for one in columns)
+        self.tables.setdefault(stored, Table(*stored, solid, key))
+        self._statement("create", sql, name, name)
+
+    def drop(self, names: Sequence[Name], sql: str) -> None:
+        """DROP TABLE."""
+        for name in names:
+            self.table(name)
+        self._statement("drop", sql, names[0], names[0])
+        for name in names:
+            del self.tables[self.name(*name)]
+
+    def rename(self, pairs: Sequence[tuple[Name, Name]], sql: str, kind: str = "rename") -> None:
+        """RENAME TABLE: its pairs apply one after the other."""
+        tables = dict(self.tables)
+        for old, new in pairs:
+            if self.name(*old) not in tables or self.name(*new) in tables:
+                raise RefusedError(f"{old} to {new}")
+            stored = self.name(*new)
+            tables[stored] = replace(tables.pop(self.name(*old)), database=stored[0], name=stored[1])
+        self.tables = tables
+        self._statement(kind, sql, pairs[0][0], pairs[0][0])
+
+    def truncate(self, name: Name, sql: str) -> None:
+        """TRUNCATE TABLE."""
+        self.table(name).rows.clear()
+        self._statement("truncate", sql, name, name)
+
+    def drop_database(self, database: str, sql: str) -> None:
+        """DROP DATABASE with all its tables."""
+        stored = database.lower() if self.lower else database
+        self.tables = {name: table for name, table in self.tables.items() if name[0] != stored}
+        self._statement("query", sql, (database, ""), (database, ""))
+
+    def nothing(self, database: str, sql: str) -> None:
+        """A statement that changes no table."""
+        self._statement("query", sql, (database, ""), (database, ""))
+
+    def _statement(self, kind: str, sql: str, told: Name, about: Name) -> None:
+        """Log a statement under the table that its message names; CURRENT_TIMESTAMP is the event's second."""
+        self.at_whole_second()
+        self.counter += 1
+        known = self.tables.get(self.name(*about))
+        columns = known.columns if known else ()
+        shape = {one.name: Shape(one.type.logical, one.type.declared) for one in columns}
+        key = known.key if known else ()
+        self.events.append(
+            Event(
+                len(self.events) + 1, self.time, self.counter, kind, None, None, tuple(shape), sql, shape, key,
+                told[0], told[1] or None,
+            )
+        )  # fmt: skip
+        self._ran(sql)
+        self.at_whole_second()
+
+    def _ran(self, sql: str) -> None:
+        self.script.append((self.time // 1000, sql))
+
+    def known(self) -> Iterator[Table]:
+        """All tables."""
+        yield from self.tables.values()
+
+
+def _literals(table: Table, row: Image) -> list[str]:
+    return [literal(one.type, row[one.name]) for one in table.columns]
+
+
+def _where(table: Table, row: Image) -> str:
+    names = table.key or tuple(one.name for one in table.columns)
+    return " AND ".join(f"`{name}` <=> {literal(table.column(name).type, row[name])}" for name in names)
