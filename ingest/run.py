@@ -20,7 +20,8 @@ from ingest.errors import SetupError
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
 from ingest.gold.work import COMPLETE, complete, open_books
-from ingest.lake import lock, mirrors, pauses
+from ingest.lake import identity, lock, mirrors, pauses
+from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
 from ingest.lake.mirrors import Mirror
@@ -93,6 +94,11 @@ class Warm:
     held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch, and version of `decisions`, when all was held
     paused: tuple[int, frozenset[str]] = (-2, frozenset())  # version of `decisions`, and what it says
     told: tuple[str, ...] = ()  # failures that `runs` holds already
+    seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
+
+    def restarted(self) -> Warm:
+        """A fresh memory that still knows which lake it is about."""
+        return Warm(seen=self.seen)
 
 
 def run(
@@ -127,6 +133,7 @@ def run(
     pace(spark, 0)  # what is read to find out what there is to do
     teller = Teller(lake)
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
+        identity.check(lake, warm.seen)
         wanted = [stage for stage in STAGES if stage in set(stages)]
         for stage in wanted:
             if stop():
@@ -140,6 +147,7 @@ def run(
             result.stages[stage] = time.monotonic() - started
             if result.batch is not None:
                 teller.start()
+        warm.seen = identity.look(lake)
         if _record(lake, warm, result):
             teller.end(result.failures, result.messages, _written(result))
     result.warnings.extend(teller.warnings)

@@ -20,6 +20,7 @@ from ingest.bronze.reading import BLOCK, Range, Record, headers, read
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Source
 from ingest.errors import IngestError
+from ingest.lake import identity
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
@@ -69,6 +70,11 @@ class Positions:
     files: dict[str, dict[str, FileState]] = field(default_factory=dict)
     places: dict[str, dict[Place, Position]] = field(default_factory=dict)
 
+    @property
+    def sources(self) -> set[str]:
+        """The names of the sources that have landed something."""
+        return self.files.keys() | self.places.keys()
+
     def catch_up(self, lake: Lake, last: int) -> None:
         """Read the receipts of batches that this session does not know yet."""
         if last <= self.batch:
@@ -107,9 +113,12 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
     landed = Landed()
     last = last_batch(lake)
     positions.catch_up(lake, last)
+    identity.refuse_missing_sources(lake, positions.sources)
     work: list[Range] = []
     looks: list[Look] = []
     for rank, source in enumerate(lake.pipeline.sources):
+        if not source.enabled:
+            continue
         if source.kind == "kafka":
             looks.append(_look(lake, source, positions, landed))
             continue

@@ -21,6 +21,8 @@ from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source
 from ingest.gold import preview as gold
 from ingest.gold.preview import HOLD, Foreseen, Known
+from ingest.lake import identity
+from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, target
 from ingest.silver import preview as silver
@@ -57,7 +59,9 @@ def _silence(servers: str) -> str:
 
 def needs_spark(pipeline: Pipeline) -> bool:
     """True if files alone do not tell the plan."""
-    asked = any(source.kind == "kafka" and not unreachable(source) for source in pipeline.sources)
+    asked = any(
+        source.enabled and source.kind == "kafka" and not unreachable(source) for source in pipeline.sources
+    )
     return asked or has_lake(pipeline)
 
 
@@ -70,6 +74,8 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         count: how many messages of each source are decoded to name tables.
     """
     lake = Lake(spark, pipeline) if spark is not None else None
+    if lake is not None:
+        identity.check(lake, Seen())
     known = gold.know(lake) if lake is not None else Known()
     last = last_batch(lake) if lake is not None else 0
     sources = _landed(lake, known, last, count)
@@ -110,7 +116,11 @@ def _look(pipeline: Pipeline, lake: Lake | None, last: int, count: int, found: S
     positions = Positions()
     if lake is not None:
         positions.catch_up(lake, last)
+        identity.refuse_missing_sources(lake, positions.sources)
     for rank, source in enumerate(pipeline.sources):
+        if not source.enabled:
+            found.told.append(_told(source, [], [], ("enabled: false: nothing more is read of it",)))
+            continue
         if source.kind == "kafka":
             told, sample = _topics(lake, source, positions, count)
         else:

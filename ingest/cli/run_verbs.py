@@ -44,6 +44,7 @@ def run(
     stages = _stages(stage)
     pause = _seconds(every)
     pipelines = [load(file) for file in files]
+    _refuse_shared_lakes(pipelines)
     _look_before(pipelines, patient=pause is not None)
     stop = threading.Event()
     _listen(stop)
@@ -77,6 +78,17 @@ def _seconds(text: str) -> float | None:
     if seconds < _SHORTEST:
         raise ConfigError([f"--every: {text!r} leaves no pause; write at least 100ms"])
     return seconds
+
+
+def _refuse_shared_lakes(pipelines: list[Pipeline]) -> None:
+    """Two pipeline files that name one lake would number each other's batches."""
+    by_lake: dict[str, Pipeline] = {}
+    for one in pipelines:
+        other = by_lake.setdefault(one.lake.rstrip("/"), one)
+        if other is not one:
+            raise IngestError(
+                f"{other.file} and {one.file} name the same lake {one.lake}: give each pipeline a lake of its own."
+            )
 
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
@@ -117,14 +129,19 @@ def _ticks(
     warm = {pipeline.file: Warm() for pipeline in pipelines}
     told: dict[str, list[str]] = {}
     alone = pause is None and len(pipelines) == 1
-    code = 0
+    code, first = 0, True
     while True:
         started = time.monotonic()
         results: list[Result] = []
-        for pipeline in pipelines:
+        for i, pipeline in enumerate(pipelines):
             if stop.is_set():
                 break
             try:
+                if not first:
+                    current = _reread(pipeline)
+                    if current != pipeline:
+                        pipelines[i] = pipeline = current  # noqa: PLW2901 - the file as it is now
+                        warm[pipeline.file] = warm[pipeline.file].restarted()
                 results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
             except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
                 if stop.is_set() and not _usable(spark):
@@ -134,15 +151,36 @@ def _ticks(
                     return 1
                 if alone or not _usable(spark):
                     raise
-                warm[pipeline.file] = Warm()
+                warm[pipeline.file] = warm[pipeline.file].restarted()
                 code = max(code, _failed(pipeline, error, patient=pause is not None))
         code = max([code, *(result.exit_code for result in results)])
         _print(results, output_as, told, repeated=pause is not None)
         if pause is None or stop.is_set():
             return code
+        first = False
         stop.wait(max(0.0, pause - (time.monotonic() - started)))
         if stop.is_set():
             return code
+
+
+def _reread(pipeline: Pipeline) -> Pipeline:
+    """The pipeline file as it is now; an unusable one ends the tick, not the loop.
+
+    Raises:
+        IngestError: the file has faults, or a setting that only a new process can take changed.
+    """
+    from ingest.config import load
+
+    current = load(pipeline.file)
+    for name, was, now in (
+        ("pipeline:", pipeline.name, current.name),
+        ("lake:", pipeline.lake, current.lake),
+        ("master:", pipeline.master, current.master),
+        ("spark:", pipeline.spark, current.spark),
+    ):
+        if was != now:
+            raise ConfigError([f"{pipeline.file}: {name} was changed: stop `ingest run` and start it again"])
+    return current
 
 
 def _tick(

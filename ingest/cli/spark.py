@@ -81,6 +81,10 @@ def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]
                 f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
             )
     with session_for(pipelines, jars_dir) as spark:
+        from ingest.lake import identity
         from ingest.lake.lake import Lake
 
-        yield [Lake(spark, pipeline) for pipeline in pipelines]
+        lakes = [Lake(spark, pipeline) for pipeline in pipelines]
+        for lake in lakes:
+            identity.look(lake)
+        yield lakes

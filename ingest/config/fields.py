@@ -95,6 +95,9 @@ class OptionKeys(_Keys):
 
 class _SourceKeys(_Keys):
     name: Name
+    enabled: Flag = Field(
+        default=True, description="false: read nothing more; what has landed can still be decoded"
+    )
     format: Format = Field(description="`ingest formats` lists them; `ingest detect FILE` finds it")
     options: OptionKeys = OptionKeys()
     max_messages: Count | None = Field(default=None, description="the most messages that one batch takes")

@@ -39,6 +39,7 @@ class Source:
     max_messages: int | None = None
     max_bytes: int | None = None
     server_change: str = "hold"  # hold | accept
+    enabled: bool = True  # False: nothing more is read
 
 
 @dataclass(frozen=True, slots=True)

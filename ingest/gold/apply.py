@@ -158,18 +158,19 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     path = lake.path(mirror.path)
     writer = lake.writer(STAGE, mirror.path, mirror.generation)
     before = log.snapshot(lake.spark, path)
-    work = _work(lake, books, ledger, plan, before.transactions.get(writer, -1))
+    applied = before.transactions.get(writer, -1)
+    watch.refuse_past(lake, mirror, before.version, applied, books.last)
+    work = _work(lake, books, ledger, plan, applied)
     result.version = before.version
     if not work:
         result.state = "skipped"
         _finish(lake, mirror, before)
         return
-    watch.refuse_foreign(lake.spark, path, before.version, mirror.name)
     session = _session(lake, books, work, before)
     if mirror.keys and _goes_on(work):
         narrow(session, _changes(work), _extent(before))
     forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
-    guard = merging.Guard(writer, books.last, lake.metadata(books.last))
+    guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
     fresh = bool(mirror.keys) and not before.exists
     if not fresh:
         tell(mirror.name, "schema")
@@ -193,15 +194,20 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     table = history.table_of(plan.mirror)
     path, writer = lake.path(table.path), lake.writer(STAGE, table.path, table.generation)
     before = log.snapshot(lake.spark, path)
-    work = _work(lake, books, ledger, plan, before.transactions.get(writer, -1))
+    applied = before.transactions.get(writer, -1)
+    watch.refuse_past(lake, table, before.version, applied, books.last)
+    work = _work(lake, books, ledger, plan, applied)
     if not work:
         return
-    watch.refuse_foreign(lake.spark, path, before.version, table.name)
     session = _session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     _prepare(lake, session, replace(plan, mirror=table), before, [])
     history.fold(
-        lake, session, plan.mirror, work, merging.Guard(writer, books.last, lake.metadata(books.last))
+        lake,
+        session,
+        plan.mirror,
+        work,
+        merging.Guard(writer, books.last, lake.metadata(books.last, landed=True)),
     )
 
 

@@ -151,7 +151,7 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
             continue
         _make(lake, one)
         writer = lake.writer(STAGE, one.path, mirror.generation)
-        lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True)
+        lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True, landed=True)
     lake.append_unguarded([mirrors.decision(lake, mirror, decided_at, "rebuilt")], DECISIONS)
     _add_misfits(lake, shadow, mirror, batch)
 

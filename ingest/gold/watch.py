@@ -11,29 +11,57 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.lake import log
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
 
 
-def refuse_foreign(spark: SparkSession, path: str, version: int, name: str) -> None:
-    """Look at the commits since our last batch, as a rule at that one alone.
+def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: int) -> None:
+    """Look at what was committed to a mirror so far.
+
+    Args:
+        lake: the lake.
+        mirror: the mirror.
+        version: its newest version.
+        applied: the last batch that it has folded.
+        last: the last batch that the lake has decoded.
 
     Raises:
-        HeldError: one of them changed rows and is not ours.
+        HeldError: a foreign commit changed its rows, or it holds batches that the lake does not have.
+    """
+    ours = _last_batch(lake.spark, lake.path(mirror.path), version, mirror.name)
+    past = applied > last
+    if ours.get("landed") and ours["batch"] == applied <= last:
+        past = lake.landed_by(applied) not in (None, ours["landed"])
+    if past:
+        raise HeldError(
+            f"{mirror.name} has folded a batch {applied} which is not the lake's: the lake was restored from a "
+            "backup without its mirrors. "
+            f"`{command('rebuild', lake.pipeline.file, mirror.name)}` folds it from what the lake holds now."
+        )
+
+
+def _last_batch(spark: SparkSession, path: str, version: int, name: str) -> dict[str, Any]:
+    """The metadata of our last batch's commit, as a rule of the newest one; empty if the log has none.
+
+    Raises:
+        HeldError: a commit since then changed rows and is not ours.
     """
     for number in range(version, -1, -1):
         try:
             actions = log.actions(spark, path, number)
         except Py4JJavaError:  # older than the log goes back
-            return
+            return {}
         metadata = log.metadata_of(actions)
         if "batch" in metadata:
-            return
+            return metadata
         if "run" not in metadata and any(map(_changes_rows, actions)):
             raise HeldError(
                 f"version {number} of {name} was not written by this pipeline ({_operation(actions)}), so what "
                 "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again."
             )
+    return {}
 
 
 def _changes_rows(action: dict[str, Any]) -> bool:

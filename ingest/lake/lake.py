@@ -18,7 +18,7 @@ from ingest.errors import IngestError
 from ingest.lake import log
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import BOOKS, TableSchema
+from ingest.lake.schemas import BOOKS, BRONZE, TableSchema
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -36,6 +36,7 @@ class Lake:
     shadow: str = ""  # a folder that takes what a rebuild writes, before it is compared and published
     shadowed: tuple[str, ...] = ()  # the tables that lie there: their names, or how they begin
     _known: set[str] = field(default_factory=set)
+    _landings: dict[int, str | None] = field(default_factory=dict)
 
     def path(self, name: str) -> str:
         """The absolute place of a table by its name under the lake."""
@@ -159,6 +160,7 @@ class Lake:
         only: str = "",
         *,
         new_schema: bool = False,
+        landed: bool = False,
     ) -> None:
         """Replace a table's rows (those that ``only`` describes) in one commit under a new generation."""
         writing = (
@@ -166,7 +168,7 @@ class Lake:
             .mode("overwrite")
             .option("txnAppId", writer)
             .option("txnVersion", batch)
-            .option("userMetadata", self.metadata(batch))
+            .option("userMetadata", self.metadata(batch, landed=landed))
         )
         if only:
             writing = writing.option("replaceWhere", only)
@@ -200,9 +202,19 @@ class Lake:
         found = log.commit_metadata(self.spark, self.path(name), state.version).get(mark)
         return found if isinstance(found, int) else None
 
-    def metadata(self, batch: int | None = None) -> str:
-        """The ``userMetadata`` of this run's commits."""
-        return json.dumps({"run": self.run} if batch is None else {"batch": batch, "run": self.run})
+    def metadata(self, batch: int | None = None, *, landed: bool = False) -> str:
+        """The ``userMetadata`` of this run's commits; with ``landed``, the run that landed the batch, too."""
+        found: dict[str, object] = {"run": self.run} if batch is None else {"batch": batch, "run": self.run}
+        if batch is not None and landed:
+            found["landed"] = self.landed_by(batch)
+        return json.dumps(found)
+
+    def landed_by(self, batch: int) -> str | None:
+        """The run that landed a batch, which tells it from another batch of its number; None if bronze's log forgot."""
+        if batch not in self._landings:
+            state = self.snapshot(BRONZE.name)
+            self._landings[batch] = log.run_of(self.spark, self.path(BRONZE.name), state.version, batch)
+        return self._landings[batch]
 
     def now(self) -> dt.datetime:
         """The moment, in UTC without a zone: what Spark takes for a TIMESTAMP in a UTC session."""

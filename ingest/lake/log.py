@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 
@@ -80,6 +81,18 @@ def _each(entries: Any) -> Iterator[Any]:
 def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:
     """The ``userMetadata`` that a commit carries, as a mapping; empty if it is none of ours."""
     return metadata_of(actions(spark, path, version))
+
+
+def run_of(spark: SparkSession, path: str, version: int, batch: int) -> str | None:
+    """The run whose commit wrote a batch, looked for from ``version`` back; None if the log does not hold it."""
+    for number in range(version, -1, -1):
+        try:
+            found = commit_metadata(spark, path, number)
+        except Py4JJavaError:  # older than the log goes back
+            return None
+        if found.get("batch", batch + 1) <= batch:
+            return found.get("run") if found["batch"] == batch else None
+    return None
 
 
 def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
-from ingest.lake import epochs
+from ingest.lake import epochs, identity
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
@@ -50,6 +50,7 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     if not batches:
         return Decoded()
     told = receipts.told(lake, batches)
+    identity.refuse_missing_sources(lake, {source for _, source in told.landed})
     replayed = replay.landed(told.moved, batches)
     with paced(lake.spark, sum(told.landed.values()) + sum(replayed.values())):
         _write_changes(lake, batches, told)

@@ -1,0 +1,100 @@
+"""Refuse a lake that this pipeline file would damage: another pipeline's, or one restored in parts.
+
+A lake's tables name their pipeline in each writer's identifier, and their progress in its number, so nothing
+beside them has to be kept.  Every refusal ends the run before anything is read or written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from ingest.errors import IngestError, command
+from ingest.lake.lake import Lake
+from ingest.lake.log import Snapshot
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The bronze table that a process has worked with, and its newest batch then."""
+
+    table_id: str = ""
+    batch: int = 0
+
+
+def look(lake: Lake) -> Seen:
+    """The bronze table as it is now.
+
+    Raises:
+        IngestError: the lake belongs to another pipeline.
+    """
+    bronze = lake.snapshot(BRONZE.name)
+    _refuse_another_name(lake, bronze)
+    return Seen(bronze.table_id, max(0, bronze.transactions.get(lake.writer("bronze", BRONZE.name), 0)))
+
+
+def check(lake: Lake, before: Seen) -> None:
+    """Compare the lake with its pipeline file and with what this process saw of it before.
+
+    Raises:
+        IngestError: the lake belongs to another pipeline, lacks a table that others were made from, or was
+            replaced since ``before``.
+    """
+    now = look(lake)
+    _refuse_parts(lake, now.batch)
+    if before.table_id and (now.table_id != before.table_id or now.batch < before.batch):
+        what = "is another one or an older copy" if now.table_id else "is gone"
+        raise IngestError(
+            f"The lake {lake.pipeline.lake} was replaced while this process was working on it: its bronze table "
+            f"{what}. Nothing was written. Restore the lake, or stop this process and start it again to go on "
+            "from what is there now."
+        )
+
+
+def _refuse_another_name(lake: Lake, bronze: Snapshot) -> None:
+    names = {writer.rsplit("/", 3)[0] for writer in bronze.transactions if writer.count("/") >= 3}
+    name = lake.pipeline.name
+    if not names or names == {name}:
+        return
+    if name in names:
+        raise IngestError(
+            f"The lake {lake.pipeline.lake} holds batches of several pipelines ({', '.join(sorted(names))}), whose "
+            "numbers collide: restore it from before the second one, or begin a new lake."
+        )
+    raise IngestError(
+        f"The lake {lake.pipeline.lake} belongs to the pipeline {' and '.join(sorted(names))}, and "
+        f"{lake.pipeline.file} calls itself {name}: write `pipeline: {min(names)}` there, or give it a lake of its own."
+    )
+
+
+def _refuse_parts(lake: Lake, landed: int) -> None:
+    """A table that is ahead of the one it is made from would skip the next batches as done already."""
+    decoded = lake.progress("silver", CHANGES.name)
+    pairs = [(CHANGES, decoded, BRONZE, landed)]
+    pairs += [(one, lake.progress("silver", one.name), CHANGES, decoded) for one in (DDL, REJECTS, BOOKS)]
+    for made, done, origin, there in pairs:
+        if done > max(0, there):
+            file = lake.pipeline.file
+            way = f", or `{command('rebuild', file, '--layer', 'silver')}`" if origin is CHANGES else ""
+            raise IngestError(
+                f"The lake {lake.pipeline.lake} is incomplete: `{made.name}` has batch {done} and `{origin.name}`, "
+                f"which it is made from, ends with batch {max(0, there)}: a part was deleted or restored from a "
+                f"backup. Restore the whole lake folder as of one time{way}; until then nothing is read."
+            )
+
+
+def refuse_missing_sources(lake: Lake, landed: Collection[str]) -> None:
+    """Refuse a pipeline file that no longer names a source whose messages the lake holds.
+
+    Raises:
+        IngestError: with the ways out: its old name, its entry with ``enabled: false``, another lake.
+    """
+    named = {source.name for source in lake.pipeline.sources}
+    if missing := sorted(set(landed) - named):
+        raise IngestError(
+            f"The lake {lake.pipeline.lake} holds messages of the source {missing[0]}, which "
+            f"{lake.pipeline.file} does not name. If it was renamed, write its old name back (under a new name all "
+            "its messages would be read again); if it has ended, keep its entry with `enabled: false`, so that what "
+            "it sent can still be decoded; if this is another pipeline, give it a lake of its own."
+        )

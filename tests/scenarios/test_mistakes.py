@@ -1,0 +1,179 @@
+"""Operators' mistakes over a lake that exists: each is refused with the way out, or does the right thing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.config import load
+from ingest.errors import IngestError
+from tests.lakes import Depot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Depot:
+    """A lake of two batches, and beside it copies of the lake after each."""
+    from ingest import run as running
+
+    depot = Depot(tmp_path_factory.mktemp("worked"))
+    for number in (1, 2):
+        depot.grow(broken=False)
+        assert [] == running.run(spark, depot.pipeline, ("bronze", "silver", "gold")).failures
+        shutil.copytree(depot.folder / "lake", depot.folder / f"lake-{number}")
+    return depot
+
+
+@pytest.fixture
+def depot(worked: Depot) -> Iterator[Depot]:
+    """The same lake, as it was after both batches whatever a test does to it."""
+    text = worked.file.read_text("utf-8")
+    yield worked
+    worked.file.write_text(text, "utf-8")
+    restore(worked, ".")
+
+
+def restore(depot: Depot, *tables: str, number: int = 2) -> None:
+    """Put tables (``.`` for all) back as they were after a batch."""
+    for table in tables:
+        shutil.rmtree(depot.folder / "lake" / table)
+        shutil.copytree(depot.folder / f"lake-{number}" / table, depot.folder / "lake" / table)
+
+
+def refused(spark: SparkSession, depot: Depot) -> str:
+    """What a run says instead of running; nothing may have been written."""
+    from ingest import run as running
+
+    before = sorted(path.name for path in (depot.folder / "lake").rglob("_delta_log/*.json"))
+    with pytest.raises(IngestError) as error:
+        running.run(spark, depot.pipeline, ("bronze", "silver", "gold"))
+    assert before == sorted(path.name for path in (depot.folder / "lake").rglob("_delta_log/*.json"))
+    assert 2 == error.value.exit_code
+    return str(error.value)
+
+
+def edit(depot: Depot, old: str, new: str) -> None:
+    """Change the pipeline file."""
+    text = depot.file.read_text("utf-8")
+    assert old in text
+    depot.file.write_text(text.replace(old, new), "utf-8")
+
+
+def test_a_renamed_pipeline_is_refused(spark: SparkSession, depot: Depot) -> None:
+    """Under a new name every identifier is new, and all batches would be read and numbered again."""
+    from ingest.cli import foresight
+
+    edit(depot, "pipeline: depot", "pipeline: warehouse")
+    assert "write `pipeline: depot`" in refused(spark, depot)
+    with pytest.raises(IngestError, match="belongs to the pipeline depot"):
+        foresight.foresee(depot.pipeline, spark, 10)
+
+
+def test_a_renamed_source_is_refused(spark: SparkSession, depot: Depot) -> None:
+    """A new name has no receipts: all files would be read again, as another lane of each mirror."""
+    from ingest.cli import foresight
+
+    edit(depot, "name: bins", "name: crates")
+    said = refused(spark, depot)
+    assert "source bins" in said
+    assert "write its old name back" in said
+    with pytest.raises(IngestError, match="source bins"):
+        foresight.foresee(depot.pipeline, spark, 10)
+
+
+def test_a_source_that_has_ended_is_kept_disabled(spark: SparkSession, depot: Depot) -> None:
+    """The way out that the refusal names: its entry stays, nothing more is read, old bytes can be decoded."""
+    from ingest import run as running
+    from ingest.silver import rebuild
+
+    edit(depot, "settle: 1s}", "settle: 1s, enabled: false}")
+    with depot.feed.open("a", encoding="utf-8") as file:
+        file.write('{"more": 1}\n')
+    result = running.run(spark, depot.pipeline, ("bronze", "silver", "gold"))
+    assert ([], None, 0) == (result.failures, result.batch, result.read)
+    from ingest.lake.lake import Lake
+
+    assert rebuild.rebuild(Lake(spark, depot.pipeline), 2, dry_run=True).none
+
+
+@pytest.mark.parametrize("table", ["bronze", "changes"])
+def test_a_lake_restored_in_parts_is_refused(spark: SparkSession, depot: Depot, table: str) -> None:
+    """A table that is ahead of its origin would skip the next batches as done already."""
+    restore(depot, table, number=1)
+    said = refused(spark, depot)
+    assert "is incomplete" in said
+    assert "Restore the whole lake folder" in said
+
+
+def test_a_lake_that_lost_its_changes_is_rebuilt_as_the_words_say(spark: SparkSession, depot: Depot) -> None:
+    """A deleted silver table must not stay empty below mirrors that look fine."""
+    from ingest import run as running
+    from ingest.lake.lake import Lake
+    from ingest.silver import rebuild
+
+    shutil.rmtree(depot.folder / "lake" / "changes")
+    assert "rebuild" in refused(spark, depot)
+    assert "--layer silver" in refused(spark, depot)
+    rebuild.rebuild(Lake(spark, depot.pipeline), 2, dry_run=False)
+    assert [] == running.run(spark, depot.pipeline, ("bronze", "silver", "gold")).failures
+    assert depot.expected() == depot.found(spark)
+
+
+def test_a_lake_restored_whole_goes_on(spark: SparkSession, depot: Depot) -> None:
+    """A backup of one time is a good lake: the receipts read what came since."""
+    from ingest import run as running
+
+    restore(depot, ".", number=1)
+    assert [] == running.run(spark, depot.pipeline, ("bronze", "silver", "gold")).failures
+    assert depot.expected() == depot.found(spark)
+
+
+def test_mirrors_ahead_of_a_restored_lake_are_held(spark: SparkSession, depot: Depot) -> None:
+    """Their identifiers say that the batches to come are done, so these would be skipped in silence."""
+    from ingest import run as running
+    from ingest.gold.rebuild import rebuild
+    from ingest.lake.lake import Lake
+
+    restore(depot, *("bronze changes ddl books runs decisions").split(), number=1)
+    result = running.run(spark, depot.pipeline, ("bronze", "silver", "gold"))
+    held = [one for one in result.failures if "restored from a backup without its mirrors" in one]
+    assert 2 == len(held), result.failures  # bins, and the table whose first row came in the second batch
+    rebuild(Lake(spark, depot.pipeline), [], dry_run=False)
+    assert [] == running.run(spark, depot.pipeline, ("bronze", "silver", "gold")).failures
+    assert depot.expected() == depot.found(spark)
+
+
+def test_a_lake_replaced_under_a_warm_process_is_refused(spark: SparkSession, depot: Depot) -> None:
+    """What a session remembers of positions and batches is wrong for another lake: deleted, or an older copy."""
+    from ingest import run as running
+
+    warm = running.Warm()
+    running.run(spark, depot.pipeline, ("bronze", "silver", "gold"), warm)
+    restore(depot, ".", number=1)
+    for again in (warm, warm.restarted()):
+        with pytest.raises(IngestError, match="older copy"):
+            running.run(spark, depot.pipeline, ("bronze", "silver", "gold"), again)
+    shutil.rmtree(depot.folder / "lake")
+    (depot.folder / "lake").mkdir()
+    with pytest.raises(IngestError, match="is gone"):
+        running.run(spark, depot.pipeline, ("bronze", "silver", "gold"), warm.restarted())
+    assert not (depot.folder / "lake" / "bronze").exists()
+
+
+def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
+    """Their batches would share numbers; the second file need not be run to know that."""
+    from ingest.cli.run_verbs import _refuse_shared_lakes
+
+    depot = Depot(tmp_path)
+    other = tmp_path / "other.yaml"
+    other.write_text(depot.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other"), "utf-8")
+    with pytest.raises(IngestError, match="name the same lake"):
+        _refuse_shared_lakes([load(depot.file), load(other)])
