@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.change import Message, Op, TableId, order_of
+from ingest.change import Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
@@ -20,6 +20,7 @@ from ingest.gold.ledger import _effects
 from ingest.gold.policy import APPLIED, HELD, NOTICED, Statement, Subject
 from ingest.gold.refold import change_of
 from ingest.lake.books import merged_columns
+from ingest.order import order_of
 from ingest.silver.lift import Deck, Lifting
 from tests.formats.one_history.writing import Dialect
 
