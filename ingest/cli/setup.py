@@ -21,8 +21,8 @@ JarsDir = Annotated[
     typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, or go, instead of the cache."),
 ]
 Settings = Annotated[
-    Path | None,
-    typer.Option(envvar="INGEST_IVY_SETTINGS", help="An Ivy settings file that names your own repository."),
+    str,
+    typer.Option(envvar="INGEST_IVY_SETTINGS", help="Your own repository: its URL, or an Ivy settings file."),
 ]
 
 
@@ -53,7 +53,7 @@ def doctor(
 def jars_fetch(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
-    settings: Settings = None,
+    settings: Settings = "",
     *,
     archive: Annotated[
         bool, typer.Option(help="Also prepare Java's class archive (200 MB), which makes every start faster.")
@@ -63,7 +63,7 @@ def jars_fetch(
     from ingest.lake import jars
 
     _use(jars_dir)
-    paths = jars.fetch(settings=str(settings or ""), say=output.note)
+    paths = jars.fetch(settings=settings, say=output.note)
     if archive:
         _prepare()
     if output_as == "json":

@@ -10,17 +10,19 @@ import hashlib
 import importlib.util
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import urllib.parse
 import urllib.request
+import xml.sax.saxutils
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.errors import SetupError
-from ingest.lake import cache
+from ingest.lake import cache, trust
 from ingest.lake.java import find
 
 FOLDER_VARIABLE = "INGEST_JARS_DIR"
@@ -138,7 +140,8 @@ def fetch(
 
     Args:
         kinds: ``delta``, ``kafka`` or both.
-        settings: an Ivy settings file, for a closed network; ``INGEST_IVY_SETTINGS`` unless given.
+        settings: the URL of a Maven repository, or an Ivy settings file, for a closed network;
+            ``INGEST_IVY_SETTINGS`` unless given.
         say: told one line per jar.
 
     Raises:
@@ -162,9 +165,9 @@ def _fetch_one(jar: Jar, settings: str) -> None:
     except OSError as error:
         raise _unwritable(where, error) from error
     try:
-        _ivy(jar, work, settings)
+        report = _ivy(jar, work, settings)
         found = work / jar.file
-        _check(jar, found)
+        _check(jar, found, report)
         found.replace(where / jar.file)
     except OSError as error:
         raise _unwritable(where, error) from error
@@ -172,11 +175,12 @@ def _fetch_one(jar: Jar, settings: str) -> None:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _check(jar: Jar, found: Path) -> None:
+def _check(jar: Jar, found: Path, report: str) -> None:
     if not found.is_file():
         raise SetupError(
-            f"{jar.file} could not be fetched: check the network or proxy, or name your own Ivy settings file "
-            f"with --settings, or put the jars into a folder and name it with {FOLDER_VARIABLE}."
+            f"{jar.file} could not be fetched: {_cause(report)}. Or name your own repository's URL, or an Ivy "
+            f"settings file, with --settings or {SETTINGS_VARIABLE}; or put the jars into a folder and name it "
+            f"with {FOLDER_VARIABLE}."
         )
     if (sha256 := _sha256(found)) != jar.sha256:
         raise SetupError(
@@ -185,13 +189,57 @@ def _check(jar: Jar, found: Path) -> None:
         )
 
 
-def _ivy(jar: Jar, work: Path, settings: str) -> None:
-    """Run PySpark's Ivy for one jar; whether it worked shows in the file, as its exit code does not tell."""
+def _cause(report: str) -> str:
+    """What went wrong and what helps, from the first error that Ivy reports."""
+    error = re.search(r"(?:HttpClientHandler|BasicURLHandler): (.*?) ?url=", report)
+    said = error[1] if error else ""
+    for pattern, cause in _CAUSES:
+        if re.search(pattern, said):
+            return f"{cause} ({said[:200]})"
+    if said:
+        return f"the repository answered: {said[:200]}"
+    if "UNRESOLVED" in report:
+        return "no repository has it"
+    return "no repository answered in time: check the network or proxy"
+
+
+_CAUSES = (
+    (
+        "PKIX|certificate|SSL|TLS",
+        f"the repository's certificate is not trusted: name your company's certificates with {trust.VARIABLES[0]}",
+    ),
+    ("407|[Pp]roxy", "the proxy refused: check https_proxy"),
+    ("refused", "nothing answers there: check the network and https_proxy"),
+    (
+        "not known|UnknownHost|resolution|no such host|[.]invalid",
+        "a host's name is not known: check the network and https_proxy",
+    ),
+    ("timed out|[Tt]imeout", "there was no answer in time: check the network and https_proxy"),
+)
+
+
+def _settings_file(settings: str, work: Path) -> Path:
+    """An Ivy settings file: the user's own, or one for the repository at the user's URL."""
+    if not settings.startswith(("http://", "https://")):
+        return Path(settings).expanduser().absolute()
+    root = xml.sax.saxutils.quoteattr(settings.rstrip("/") + "/")
+    file = work / "settings.xml"
+    file.write_text(
+        '<ivysettings><settings defaultResolver="own"/><resolvers>'
+        f'<ibiblio name="own" m2compatible="true" root={root}/></resolvers></ivysettings>',
+        "utf-8",
+    )
+    return file
+
+
+def _ivy(jar: Jar, work: Path, settings: str) -> str:
+    """Run PySpark's Ivy for one jar and return its report: whether it worked shows in the file alone."""
     command = [
         str(find().executable),
         *_proxy_options(),
+        *trust.java_options(),
         *("-cp", f"{_spark_jars()}{os.sep}*", "org.apache.ivy.Main"),
-        *(("-settings", str(Path(settings).expanduser().absolute())) if settings else ()),
+        *(("-settings", str(_settings_file(settings, work))) if settings else ()),
         *("-cache", str(work / "ivy")),
         *("-dependency", jar.group, jar.artifact, jar.version),
         *("-confs", "default", "-notransitive"),
@@ -202,18 +250,24 @@ def _ivy(jar: Jar, work: Path, settings: str) -> None:
             command, cwd=work, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return
+        return ""
     _log.debug("%s\n%s", done.stdout, done.stderr)
+    return done.stdout + done.stderr
 
 
 def _proxy_options() -> list[str]:
     """Java does not read the proxy variables that every other tool on the machine follows."""
-    options = []
+    options, proxies = [], urllib.request.getproxies()
     for scheme in ("http", "https"):
-        proxy = urllib.parse.urlsplit(urllib.request.getproxies().get(scheme, ""))
+        given = proxies.get(scheme, "")
+        proxy = urllib.parse.urlsplit(given if "://" in given or not given else f"http://{given}")
         if proxy.hostname:
             options.append(f"-D{scheme}.proxyHost={proxy.hostname}")
             options.append(f"-D{scheme}.proxyPort={proxy.port or 80}")
+    direct = [one.strip() for one in proxies.get("no", "").split(",") if one.strip()]
+    if options and direct:
+        hosts = "|".join(f"*{one}" if one.startswith(".") else one for one in direct)
+        options.append(f"-Dhttp.nonProxyHosts={hosts}")
     return options
 
 

@@ -32,10 +32,11 @@ def answering(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[st
     """Let the repository answer with these bytes, or not at all; the list tells what was asked for."""
     asked: list[str] = []
 
-    def ivy(jar: Jar, work: Path, settings: str) -> None:
+    def ivy(jar: Jar, work: Path, settings: str) -> str:
         asked.append(f"{jar.file} {settings}".strip())
         if content is not None:
             (work / jar.file).write_bytes(content)
+        return ""
 
     monkeypatch.setattr(jars, "_ivy", ivy)
     return asked
