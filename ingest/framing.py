@@ -154,25 +154,26 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
     try:
         found = _elements.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        found = _mended_elements(body)
-    yield from _placed(found, data, begin)
+        body = lenient(body)
+        found = _lenient_elements(body) or [msgspec.Raw(data[begin:])]
+    yield from _placed(found, body, begin)
 
 
-def _mended_elements(body: bytes) -> list[msgspec.Raw]:
-    """The elements of an array with comments or trailing commas, or the broken array as one message."""
+def _lenient_elements(body: bytes) -> list[msgspec.Raw]:
+    """The elements of an array that had comments or trailing commas; none of a broken one."""
     try:
-        return _elements.decode(lenient(body))
+        return _elements.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        return [msgspec.Raw(body)]
+        return []
 
 
-def _placed(elements: list[msgspec.Raw], data: bytes, offset: int) -> Iterator[Record]:
+def _placed(elements: list[msgspec.Raw], body: bytes, begin: int) -> Iterator[Record]:
+    at = 0
     for element in elements:
         value = bytes(element)
-        found = data.find(value, offset)  # between elements stand only commas and blanks
-        offset = found if found >= 0 else offset
-        yield Record(offset, len(data), value)
-        offset += len(value) if found >= 0 else 0
+        at = max(at, body.find(value, at))  # between elements are only commas and spaces
+        yield Record(begin + at, begin + len(body), value)
+        at += len(value)
 
 
 def _length(data: bytes, start: int, finished: bool) -> Iterator[Record]:

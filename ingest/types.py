@@ -7,7 +7,8 @@ value is given with its pattern in `PATTERNS`; gold casts only text that matches
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 
 LOGICAL = (
     "boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 decimal float32 float64 string enum "
@@ -97,10 +98,41 @@ def delta(logical: str) -> str:
 LOB = frozenset({"binary", "json", "geometry", "unknown"})
 """Logical types that may hide a large object, whose unchanged value some sources send as NULL."""
 
-_ARGUMENTS = re.compile(r"\(([^)]*)\)")
+LONGEST = 300
+"""Characters of a type's name; a longer one (an ENUM of many labels) is cut there, or before its bracket."""
 
 
-@lru_cache(maxsize=4096)
+def _remembered(convert: Callable[..., str]) -> Callable[..., str]:
+    """Convert each type name once."""
+    known = lru_cache(maxsize=4096)(convert)
+
+    @wraps(convert)
+    def of(declared: str, *more: bool) -> str:
+        if len(declared) > LONGEST:
+            start = declared[:LONGEST]
+            declared = start if ")" in start else start.partition("(")[0]
+        return known(declared, *more)
+
+    return of
+
+
+_ARGUMENTS = re.compile(r"\([^()]*\)")
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*+)('|\Z)", re.DOTALL)
+
+
+def labels(declared: str) -> list[str]:
+    """The labels of an ENUM or SET as its type declares them."""
+    return [label.replace("''", "'") for label, end in _LABEL.findall(declared) if end]
+
+
+def _parts(declared: str) -> tuple[str, str | None, str]:
+    """What is before the first bracket, in it and after it; all of it where no bracket is closed."""
+    head, _, rest = declared.partition("(")
+    args, end, tail = rest.partition(")")
+    return (head, args, tail) if end else (declared, None, "")
+
+
+@_remembered
 def mysql(declared: str) -> str:
     """The logical type of a MySQL or OceanBase MySQL-mode type name.
 
@@ -123,12 +155,10 @@ def mysql(declared: str) -> str:
 
 def _mysql_words(declared: str) -> tuple[str, str | None, list[str]]:
     """The type's own name of one or two words, its arguments, and all its words."""
-    lowered = declared.strip().lower()
-    found = _ARGUMENTS.search(lowered)
-    head, args = (lowered[: found.start()], found[1]) if found else (lowered, None)
+    head, args, tail = _parts(declared.strip().lower())
     if head.strip() in ("enum", "set"):  # labels may hold anything, parentheses included
         return head.strip(), None, []
-    words = (head + " " + lowered[found.end() :] if found else head).split()
+    words = f"{head} {tail}".split()
     two = " ".join(words[:2])
     return (two if two in _MYSQL else words[0] if words else ""), args, words
 
@@ -189,16 +219,15 @@ _MYSQL = {
 }
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def oracle(declared: str) -> str:
     """The logical type of an Oracle or OceanBase Oracle-mode type name.
 
     ``NUMBER`` without precision is ``decimal``; DATE has a time of day and is ``datetime``;
     TIMESTAMP WITH [LOCAL] TIME ZONE is an instant.
     """
-    name = re.sub(r"\s+", " ", re.sub(r"\([^)]*\)", "", declared)).strip().lower()
-    found = re.search(r"\(([^)]*)\)", declared)
-    args = found[1] if found else None
+    name = " ".join(_ARGUMENTS.sub("", declared).lower().split())
+    args = _parts(declared)[1]
     if name in ("number", "numeric", "decimal", "dec"):
         return "decimal" if args and args.strip().startswith("*") else _decimal(args, 0)
     if name.startswith("interval"):
@@ -227,13 +256,12 @@ _ORACLE = {
 }
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def sqlserver(declared: str) -> str:
     """The logical type of a SQL Server type name; its tinyint has no sign, datetimeoffset is an instant."""
-    name = re.sub(r"\([^)]*\)", "", declared).strip().lower().removesuffix(" identity")
-    found = _ARGUMENTS.search(declared)
+    name = _ARGUMENTS.sub("", declared).strip().lower().removesuffix(" identity")
     if name in ("numeric", "decimal"):
-        return _decimal(found[1] if found else None, 0)
+        return _decimal(_parts(declared)[1], 0)
     return _SQLSERVER.get(name, "unknown")
 
 
@@ -259,7 +287,7 @@ _SQLSERVER = {
 }
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def oms(declared: str, oracle_mode: bool = False) -> str:
     """The logical type of a column type as OMS names it, for a MySQL or an Oracle tenant.
 
@@ -306,19 +334,18 @@ _STREAMX = {
 }
 
 
-@lru_cache(maxsize=4096)
+@_remembered
 def postgres(declared: str) -> str:
     """The logical type of a PostgreSQL type name, long or short, with or without arguments.
 
     Arrays, ranges, network types and bit strings are kept as text; a name that is neither built in
     nor of a usual extension (an enum, a domain) is ``unknown``.
     """
-    lowered = re.sub(r"\s+", " ", declared.strip().lower()).replace('"', "")
+    lowered = " ".join(declared.lower().split()).replace('"', "")
     if lowered.endswith(("]", " array")) or lowered.startswith("_"):
         return "string"
-    found = _ARGUMENTS.search(lowered)
-    args = found[1] if found else None
-    name = re.sub(r"\s*\([^)]*\)", "", lowered).removeprefix("pg_catalog.").strip()
+    args = _parts(lowered)[1]
+    name = " ".join(_ARGUMENTS.sub("", lowered).split()).removeprefix("pg_catalog.")
     if name in ("numeric", "decimal", "dec"):
         return _decimal(args, 0)
     if name == "float" and args and args.strip().isdigit() and int(args) <= 24:

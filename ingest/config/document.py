@@ -33,7 +33,7 @@ SECRET = re.compile(
     r"passw|pwd|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b", re.IGNORECASE
 )
 _LARGEST = 1 << 20  # bytes of a file that a value is read from
-_REFERENCE = re.compile(r"\$(\$\{[^}]*\})|\$\{([^}]*)\}")  # the first is an escaped one
+_REFERENCE = re.compile(r"\$(\$\{[^}]*(?:\}|\Z))|\$\{([^}]*)(\}|\Z)")  # the first is an escaped one
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 
 
@@ -231,6 +231,8 @@ def _whole_characters(document: Document, node: ScalarNode) -> str:
 
 def _resolve(document: Document, text: str, where: Where) -> str:
     def one(found: re.Match[str]) -> str:
+        if not found[0].endswith("}"):  # without its end it is plain text
+            return found[0]
         if found[1]:
             return found[1]
         document.references[where] = text
@@ -286,4 +288,4 @@ def is_secret(where: Where, value: object) -> bool:
     """True for a value whose key says that it is secret, or a URL that carries a password."""
     if any(SECRET.search(str(step)) for step in where):
         return True
-    return isinstance(value, str) and bool(re.search(r"://[^/@\s]+:[^/@\s]+@", value))
+    return isinstance(value, str) and bool(re.search(r"://[^/@:\s]*:[^/@\s]+@", value))

@@ -168,7 +168,7 @@ def logical_type(declared: str, dialect: Dialect, charset: str | None = None) ->
     if dialect == "postgres":
         return types.postgres(declared)
     if dialect == "oracle":
-        bare = re.sub(r"\s*\(.*", "", lowered)
+        bare = lowered.partition("(")[0].rstrip()
         if bare in ("decimal", "numeric", "dec") and "(" not in lowered:
             return "decimal(38,0)"
         return types.oracle(_ORACLE_SYNONYMS.get(bare, declared))
@@ -376,8 +376,7 @@ def implicit(column: Column) -> Column:
         return column
     default = _ZEROS.get(column.type)
     if column.type == "enum":
-        label = re.search(r"'((?:[^'\\]|\\.|'')*)'", column.declared or "")
-        default = label[1].replace("''", "'") if label else None
+        default = next(iter(types.labels(column.declared or "")), None)
     elif types.family(column.type) in ("integer", "decimal", "float") and default is None:
         default = "0"
     return replace(

@@ -8,11 +8,13 @@ possessive or runs to a fixed end, so that time grows with the length of the tex
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 MAX_LENGTH = 4_000_000
+MAX_TOKENS = 250_000  # a table of 4,096 columns and 8,192 partitions has fewer
 
 
 class Unread(Exception):
@@ -92,7 +94,10 @@ def tokens(statement: str, dialect: str) -> list[Token]:
         raise Unread(f"the statement has more than {MAX_LENGTH} characters")
     if _SURROGATE.search(statement):
         raise Unread("the statement holds half a character (a lone surrogate)")
-    return list(_scan(statement, _LEXERS[dialect]))
+    found = list(itertools.islice(_scan(statement, _LEXERS[dialect]), MAX_TOKENS + 1))
+    if len(found) > MAX_TOKENS:
+        raise Unread(f"the statement has more than {MAX_TOKENS} words and signs")
+    return found
 
 
 def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from ingest import values
+from ingest import types, values
 from ingest.change import Image
 from ingest.decoding import converters
 from ingest.decoding.converters import base64_from, bytes_from, zoned
@@ -106,7 +106,7 @@ def _padded(encoding: str, length: int, value: str) -> str:
 
 def label(declared: str, _settings: Settings) -> Converter | None:
     """ENUM sent as its index, which counts from 1; 0 is MySQL's mark of an invalid value."""
-    labels = _labels(declared)
+    labels = types.labels(declared)
     return partial(_label_text, ["", *labels]) if labels else None
 
 
@@ -119,7 +119,7 @@ def _label_text(labels: list[str], value: str) -> str:
 
 def label_set(declared: str, _settings: Settings) -> Converter | None:
     """SET sent as a bit mask, whose lowest bit is the first label."""
-    labels = _labels(declared)
+    labels = types.labels(declared)
     return partial(_label_set_text, labels) if labels else None
 
 
@@ -128,13 +128,6 @@ def _label_set_text(labels: list[str], value: str) -> str:
     if mask is None or not 0 <= mask < 1 << len(labels):
         raise ValueError("the mask has bits without a label")
     return ",".join(name for bit, name in enumerate(labels) if mask >> bit & 1)
-
-
-_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*+)'", re.DOTALL)
-
-
-def _labels(declared: str) -> list[str]:
-    return [found.replace("''", "'") for found in _LABEL.findall(declared)]
 
 
 def geometry_in(default: str) -> Maker:

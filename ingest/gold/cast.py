@@ -46,11 +46,10 @@ def _scale_of_scientific(text: Column) -> Column:
     """Fraction digits of ``12.50e-3`` written out: the mantissa's, less the exponent."""
     mantissa = F.regexp_extract(text, r"^[+-]?([0-9.]*)", 1)
     exponent = F.regexp_extract(text, r"[eE]([+-]?[0-9]+)\z", 1).cast("int")
-    fraction = F.regexp_extract(mantissa, r"\.([0-9]*?)0*\z", 1)
-    zeros = F.when(fraction == "", -F.length(F.regexp_extract(mantissa, r"(0*)(?:\.0*)?\z", 1))).otherwise(
-        F.length(fraction)
-    )
-    return zeros - exponent
+    whole = F.regexp_extract(mantissa, r"^[0-9]*", 0)
+    fraction = F.rtrim(F.regexp_extract(mantissa, r"\.([0-9]*)\z", 1), F.lit("0"))
+    zeros = F.length(whole) - F.length(F.rtrim(whole, F.lit("0")))
+    return F.when(fraction == "", -zeros).otherwise(F.length(fraction)) - exponent
 
 
 def _float(text: Column, target: str, _logical: str) -> Column:
@@ -108,5 +107,5 @@ def converted(value: Column, old: str, new: str) -> Column:
         return value
     if (old, new) == ("TIMESTAMP", "STRING"):
         text = F.date_format(value, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS")
-        return F.concat(F.regexp_replace(text, r"\.?0*$", ""), F.lit("Z"))
+        return F.concat(F.rtrim(F.rtrim(text, F.lit("0")), F.lit(".")), F.lit("Z"))
     return value.cast("string").try_cast(new)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -188,15 +189,19 @@ def strict(raw: bytes | Raw) -> Any:
 
 
 def lenient(raw: bytes) -> bytes:
-    """Mend what documents print and machines do not send: ``//`` comments and trailing commas.
+    """Replace what documents print and machines do not send, ``//`` comments and trailing commas, by spaces.
 
-    Returns the input itself where there is nothing of the kind. Strings are left alone.
+    Returns the input itself where there is nothing of the kind. Strings are left alone, and every byte
+    keeps its place.
     """
-    return _LENIENT.sub(lambda m: m.group(1) or b"", raw)
+    return _LENIENT.sub(lambda found: found[1] or b" " * len(found[0]), raw)
 
 
-_LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*+")|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)
-"""Strings (kept), comments and trailing commas; possessive, so that no input takes long."""
+_LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*+[}\]])', re.DOTALL)
+"""Strings (kept), comments and trailing commas.
+
+A string without its end is a string, too: else each escaped quote in it is tried as the start of one.
+"""
 
 
 class _NumberEncoder(json.JSONEncoder):
@@ -227,8 +232,7 @@ def _write(value: Any) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise Undecodable("duplicate-key", f"the name {twice!r} occurs twice in one JSON object")
     return found
 

@@ -1,0 +1,77 @@
+"""No text makes a regular expression slow: time grows with length, not with its square."""
+
+from __future__ import annotations
+
+import ast
+import re
+from contextlib import suppress
+
+import pytest
+
+from ingest import types
+from ingest.ddl import tokens
+from tests import growth
+
+WRITTEN_BY_OPERATORS = {
+    "given['regex']": "an expectation of the pipeline file",
+    "source.topic_pattern": "the pipeline file",
+    "text": "a pattern of the pipeline file, which is compiled to see if it is one",
+    "_glob(pattern)": "a glob of the pipeline file's `table` option",
+}
+MADE_OF_OTHERS = {"f'^(?:{pattern})\\\\z'": "types.PATTERNS, tried below"}
+BY_STEPS = {"ingest/ddl/tokens.py": "a statement is read from token to token, tried below"}
+
+
+@pytest.mark.parametrize("found", growth.patterns(), ids=lambda found: found.where)
+def test_patterns_are_linear(found: growth.Pattern) -> None:
+    """One cut message would hold a worker for hours: each escaped quote was tried as a string's start."""
+    written = ast.unparse(found.written)
+    if written in WRITTEN_BY_OPERATORS or written in MADE_OF_OTHERS or found.where.split(":")[0] in BY_STEPS:
+        return
+    growth.check(found.compiled(), found.methods)
+
+
+@pytest.mark.parametrize("family", sorted(types.PATTERNS))
+def test_patterns_of_values_are_linear(family: str) -> None:
+    """One long cell would hold gold's cast, or a decoder, for hours."""
+    growth.check(re.compile(types.PATTERNS[family]), ("fullmatch",))
+
+
+@pytest.mark.parametrize("dialect", sorted(tokens._LEXERS))
+def test_statements_are_read_in_linear_time(dialect: str) -> None:
+    """One long statement with an open comment or quote would hold a worker for hours."""
+
+    def read(text: str) -> None:
+        with suppress(tokens.Unread):
+            tokens.tokens(text, dialect)
+
+    growth.check_use(read, growth.hostile(tokens._LEXERS[dialect]), dialect)
+
+
+@pytest.mark.parametrize("name", ["mysql", "oracle", "postgres", "sqlserver", "oms", "streamx", "labels"])
+def test_type_names_are_read_in_linear_time(name: str) -> None:
+    """A type of many opening brackets would cost its length squared, and be remembered, too."""
+    growth.check_use(getattr(types, name), growth.hostile(types._ARGUMENTS), name)
+    growth.check_use(getattr(types, name), growth.hostile(types._LABEL), name)
+
+
+def test_every_pattern_is_found() -> None:
+    """A pattern written in another way would not be tried."""
+    assert len(growth.patterns()) > 80
+    for word in (*WRITTEN_BY_OPERATORS, *MADE_OF_OTHERS):
+        assert any(ast.unparse(found.written) == word for found in growth.patterns()), word
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        rb'("(?:[^"\\]|\\.)*+")',
+        r"\(([^)]*)\)",
+        r"(a+)+b",
+        r"'(?:[^'\\]|\\.|'')*'",
+    ],
+)
+def test_slow_patterns_are_found(pattern: str | bytes) -> None:
+    """The test above would pass whatever it is given."""
+    with pytest.raises(growth.Slow):
+        growth.check(re.compile(pattern), ("finditer",))
