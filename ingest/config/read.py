@@ -59,7 +59,7 @@ def options(given: Mapping[str, Any], format_name: str) -> Options:
         problems += [f"option {fault['loc'][0]}: {_sentence(fault)}" for fault in error.errors()]
     if problems:
         raise ConfigError(problems)
-    return _options(keys)
+    return _options(keys, format_name)
 
 
 def known_options(format_name: str) -> tuple[str, ...]:
@@ -215,7 +215,7 @@ def absolute(path: str, folder: Path) -> str:
 def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
     given = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
     given = {name: value for name, value in given.items() if value is not None}
-    given["options"] = _options(keys.options)
+    given["options"] = _options(keys.options, str(keys.format))
     if isinstance(keys, fields.FileKeys):
         given["path"] = absolute(
             keys.path, Path(glob.escape(str(folder)))
@@ -223,8 +223,10 @@ def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
     return Source(**given)
 
 
-def _options(keys: fields.OptionKeys) -> Options:
+def _options(keys: fields.OptionKeys, format_: str) -> Options:
     given = {name: _plain(getattr(keys, name)) for name in _STANDARD_OPTIONS}
+    if "order_by" not in keys.model_fields_set:
+        given["order_by"] = formats.load(format_).ABOUT.order_by
     return Options(**given, extra={key: str(value) for key, value in (keys.model_extra or {}).items()})
 
 

@@ -39,10 +39,41 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
     """The connector's position as numbers and as its own text; empty where there is none."""
     for names, read in _POSITIONS:
         if source.get(names[0]):
+            if names == ("lsn",):
+                return _postgres(source)
             written = [source.get(name) for name in names]
             known = _until_missing(map(read, written))
             return known, "/".join(filter(None, written)) if known else None
     return _binlog(source)
+
+
+def _postgres(source: Image) -> tuple[tuple[int, ...], str | None]:
+    """The log's position; after the last commit before it, if that is greater.
+
+    A transaction that began to write before others committed has smaller positions than theirs.  For one row
+    that does not matter, because of its lock; but a row that an incremental snapshot reads meanwhile is
+    older than the transaction, and has the greater position.
+    """
+    position = source["lsn"]
+    lsn, committed = integer(position), _last_commit(source.get("sequence"))
+    if lsn is None:
+        return (), None
+    return ((committed, lsn) if committed is not None and committed > lsn else (lsn,)), position
+
+
+def _last_commit(sequence: str | None) -> int | None:
+    """The first of the two positions in ``source.sequence``: that of the last commit before the event."""
+    try:
+        found = strict(sequence.encode()) if sequence else None
+    except Undecodable:
+        return None
+    first = found[0] if isinstance(found, list) and found else None
+    return integer(first) if isinstance(first, str) else None
+
+
+def names_position(source: Image) -> bool:
+    """True if the connector has a member for its position, though it may be empty."""
+    return any(names[0] in source for names, _ in _POSITIONS) or "file" in source
 
 
 def _until_missing(numbers: Iterable[int | None]) -> tuple[int, ...]:

@@ -46,6 +46,11 @@ class Plan(NamedTuple):
     note: str | None
 
 
+def nowhere(_found: Found) -> Position:
+    """The place of a message in a dialect that documents none: arrival decides."""
+    return NOWHERE
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
     """Where a member of the family differs from the others.
@@ -63,7 +68,7 @@ class Dialect:
     """
 
     makers: Mapping[str, Maker]
-    position: Callable[[Found], Position] = lambda _found: NOWHERE
+    position: Callable[[Found], Position] = nowhere
     types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
     bare_rows: Callable[[list[Any] | Raw, Plan], Rows] | None = None
     deleted_in_old: bool = False

@@ -45,6 +45,7 @@ class About:
         options: the ``options:`` that have a meaning here, with the default in words.
         framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses unless told.
         binary: True where a message is no JSON text.
+        order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
     """
 
     title: str
@@ -60,6 +61,7 @@ class About:
     options: dict[str, str] = field(default_factory=dict)
     framing: str = "lines"
     binary: bool = False
+    order_by: str = "sequence"
 
 
 class Format(Protocol):

@@ -38,7 +38,7 @@ from ingest.decoding.columns import (
     zoneless,
 )
 from ingest.decoding.flat import Found, Position, Rows
-from ingest.decoding.flat_frames import Dialect, Frame, Plan, frame_of
+from ingest.decoding.flat_frames import Dialect, Frame, Plan, frame_of, nowhere
 from ingest.errors import Undecodable
 from ingest.formats import PERHAPS, About
 
@@ -274,7 +274,7 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
         after=after,
         types=plan.types,
         partial=dropped is not None or not plan.columns <= image.keys(),
-        phase=0 if op is READ and not place.sequence else 1,
+        phase=0 if op is READ and not place.sequence and dialect.position is not nowhere else 1,
         sequence=place.sequence,
         position=place.text,
         event_time=head.event_time,

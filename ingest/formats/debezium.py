@@ -6,7 +6,8 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 - A message is the envelope itself, or ``{"schema", "payload"}`` with the schema of every value.
 - Snapshot rows carry the position of their snapshot. A log that is written at commit (MySQL, Oracle,
   SQL Server) places them exactly by it, incremental ones too. PostgreSQL's ``lsn`` is where a change was
-  written, which may lie before a snapshot that did not see it yet: its snapshot rows are phase 0.
+  written, which may lie before a snapshot that did not see it yet: rows of its initial snapshot are phase
+  0. Rows of an incremental snapshot were compared with the stream around them and keep their place.
 - A changed key arrives as a delete and a create of one position; the header ``__debezium.oldkey`` of the
   create gives the old key, under which unavailable values are to be found.
 - Unchanged large values are sent as a placeholder: such a column is absent and the row partial.
@@ -25,7 +26,7 @@ import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
 from ingest.decoding import connect, json_values
-from ingest.decoding.connectors import CLOCKS, control, event_time, kind_of, sequence
+from ingest.decoding.connectors import CLOCKS, control, event_time, kind_of, names_position, sequence
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values
 from ingest.decoding.semantics import meanings
@@ -177,8 +178,15 @@ def _images(op: Op, event: Event) -> tuple[Image | None, Image | None, list[str]
     return (event.before if op is UPDATE else None), event.after, notes
 
 
-def _phase(op: Op, source: Image, places: tuple[int, ...]) -> int:
-    return 0 if op is READ and (not places or "lsn" in source) else 1
+def _phase(op: Op, source: Image, places: tuple[int, ...], *, ordered: bool = True) -> int:
+    """0 for a row of a snapshot whose place in the stream is not known, else 1.
+
+    A row of an incremental snapshot was compared with the stream around it, so its place is right.
+    Where a connector sends no position at all (``ordered`` is false), arrival decides for every row.
+    """
+    if op is not READ or not ordered or source.get("snapshot") == "incremental":
+        return 1
+    return 0 if "lsn" in source or (not places and names_position(source)) else 1
 
 
 def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
@@ -231,7 +239,8 @@ def flat_change(
     if op is None:
         raise Undecodable("unknown-operation", f"__op is {meta.get('op')!r}, none of {' '.join(FLAT_OPS)}")
     source = {name.removeprefix("source_"): value for name, value in meta.items()}
-    places, position = sequence(source) if "deleted" in meta else ((), None)
+    ordered = "deleted" in meta
+    places, position = sequence(source) if ordered else ((), None)
     missing = _drop_unavailable(row, options)
     return Change(
         op=op,
@@ -241,7 +250,7 @@ def flat_change(
         after=None if op is DELETE else row,
         types={name: logical for name, logical in known.items() if not name.startswith("__")},
         partial=bool(missing) and op is not DELETE,
-        phase=_phase(op, source, places),
+        phase=_phase(op, source, places, ordered=ordered),
         sequence=places,
         position=position,
         servers=binlog(source.get("server_id"), source.get("file")),

@@ -5,9 +5,10 @@ configurable name. Quirks:
 
 - ``record-type`` is ``data`` or ``control``; control messages carry a table's structure, no statement.
 - ``load`` is a row of the full load.
-- ``stream-position`` is sent only with transaction details switched on, and each engine writes it in
-  its own way: PostgreSQL's log address and MySQL's file and offset are read, others leave the order to
-  arrival.
+- ``stream-position`` is sent only with transaction details switched on, and never with control messages
+  and rows of the full load.  A table that is loaded again is right by arrival alone, so arrival decides
+  unless the source says ``order_by: sequence``.  Each engine writes positions in its own way:
+  PostgreSQL's log address and MySQL's file and offset are read.
 - The before image holds only changed key columns unless told otherwise; or its columns stand in
   ``data`` under the prefix ``BI_``.
 - No key names with rows. A delete may carry NULL for all but the key.
@@ -43,7 +44,7 @@ ABOUT = About(
     title="AWS DMS JSON",
     document="AWS Database Migration Service, Using Apache Kafka as a target",
     operations=("insert", "update", "delete", "read", "truncate", "ddl"),
-    order="stream-position of PostgreSQL or MySQL, if it is sent; else arrival decides",
+    order="arrival; with `order_by: sequence` the stream-position of PostgreSQL or MySQL, if it is sent",
     strength="weak",
     keys="none with rows: `keys:` of the pipeline file, or the structure of a create-table message",
     types="none with rows: only `columns:` of the pipeline file",
@@ -51,7 +52,7 @@ ABOUT = About(
     ddl="control.table-def, a structure without a statement",
     losses=(
         "Key columns are not named with rows, so `keys:` should name them.",
-        "Without a stream position the order of arrival is the only order.",
+        "Full-load rows and control messages have no stream position, so the order of arrival is the order.",
         "Numbers and times are as DMS converted them to its own types.",
     ),
     options={
@@ -59,8 +60,9 @@ ABOUT = About(
         "binary": "encoding of bytes, default base64",
         "before_image": "the member that holds the before image, default before-image",
         "time_units": "unit of whole-number times; without it they stay as they are",
-        "order_by": "sequence (default), arrival or event_time",
+        "order_by": "arrival (default), sequence or event_time",
     },
+    order_by="arrival",
 )
 
 OPS = {
@@ -115,7 +117,6 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
     return Change(
         op=op,
         table=TableId(schema, None, table) if schema or table else NO_TABLE,
-        phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,
         position=position,
         servers=_log(position),

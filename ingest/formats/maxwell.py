@@ -118,7 +118,6 @@ def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
     return Change(
         op=op,
         table=TableId(database, None, table) if database or table else NO_TABLE,
-        phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,
         position=position,
         servers=binlog(_text(envelope, "server_id"), (position or "").rpartition(":")[0]) if sequence else (),

@@ -90,8 +90,7 @@ def _place(payload: Mapping[str, Raw], _row: bool) -> Place:
     number = values.integer(position)
     if number is not None and number >= 0:
         return Place(position, (number,))
-    phase = 0 if values.text(payload.get("op", b"null")) == "ROW" else 1
-    return Place(position, (), phase, "the position is unreadable" if position else None)
+    return Place(position, (), note="the position is unreadable" if position else None)
 
 
 def _plan(columns: Columns, oracle: bool, declared: Declared, options: Options) -> Plan:

@@ -73,16 +73,56 @@ def test_mysql_snapshot_stands_at_its_position():
     assert old.sequence < again.sequence
 
 
-@pytest.mark.parametrize("snapshot", ["true", "first", "last_in_data_collection", "incremental"])
+@pytest.mark.parametrize("snapshot", ["true", "first", "last_in_data_collection"])
 def test_postgres_snapshot_stands_before_the_stream(snapshot):
     """A transaction open during the snapshot has smaller log positions, and its changes come after."""
     assert 0 == one(row("r", {**POSTGRES, "snapshot": snapshot})).phase
     assert 1 == one(row("u", POSTGRES)).phase
 
 
+def test_a_postgres_incremental_snapshot_keeps_its_place():
+    """Reading a table again is the usual repair: before every change, its rows would repair nothing.
+
+    They were phase 0 once, for the reason that holds for the initial snapshot only.
+    """
+    old = one(row("u", {**POSTGRES, "lsn": 200}))
+    again = one(row("r", {**POSTGRES, "lsn": 300, "snapshot": "incremental"}))
+    assert (1, 1) == (old.phase, again.phase)
+    assert old.sequence < again.sequence
+
+
+def test_a_transaction_open_during_an_incremental_snapshot_wins():
+    """It wrote at 150 and committed after 390: the row that was read at 300 did not see it."""
+    read = one(row("r", {**POSTGRES, "lsn": 300, "snapshot": "incremental", "sequence": '["290","300"]'}))
+    first = one(row("u", {**POSTGRES, "lsn": 150, "sequence": '["390","150"]'}))
+    second = one(row("u", {**POSTGRES, "lsn": 160, "sequence": '["390","160"]'}))
+    usual = one(row("u", {**POSTGRES, "lsn": 410, "sequence": '["400","410"]'}))
+    found = [read.sequence, first.sequence, second.sequence, usual.sequence]
+    assert [(300,), (390, 150), (390, 160), (410,)] == found
+    assert sorted(found) == found
+
+
+@pytest.mark.parametrize("written", [None, "", "[]", "[null]", '[null,"150"]', "{", "7", '["x","150"]'])
+def test_a_postgres_sequence_that_says_nothing_is_passed_over(written):
+    """The first event after a start names no commit before it."""
+    assert (150,) == one(row("u", {**POSTGRES, "lsn": 150, "sequence": written})).sequence
+
+
 def test_a_snapshot_row_without_position_is_full_load():
     """Without phase 0 a late snapshot row would undo the stream."""
-    assert (0, ()) == (one(row("r", {"db": "a", "table": "b"})).phase, one(row("r", {"table": "b"})).sequence)
+    source = {"db": "a", "table": "b", "file": "", "pos": 0}
+    found = one(row("r", source))
+    assert (0, ()) == (found.phase, found.sequence)
+
+
+def test_rows_of_a_writer_without_positions_are_placed_by_arrival():
+    """A row that is read again would lose against changes that came long before it.
+
+    Such a row was phase 0 once; where no message has a position, arrival is the only order.
+    """
+    flat = {"id": 1, "__table": "orders", "__db": "shop", "__op": "r", "__lsn": 5}
+    found = [one(row("r", {"db": "a", "table": "b"})), one(flat)]
+    assert [(1, ())] * 2 == [(each.phase, each.sequence) for each in found]
 
 
 def test_oracle_without_commit_number_uses_its_scn():

@@ -123,14 +123,49 @@ def test_dms_structures(operation, control, expected):
     assert expected == (json.loads(structure) if structure else None)
 
 
-def test_full_load_rows_stand_first():
-    """A row of the full load must not beat a change."""
+def test_loaded_rows_of_a_weak_dialect_are_placed_by_arrival():
+    """A table that is dropped, created and loaded again would end empty, its rows before the DROP.
+
+    These rows were phase 0 once, before every change whatever arrived first; arrival is the only order of these
+    dialects, so it decides between loaded rows and changes, too.
+    """
     load = {"record-type": "data", "operation": "load", "schema-name": "s", "table-name": "t"}
+    canal = {"database": "d", "table": "t", "data": [{"id": "1"}], "pkNames": ["id"], "es": 1, "isDdl": False}
+    dataworks = {
+        "version": "2.0",
+        "schema": {"source": {"dbType": "ob_mysql", "dbName": "d", "table": "t"}, "column": [], "pk": ["id"]},
+        "payload": {"op": "ROW", "after": {"data": {"id": 1}}, "timestamp": {"eventTime": 1}, "scn": "null"},
+    }
     found = [
         one("dms", {"data": {"id": 1}, "metadata": load}),
         one("maxwell", {"database": "d", "table": "t", "type": "bootstrap-insert", "data": {"id": 1}}),
+        one("canal", {**canal, "type": "INIT"}),
+        one("oms-canal", {**canal, "type": "ROW"}),
+        one("oms-dataworks", dataworks),
     ]
-    assert [(Op.READ, 0, ())] * 2 == [(change.op, change.phase, change.sequence) for change in found]
+    assert [(Op.READ, 1, ())] * 5 == [(change.op, change.phase, change.sequence) for change in found]
+
+
+def test_loaded_rows_of_a_strong_dialect_without_a_place_come_first():
+    """A change can arrive before the load of its row ends: the load must not undo it."""
+    canal = {"database": "d", "table": "t", "data": [{"id": "1"}], "pkNames": ["id"], "es": 1, "isDdl": False}
+    meta = {"db": "d", "table_name": "t", "record_primary_key": "id", "storeDataSequence": None}
+    streamx = {
+        "version": "1.0.0",
+        "schema": {
+            "source": {"dbType": "mysql", "dbName": "d", "tableName": "t"},
+            "dataColumn": [],
+            "primaryKey": ["id"],
+        },
+        "payload": {"op": "INSERT", "after": {"dataColumn": {"id": 1}}, "sequenceId": "-1"},
+    }
+    found = [
+        one("oms-default", {"recordType": "ROW", "allMetaData": meta, "postStruct": {"id": 1}}),
+        one("dts-canal", {**canal, "type": "INIT"}),
+        one("drs-json", {**canal, "type": "INIT"}),
+        one("dataworks", streamx),
+    ]
+    assert [(0, ())] * 4 == [(change.phase, change.sequence) for change in found]
 
 
 @pytest.mark.parametrize(
