@@ -28,6 +28,7 @@ from ingest.framing import DAMAGE, decompressed
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024
 MAX_SPLIT = 128 * 1024 * 1024
+_UNREADABLE, _DAMAGED = "cannot be read", "is still damaged"
 _SMALL = 64 * 1024  # an unended piece up to this size is looked at before a task is made of it
 
 
@@ -130,20 +131,30 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
     alarms = list(_vanished(source, files, known))
+    waiting = ""  # the file that could not be read, where arrival orders the source
     for file in _ordered(source, files):
         state = known.get(file.path)
         try:
             found = _look(source, file, state)
         except OSError as error:
-            found = f"cannot be read ({error.strerror or error}): nothing of it was read now; mend that"
+            found = f"{_UNREADABLE} ({error.strerror or error}): nothing of it was read now; mend that"
         if isinstance(found, str):
             alarms.append(Alarm(source.name, file.path, f"{shown(file.path)} {found}."))
+            if source.by_arrival and found.startswith((_UNREADABLE, _DAMAGED)):
+                waiting = waiting or file.path
             continue
+        if waiting and (found is not None or (state is not None and state.holes())):
+            text = f"later files wait for {shown(waiting)}, because arrival orders {source.format}"
+            alarms.append(Alarm(source.name, waiting, f"source {source.name}: {text}."))
+            break
         if state is not None:
             work.extend(Piece(file, start, end, False) for start, end in state.holes())
         if found is not None:
             work.append(found)
-    return Plan(tuple(_ranges(source, rank, work, cores)), tuple(alarms), tuple(warnings))
+    ranges = list(_ranges(source, rank, work, cores))
+    if source.by_arrival:
+        ranges[:-1] = [replace(one, followed=True) for one in ranges[:-1]]
+    return Plan(tuple(ranges), tuple(alarms), tuple(warnings))
 
 
 def _unlisted(source: Source, error: Exception) -> Alarm:
@@ -182,7 +193,7 @@ def _look(source: Source, file: Found, state: FileState | None) -> Piece | str |
         return _piece(source, file, 0)
     if (file.size, file.mtime) == (state.size, state.mtime):
         if state.damage:
-            return f"is still damaged ({state.damage.rstrip('.')}): mend it, or take it away"
+            return f"{_DAMAGED} ({state.damage.rstrip('.')}): mend it, or take it away"
         return (
             _piece(source, file, state.position) if state.unread(packed) and _finished(source, file) else None
         )

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from ingest.bronze import files, kafka
 from ingest.bronze.kafka import Look
 from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
-from ingest.bronze.reading import BLOCK, Range, Record, headers, read
+from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Source
 from ingest.errors import IngestError
@@ -130,8 +130,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         return landed
     batch = last + 1
     try:
-        with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
-            ours = lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
+        ours = _append(lake, work, looks, landed, batch, cores)
     except kafka.READ_ERRORS as error:
         if not (alarms := kafka.failed(looks, error)):
             raise
@@ -141,6 +140,24 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         raise IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
     _note_receipts(lake, positions, landed, batch)
     return landed
+
+
+def _append(lake: Lake, work: list[Range], looks: list[Look], landed: Landed, batch: int, cores: int) -> bool:
+    """Read and commit the batch, without what comes after a range that breaks and is followed."""
+    while True:
+        try:
+            with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
+                return lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
+        except kafka.READ_ERRORS as error:
+            found = before_broken(work, str(error))
+            if found is None:
+                raise
+            work, broken, fault = found
+            source = lake.pipeline.sources[broken.source].name
+            text = (
+                f"{fault} What comes after it in source {source} was not read, to keep its order: run again."
+            )
+            landed.alarms.append((source, text))
 
 
 @contextmanager
@@ -254,6 +271,8 @@ def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
             try:
                 records = next(reading)
             except StopIteration as done:
+                if done.value.fault and one.followed:
+                    raise BrokenRange(one, done.value.fault) from None
                 receipts.append(_receipt_row(one, source, done.value))
                 break
             for record in records:

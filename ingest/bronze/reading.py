@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import copy
 import hashlib
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import fsspec
@@ -43,11 +44,36 @@ class Range:
     max_record_bytes: int
     exact: bool = True  # a record starts at ``start``; else its first line belongs to the range before
     storage: dict[str, str] = field(default_factory=dict)
+    followed: bool = False  # arrival orders its source, and a range after it is read in the same batch
 
     @property
     def weight(self) -> int:
         """About how many bytes will be read."""
         return self.size if self.compressed else self.end - self.start
+
+
+class BrokenRange(Exception):
+    """A range that could not be read, though the batch holds what comes after it."""
+
+    def __init__(self, work: Range, fault: str) -> None:
+        super().__init__(f"[broken range {work.source} {work.rank} {work.start}] {fault}")
+
+
+_BROKEN = re.compile(r"\[broken range ([0-9]+) ([0-9]+) ([0-9]+)\] ([^\r\n]*+)")
+
+
+def before_broken(work: Sequence[Range], error: str) -> tuple[list[Range], Range, str] | None:
+    """The work up to the range that an error names, that range, and its fault; None if it names none.
+
+    Where arrival orders changes, what comes after a hole must not be landed before it.
+    """
+    found = _BROKEN.search(error)
+    if found is None:
+        return None
+    source, place = int(found[1]), (int(found[2]), int(found[3]))
+    kept = [one for one in work if one.source != source or (one.rank, one.start) <= place]
+    broken = next(one for one in kept if one.source == source and (one.rank, one.start) == place)
+    return [replace(one, followed=False) if one is broken else one for one in kept], broken, found[4]
 
 
 Record = tuple[int, bytes | None, int]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
 
 NO_OPTIONS = Options()
@@ -40,6 +41,11 @@ class Source:
     max_bytes: int | None = None
     server_change: str = "hold"  # hold | accept
     enabled: bool = True  # False: nothing more is read
+
+    @property
+    def by_arrival(self) -> bool:
+        """True if arrival orders all of its messages, or some of them."""
+        return self.options.order_by != "sequence" or formats.load(self.format).ABOUT.by_arrival
 
 
 @dataclass(frozen=True, slots=True)

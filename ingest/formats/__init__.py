@@ -63,6 +63,11 @@ class About:
     binary: bool = False
     order_by: str = "sequence"
 
+    @property
+    def by_arrival(self) -> bool:
+        """True if arrival orders all of its messages, or some of them."""
+        return self.strength != "strong" or self.order_by == "arrival"
+
 
 class Format(Protocol):
     """The shape of a format module."""
