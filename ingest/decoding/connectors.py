@@ -35,6 +35,28 @@ def kind_of(names: Collection[str]) -> str:
     return "flat"
 
 
+_SOURCE_FIELDS = frozenset(
+    "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection keyspace txId lsn xmin "
+    "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn ssn lcr_position "
+    "redo_thread user_name rs_id row_id commit_ts_ms start_scn start_ts_ms origin origin_lsn".split()
+)
+_FLAT_METADATA = frozenset(
+    [f"__{name}" for name in ("deleted", "op", "ts_ms", "ts_us", "ts_ns", *_SOURCE_FIELDS)]
+    + [f"__source_{name}" for name in _SOURCE_FIELDS]
+    + [f"__transaction_{name}" for name in ("id", "total_order", "data_collection_order")]
+)
+
+
+def is_metadata(name: str, columns: Collection[str]) -> bool:
+    """True for a member that flattening adds to a row; a column's own name may begin with ``__``, too.
+
+    Args:
+        name: the member.
+        columns: the columns that the pipeline file or the Kafka key names; they are never metadata.
+    """
+    return name in _FLAT_METADATA and name not in columns
+
+
 def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
     """The connector's position as numbers and as its own text; empty where there is none."""
     for names, read in _POSITIONS:

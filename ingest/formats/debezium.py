@@ -19,16 +19,26 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
 from ingest.decoding import connect, json_values
-from ingest.decoding.connectors import CLOCKS, control, event_time, kind_of, names_position, sequence
+from ingest.decoding.connectors import (
+    CLOCKS,
+    control,
+    event_time,
+    is_metadata,
+    kind_of,
+    names_position,
+    sequence,
+)
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values
+from ingest.decoding.rows import present
 from ingest.decoding.semantics import meanings
 from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
@@ -202,24 +212,35 @@ def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
 
 
 def _flat(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
-    meta = {name[2:]: json_values.text(value) for name, value in found.items() if name.startswith("__")}
-    table = flat_table(meta, message, hints)
+    table = flat_table(flat_metadata(found, (), json_values.text), message, hints)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.row_fields, declared.columns, meanings, reading(hints.options))
-    row = connect.json_image(
-        {name: value for name, value in found.items() if not name.startswith("__")}, plan
-    )
     key = json_key(message.key, hints, declared)
+    columns = {*declared.columns, *declared.keys, *(key or ())}
+    meta = flat_metadata(found, columns, json_values.text)
+    row = connect.json_image(
+        {name: value for name, value in found.items() if not is_metadata(name, columns)}, plan
+    )
     return flat_change(meta, row, plan.types, table, key, declared, hints.options, note)
+
+
+def flat_metadata(
+    found: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]
+) -> Image:
+    """The members that flattening added to a row, without their prefix."""
+    return {name[2:]: text(value) for name, value in found.items() if is_metadata(name, columns)}
 
 
 def flat_table(meta: Image, message: Message, hints: Hints) -> TableId:
     """The table of a flattened row: from its ``__`` members, else from ``options.table``."""
     name = meta.get("table") or meta.get("source_table") or meta.get("collection")
-    if name:
-        database = meta.get("db") or meta.get("source_db")
-        return TableId(database, meta.get("schema") or meta.get("source_schema"), name)
-    return _table_by_topic(message, hints)
+    if not name:
+        return _table_by_topic(message, hints)
+    database = meta.get("db") or meta.get("source_db")
+    schema = meta.get("schema") or meta.get("source_schema")
+    if not database and (known := hints.table_of(message.topic)):
+        database, schema = known.database, schema or known.schema
+    return TableId(database, schema, name)
 
 
 def flat_change(
@@ -248,7 +269,7 @@ def flat_change(
         keys=declared.keys or tuple(key or ()),
         before=row if op is DELETE else None,
         after=None if op is DELETE else row,
-        types={name: logical for name, logical in known.items() if not name.startswith("__")},
+        types=present(known, row),
         partial=bool(missing) and op is not DELETE,
         phase=_phase(op, source, places, ordered=ordered),
         sequence=places,

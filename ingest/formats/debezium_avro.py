@@ -20,7 +20,7 @@ from typing import Any
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, TableHints
 from ingest.decoding import avro, connect, json_values
 from ingest.decoding.connect import Field
-from ingest.decoding.connectors import control, kind_of
+from ingest.decoding.connectors import control, is_metadata, kind_of
 from ingest.decoding.declared import compact, plain_text
 from ingest.decoding.semantics import meanings
 from ingest.errors import Undecodable
@@ -106,14 +106,15 @@ def _row(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Chan
 
 
 def _flat(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Change:
-    meta = {name[2:]: plain_text(value) for name, value in row.items() if name.startswith("__")}
-    table = debezium.flat_table(meta, message, hints)
+    table = debezium.flat_table(debezium.flat_metadata(row, (), plain_text), message, hints)
     declared = hints.tables(table)
     plan = connect.plan(text, _row_fields, declared.columns, meanings, debezium.reading(hints.options))
-    image = connect.plain_image(
-        {name: value for name, value in row.items() if not name.startswith("__")}, plan
-    )
     key = _key(message.key, hints, declared)
+    columns = {*declared.columns, *declared.keys, *(key or ())}
+    meta = debezium.flat_metadata(row, columns, plain_text)
+    image = connect.plain_image(
+        {name: value for name, value in row.items() if not is_metadata(name, columns)}, plan
+    )
     return debezium.flat_change(meta, image, plan.types, table, key, declared, hints.options)
 
 

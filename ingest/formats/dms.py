@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
 from msgspec import Raw
@@ -151,7 +151,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
     table = named_table(place.table, hints, topic)
     declared = hints.tables(table)
     if data is not None and before is None:
-        before = _take_prefixed(data)
+        before = _take_prefixed(data, place.op, {*declared.columns, *declared.keys})
     plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
     kept = [*convert(before, plan), *convert(data, plan, raw)]
     if place.op is Op.DELETE:
@@ -166,9 +166,19 @@ def _image(raw: Raw | None) -> Image | None:
     return None if raw is None or values.is_null(raw) else values.bare_image(raw)
 
 
-def _take_prefixed(data: Image) -> Image | None:
-    """The before image that stands in the row itself: columns with the prefix, beside their own."""
-    names = [name for name in data if name.startswith(BEFORE_PREFIX) and name[len(BEFORE_PREFIX) :] in data]
+def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | None:
+    """The before image that the row itself holds: columns with the prefix, beside their own.
+
+    A table may have such a column itself: the pipeline file names it, or a row that has no row before it
+    holds a value in it.
+    """
+    names = [
+        name
+        for name in data
+        if name.startswith(BEFORE_PREFIX) and name[len(BEFORE_PREFIX) :] in data and name not in columns
+    ]
+    if op in (Op.READ, Op.INSERT) and any(data[name] is not None for name in names):
+        return None
     return {name[len(BEFORE_PREFIX) :]: data.pop(name) for name in names} or None
 
 

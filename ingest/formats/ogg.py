@@ -64,9 +64,10 @@ OPS = {
     **dict.fromkeys(("T", "TRUNCATE"), Op.TRUNCATE),
 }
 KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
-METADATA = frozenset(
-    {"table", "op_type", "op_ts", "current_ts", "pos", "tokens", "csn", "xid", "rowid", *KEY_MEMBERS}
-)
+ALWAYS = frozenset({"table", "op_type"})
+TEXTS = frozenset(
+    {"op_ts", "current_ts", "pos", "csn", "xid", "rowid"}
+)  # metadata that is text, if it is sent
 MISSING = "_isMissing"
 
 
@@ -81,8 +82,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     op = OPS.get(kind.upper())
     if op is None:
         raise Undecodable("unknown-operation", f"op_type {kind[:40]!r} is not documented")
-    place = _place(envelope, op, hints.options, note)
-    return (place,) if op is Op.TRUNCATE else (_row(place, envelope, hints, message.topic),)
+    meta = _metadata(envelope, hints, message.topic)
+    place = _place(meta, op, hints.options, note)
+    return (place,) if op is Op.TRUNCATE else (_row(place, envelope, meta, hints, message.topic),)
 
 
 def recognise(sample: bytes) -> str | None:
@@ -129,13 +131,42 @@ def _table(name: str | None) -> TableId:
 
 def _keys(envelope: Mapping[str, Raw]) -> tuple[str, ...]:
     named = next((envelope[name] for name in KEY_MEMBERS if name in envelope), None)
-    if named is None or values.is_null(named):
+    if named is None or bytes(named)[:1] != b"[":
         return ()
     return tuple(name for name in map(values.text, values.items(named)) if name)
 
 
-def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
-    old, new = _images(place.op, envelope)
+def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[str, Raw]:
+    """What of a message is no column: all of an operation-modelled one, the beginning of a row-modelled one.
+
+    A column may be named as metadata is.  It is one if the pipeline file or the key names it, if another
+    column stands before it, or if its value is none that such metadata has.
+    """
+    if "before" in envelope or "after" in envelope:
+        return envelope
+    table = _table(_text(envelope, "table"))
+    declared = hints.tables(table if table.table else hints.table_of(topic) or table)
+    columns = {*declared.columns, *declared.keys, *_keys(envelope)}
+    found = {name: raw for name, raw in envelope.items() if name in ALWAYS}
+    for name, raw in envelope.items():
+        if name not in ALWAYS:
+            if name in columns or not _is_metadata(name, raw):
+                break
+            found[name] = raw
+    return found
+
+
+def _is_metadata(name: str, raw: Raw) -> bool:
+    first = bytes(raw)[:1]
+    if name in KEY_MEMBERS:
+        return first in (b"[", b"n")
+    return (name in TEXTS and first in (b'"', b"n")) or (name == "tokens" and first in (b"{", b"n"))
+
+
+def _row(
+    place: Change, envelope: Mapping[str, Raw], meta: Mapping[str, Raw], hints: Hints, topic: str
+) -> Change:
+    old, new = _images(place.op, envelope, meta)
     before = None if place.op is Op.INSERT else _image(old)
     after = None if place.op is Op.DELETE else _image(new)
     require_image(before if place.op is Op.DELETE else after, place.op)
@@ -147,11 +178,11 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
     return finish(place, table, keys, before, after, plan, kept, partial=place.op is not Op.DELETE)
 
 
-def _images(op: Op, envelope: Mapping[str, Raw]) -> tuple[Raw | None, Raw | None]:
+def _images(op: Op, envelope: Mapping[str, Raw], meta: Mapping[str, Raw]) -> tuple[Raw | None, Raw | None]:
     """The two images as sent; a row-modelled message has one, beside its metadata."""
     if "before" in envelope or "after" in envelope:
         return envelope.get("before"), envelope.get("after")
-    row = Raw(encode({name: raw for name, raw in envelope.items() if name not in METADATA}))
+    row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))
     return (row, None) if op is Op.DELETE else (None, row)
 
 

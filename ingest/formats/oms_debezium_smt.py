@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from ingest.change import Change, Hints, Message, Op
 from ingest.decoding import connect, json_values
+from ingest.decoding.connectors import is_metadata
 from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium
 
@@ -56,17 +57,19 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         oms_debezium.no_meaning,
         oms_debezium.reading(hints.options),
     )
+    keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
+    columns = {*declared.columns, *keys}
     row = connect.json_image(
-        {name: value for name, value in found.items() if not name.startswith("__")}, plan
+        {name: value for name, value in found.items() if not is_metadata(name, columns)}, plan
     )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns")
-    deleted = json_values.text(found.get("__deleted")) == "true"
+    deleted = is_metadata("__deleted", columns) and json_values.text(found.get("__deleted")) == "true"
     return [
         Change(
             op=Op.DELETE if deleted else Op.UPDATE,
             table=table,
-            keys=declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ()),
+            keys=keys,
             before=row if deleted else None,
             after=None if deleted else row,
             types=plan.types,

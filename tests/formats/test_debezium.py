@@ -28,11 +28,11 @@ SOURCE = {
 POSTGRES = {"connector": "postgresql", "db": "crm", "schema": "sales", "table": "leads", "lsn": 50}
 
 
-def decode(value, key=None, name="debezium", options=None, columns=None, keys=(), headers=()):
+def decode(value, key=None, name="debezium", options=None, columns=None, keys=(), headers=(), topic="t"):
     """The changes of one message given as Python values."""
     data = None if value is None else json.dumps(value).encode()
     hints = Hints(options or Options(), lambda _table: TableHints(keys, columns or {}))
-    message = Message(data, None if key is None else json.dumps(key).encode(), "t", headers)
+    message = Message(data, None if key is None else json.dumps(key).encode(), topic, headers)
     return list(formats.load(name).parse(message, hints))
 
 
@@ -78,6 +78,28 @@ def test_postgres_snapshot_stands_before_the_stream(snapshot):
     """A transaction open during the snapshot has smaller log positions, and its changes come after."""
     assert 0 == one(row("r", {**POSTGRES, "snapshot": snapshot})).phase
     assert 1 == one(row("u", POSTGRES)).phase
+
+
+def test_a_flattened_row_takes_its_database_from_the_option():
+    """``__table`` names the table alone: tables of one name in two databases would become one mirror."""
+    options = Options(table=(("*.shop.*", TableId("shop", None, "orders")), ("*", TableId("crm", "s", "x"))))
+    row = {"id": 1, "__table": "orders", "__op": "c"}
+    tables = [
+        decode(row, options=options, topic=topic)[0].table for topic in ("srv.shop.orders", "srv.crm.orders")
+    ]
+    assert [TableId("shop", None, "orders"), TableId("crm", "s", "orders")] == tables
+    assert TableId("own", None, "orders") == decode({**row, "__db": "own"}, options=options)[0].table
+
+
+@pytest.mark.parametrize("name", ["debezium", "oms-debezium-smt"])
+def test_columns_whose_names_begin_with_two_underscores_are_kept(name):
+    """Only what flattening adds is no column; others were dropped without a word."""
+    options = Options(table=(("*", TableId("d", None, "t")),))
+    row = {"id": 1, "__v": 3, "__order": "x", "__op": "u", "__deleted": "false"}
+    found = decode(row, options=options, name=name)[0]
+    assert {"id": "1", "__v": "3", "__order": "x"} == found.after
+    named = decode({**row, "__row": 5}, options=options, name=name, columns={"__row": "int32"})[0]
+    assert "5" == (named.after or {}).get("__row")
 
 
 def test_a_postgres_incremental_snapshot_keeps_its_place():
