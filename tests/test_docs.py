@@ -15,7 +15,7 @@ import typer
 from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
-from docs import commands, tables, vendors
+from docs import commands, pipeline_file, tables, vendors
 from ingest import formats
 from ingest.cli.app import VERBS, app
 from ingest.config import load
@@ -197,3 +197,71 @@ def test_options_on_vendor_pages_have_a_meaning_there(name):
 def test_the_reference_of_commands_is_their_own_help():
     """An option would be looked for in vain: run `python -m docs.commands`."""
     assert commands.page() == page("commands")
+
+
+def test_the_reference_of_the_pipeline_file_is_the_one_of_the_code():
+    """A key would be missing, or a default wrong: run `python -m docs.pipeline_file`."""
+    assert pipeline_file.page() == page("pipeline-file")
+
+
+def test_the_reference_explains_every_key_of_the_pipeline_file():
+    """A key without a meaning or an example is learnt by trial."""
+    for section in pipeline_file.SECTIONS:
+        assert list(section.model.model_fields.keys() - section.keys.keys()) == []
+        assert [] == [name for name, one in section.model.model_fields.items() if not one.description]
+
+
+@pytest.mark.parametrize(
+    ("section", "name"),
+    [(one.title, name) for one in pipeline_file.SECTIONS for name in one.keys],
+)
+def test_examples_of_the_reference_are_valid(tmp_path, monkeypatch, section, name):
+    """An example that `validate` refuses teaches nothing."""
+    monkeypatch.setenv("LINEAGE_KEY", "secret")
+    (tmp_path / "orders-suite.json").write_text(
+        '{"name": "s", "expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "id"}}]}'
+    )
+    found = next(one for one in pipeline_file.SECTIONS if one.title == section)
+    example_of = f"{name}: {found.keys[name].example}"
+    (tmp_path / "x.yaml").write_text(_document(section, name, example_of), "utf-8")
+    load(tmp_path / "x.yaml")
+
+
+def _document(section: str, name: str, text: str) -> str:
+    """A whole pipeline file around one key's example."""
+    lines = {
+        "pipeline": "pipeline: p",
+        "lake": "lake: ./l",
+        "sources": "sources: [{name: s, path: a, format: canal}]",
+    }
+    given = {text.partition(":")[0]: text}
+    file = {"name": "name: s", "path": "path: a.jsonl", "format": "format: canal"}
+    topics = {
+        "name": "name: s",
+        "bootstrap_servers": "bootstrap_servers: b:1",
+        "topics": "topics: [t]",
+        "format": "format: canal",
+    }
+    if name == "topic_pattern":
+        del topics["topics"]
+    match section:
+        case "The file":
+            lines |= given
+        case "A source of files":
+            lines["sources"] = f"sources: [{{{', '.join((file | given).values())}}}]"
+        case "A source of Kafka topics":
+            lines["sources"] = f"sources: [{{{', '.join((topics | given).values())}}}]"
+        case "Options of a source":
+            lines["sources"] = f"sources: [{{{', '.join(file.values())}, options: {{{text}}}}}]"
+        case "Tables":
+            also = ", shard_column: source" if name == "into" else ""
+            lines["tables"] = f"tables: [{{{text}{also}}}]"
+        case "Checks":
+            lines["quality"] = f"quality: [{{{', '.join(({'table': 'table: a.b'} | given).values())}}}]"
+        case "Expectations":
+            whole = {"type": "type: expect_column_values_to_be_unique"} | given | {"column": "column: id"}
+            lines["quality"] = f"quality: [{{table: a.b, expect: [{{{', '.join(whole.values())}}}]}}]"
+        case "Lineage":
+            whole = given if name in ("url", "file") else {"url": "url: 'http://m:1'"} | given
+            lines["openlineage"] = f"openlineage: {{{', '.join(whole.values())}}}"
+    return "\n".join(lines.values()) + "\n"

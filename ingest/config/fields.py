@@ -87,19 +87,21 @@ class OptionKeys(_Keys):
     )
     decimal_scale: (
         Annotated[int, *read(lambda t: words.count(t) if t != "0" else 0, {"type": "integer"})] | None
-    ) = None
+    ) = Field(default=None, description="the scale of decimals that are sent as unscaled bytes")
     order_by: Annotated[str, *choice(*words.ORDER_BY)] = Field(
         default="sequence", description="what orders changes"
     )
 
 
 class _SourceKeys(_Keys):
-    name: Name
+    name: Name = Field(description="its name in the lake: receipts, changes and order are kept under it")
     enabled: Flag = Field(
         default=True, description="false: read nothing more; what has landed can still be decoded"
     )
     format: Format = Field(description="`ingest formats` lists them; `ingest detect FILE` finds it")
-    options: OptionKeys = OptionKeys()
+    options: OptionKeys = Field(
+        default=OptionKeys(), description="what a message cannot say of itself; listed below"
+    )
     max_messages: Count | None = Field(default=None, description="the most messages that one batch takes")
     max_bytes: Size | None = Field(default=None, description="the most bytes that one batch takes")
     server_change: Annotated[str, *choice("hold", "accept")] = Field(
@@ -110,19 +112,32 @@ class _SourceKeys(_Keys):
 class FileKeys(_SourceKeys):
     """A source of files."""
 
-    kind: Literal["files"] = "files"
+    kind: Literal["files"] = Field(
+        default="files", description="files; not needed where the keys tell the kind"
+    )
     path: Text = Field(description="a file or glob, relative to this file, or a URI")
-    framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = None
-    settle: Duration = Field(default=60.0, description="a file that stands still for so long is finished")
-    order_files_by: Annotated[str, *choice("name", "mtime")] = "name"
-    max_record_bytes: Size = 64 * 1024 * 1024
+    framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = Field(
+        default=None, description="how records stand in a file; the format's own unless given"
+    )
+    settle: Duration = Field(
+        default=60.0,
+        description="a file that has not changed for this long is finished: a last line without an end is read, too",
+    )
+    order_files_by: Annotated[str, *choice("name", "mtime")] = Field(
+        default="name", description="the order of files in one batch, numbers in names compared as numbers"
+    )
+    max_record_bytes: Size = Field(
+        default=64 * 1024 * 1024, description="a longer record becomes a reject that names its place"
+    )
     storage: Settings = Field(default={}, description="settings of the file system that holds the path")
 
 
 class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
-    kind: Literal["kafka"] = "kafka"
+    kind: Literal["kafka"] = Field(
+        default="kafka", description="kafka; not needed where the keys tell the kind"
+    )
     bootstrap_servers: Joined = Field(description="host:port, several with commas or as a list")
     topics: Texts = Field(default=(), description="the topics, by name")
     topic_pattern: Pattern | None = Field(default=None, description="or a pattern of them")
@@ -166,14 +181,20 @@ class TableKeys(_Keys):
     )
     keys: Texts = Field(default=(), description="the columns of the primary key")
     columns: dict[str, Logical] = Field(default={}, description="logical types of columns, by name")
-    no_key: Annotated[str, *choice("hold", "append", "full_row")] = "hold"
-    on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = "lenient"
+    no_key: Annotated[str, *choice("hold", "append", "full_row")] = Field(
+        default="hold", description="what happens to a table without any key"
+    )
+    on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = Field(
+        default="lenient", description="what statements and new columns do to the mirror"
+    )
     shard_column: Text | None = Field(
         default=None, description="a column that names the source, where several meet"
     )
-    change_feed: Flag = False
-    plain_tables: Flag = False
-    history: Flag = False
+    change_feed: Flag = Field(default=False, description="turn on Delta's change data feed of the mirror")
+    plain_tables: Flag = Field(default=False, description="the mirror without deletion vectors")
+    history: Flag = Field(
+        default=False, description="keep every state of a row in a table of its own, `<table>__history`"
+    )
 
     @model_validator(mode="after")
     def _shards_are_told_apart(self) -> Self:
@@ -200,8 +221,12 @@ class ExpectationKeys(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})]
-    severity: Annotated[str, *choice("error", "warn")] = "error"
+    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = Field(
+        description="the expectation's name in Great Expectations; its arguments stand beside it"
+    )
+    severity: Annotated[str, *choice("error", "warn")] = Field(
+        default="error", description="whether its failure makes the run exit with 1"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -215,8 +240,8 @@ class ExpectationKeys(BaseModel):
 class QualityKeys(_Keys):
     """The checks of one mirror."""
 
-    table: Match
-    expect: tuple[ExpectationKeys, ...] = ()
+    table: Match = Field(description="the mirrors that the entry is about, database.table")
+    expect: tuple[ExpectationKeys, ...] = Field(default=(), description="your own checks")
     suite: Text | None = Field(
         default=None, description="a Great Expectations suite, JSON, relative to this file; joins expect:"
     )
@@ -254,15 +279,17 @@ class LineageKeys(_Keys):
 class PipelineKeys(_Keys):
     """A pipeline: its sources, its lake, and what holds for its tables."""
 
-    pipeline: Name
+    pipeline: Name = Field(description="the pipeline's name, which the lake's tables carry")
     lake: Text = Field(description="the lake's folder, relative to this file, or a URI")
     sources: Annotated[
         tuple[Annotated[SourceKeys, BeforeValidator(_with_kind)], ...],
         AfterValidator(_at_least_one),
-        Field(json_schema_extra={"minItems": 1}),
+        Field(json_schema_extra={"minItems": 1}, description="where messages come from, at least one"),
     ]
-    tables: tuple[TableKeys, ...] = ()
-    quality: tuple[QualityKeys, ...] = ()
+    tables: tuple[TableKeys, ...] = Field(
+        default=(), description="rules for source tables; the first entry that matches applies, alone"
+    )
+    quality: tuple[QualityKeys, ...] = Field(default=(), description="your own checks and limits")
     spark: Settings = Field(default={}, description="Spark settings, passed on as they are")
     master: Text | None = Field(default=None, description="the Spark master")
     plain_tables: Flag = Field(default=False, description="mirrors without deletion vectors")

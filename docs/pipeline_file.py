@@ -1,0 +1,308 @@
+"""Write the reference of the pipeline file, docs/pipeline-file.md: ``python -m docs.pipeline_file``.
+
+Keys, defaults and meanings come from `ingest.config.fields`, what a schema policy does from `ingest.gold.policy`; the
+examples and what goes wrong without a key are written here, and tested: every key has both, every example is valid.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from docs.marks import cell
+from ingest import ddl, types
+from ingest.change import TableId
+from ingest.config import fields
+from ingest.gold import policy
+from ingest.gold.policy import Statement, Subject
+
+PAGE = Path(__file__).parent / "pipeline-file.md"
+
+
+class Key(NamedTuple):
+    """An example value as YAML, and what goes wrong where the key is missing or wrong."""
+
+    example: str
+    without: str
+
+
+class Section(NamedTuple):
+    """A mapping of the pipeline file: its title, its model, the keys that it shares with an earlier section."""
+
+    title: str
+    model: type[BaseModel]
+    about: str
+    keys: dict[str, Key]
+
+
+_SOURCE = {
+    "name": Key("orders", "Renaming it later is refused: receipts and order belong to the name."),
+    "enabled": Key(
+        "false", "Deleting the entry of a source that has ended is refused: its messages need it."
+    ),
+    "format": Key("dts-canal", "A wrong one rejects every message, with the reason."),
+    "options": Key("{timezone: Asia/Shanghai}", "What the messages do not say takes its default."),
+    "max_messages": Key("1000000", "The first run takes everything that there is into one batch."),
+    "max_bytes": Key("2GiB", "The same, counted in bytes."),
+    "server_change": Key(
+        "accept",
+        "With `hold`, tables wait after a failover until `ingest epoch` says how the two servers' positions compare.",
+    ),
+}
+
+SECTIONS = (
+    Section(
+        "The file",
+        fields.PipelineKeys,
+        "One file is one pipeline and one lake.",
+        {
+            "pipeline": Key("shop", "Another name over an existing lake is refused."),
+            "lake": Key("./lake", "Two pipelines must not share a lake."),
+            "sources": Key(
+                "[{name: orders, path: ./in/*.jsonl, format: dts-canal}]", "There is nothing to read."
+            ),
+            "tables": Key("[{match: shop.*, keys: [id]}]", "Each table gets a mirror of its own name."),
+            "quality": Key("[{table: shop.*, freshness: 1h}]", "Only the built-in checks run."),
+            "spark": Key("{spark.driver.memory: 4g}", "Settings fit one small machine or the cluster's own."),
+            "master": Key(
+                "spark://host:7077", "The machine's own cores are used, or what spark-submit says."
+            ),
+            "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirrors."),
+            "horizon_days": Key("30", "Older versions can be deleted by `ingest maintain` after 7 days."),
+            "condense_after": Key("90d", "Silver keeps every change."),
+            "openlineage": Key("{url: 'http://marquez:5000'}", "No lineage is reported."),
+        },
+    ),
+    Section(
+        "A source of files",
+        fields.FileKeys,
+        "One entry of `sources:` that reads files.",
+        _SOURCE
+        | {
+            "kind": Key("files", "It is recognised by the other keys."),
+            "path": Key("./landing/*.jsonl", "Nothing is read, and a run says that no file matches."),
+            "framing": Key("document", "Records are cut where they do not end, and rejected."),
+            "settle": Key("5m", "A last line without its end waits, or is read before it is complete."),
+            "order_files_by": Key("mtime", "Files whose names do not grow are read in the wrong order."),
+            "max_record_bytes": Key("256MiB", "Longer records are rejected."),
+            "storage": Key("{fs.s3a.endpoint: 'http://store:9000'}", "The store cannot be reached."),
+        },
+    ),
+    Section(
+        "A source of Kafka topics",
+        fields.KafkaKeys,
+        "One entry of `sources:` that reads topics. Either `topics` or `topic_pattern`.",
+        _SOURCE
+        | {
+            "kind": Key("kafka", "It is recognised by the other keys."),
+            "bootstrap_servers": Key("broker-1:9092", "There is nobody to ask."),
+            "topics": Key(
+                "[shop.orders, shop.schema]", "Without the topic of the statements, DDL is not seen."
+            ),
+            "topic_pattern": Key("shop\\..*", "New topics are not read."),
+            "start": Key("latest", "The first run reads all that the broker still has."),
+            "registry": Key("http://registry:8081", "Framed Avro cannot be decoded."),
+            "kafka": Key("{security.protocol: SASL_SSL}", "A broker that asks for a login refuses."),
+        },
+    ),
+    Section(
+        "Options of a source",
+        fields.OptionKeys,
+        "`options:` of a source. A format may have more of its own: its vendor page lists them. An option that is "
+        "corrected later holds for new batches; `ingest backfill` decodes the old ones again.",
+        {
+            "table": Key("shop.orders", "Messages that name no table are rejected."),
+            "timezone": Key("Asia/Shanghai", "Instants are off by the zone's offset."),
+            "binary": Key("hex", "Bytes are read in another encoding, or rejected."),
+            "time_units": Key("micros", "Bare numbers in time columns become cell rejects."),
+            "swap_old_data": Key(
+                "true", "Updates of DTS from before March 2022 put the old row into the mirror."
+            ),
+            "key_is_full": Key("false", "Columns that Quest leaves out become NULL."),
+            "decimal_scale": Key("2", "Unscaled decimals cannot be read."),
+            "order_by": Key("arrival", "The source's own position decides, where there is one."),
+        },
+    ),
+    Section(
+        "Tables",
+        fields.TableKeys,
+        "One entry of `tables:`. The first entry whose `match` fits a source table applies, and no other.",
+        {
+            "match": Key("shop.order_*", "It matches every table."),
+            "exclude": Key("true", "The table gets a mirror."),
+            "into": Key("'archive.{table}'", "The mirror has the source table's name."),
+            "keys": Key("[id]", "Keys come from the messages, or the table is held."),
+            "columns": Key('{price: "decimal(38,10)"}', "A column without any known type is a STRING."),
+            "no_key": Key("full_row", "A table without a key is held."),
+            "on_schema_change": Key("evolve", "Columns are added and widened; none is ever dropped."),
+            "shard_column": Key("shard", "Tables of several sources must not go into one mirror."),
+            "change_feed": Key("true", "`table_changes` has nothing to read."),
+            "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirror."),
+            "history": Key("true", "Only the newest state of a row is kept."),
+        },
+    ),
+    Section(
+        "Checks",
+        fields.QualityKeys,
+        "One entry of `quality:`.",
+        {
+            "table": Key("shop.orders", "It is needed."),
+            "expect": Key(
+                "[{type: expect_column_values_to_not_be_null, column: id}]", "No check of your own."
+            ),
+            "suite": Key("orders-suite.json", "A suite that you have must be written again."),
+            "on": Key("changed", "Every run looks at all rows."),
+            "source_counts": Key("counts.csv", "Nothing compares with the source's own counts."),
+            "freshness": Key("1h", "A stream that has stopped is not noticed."),
+            "thresholds": Key("{reject_rate: 0.1%}", "The built-in limits hold."),
+        },
+    ),
+    Section(
+        "Expectations",
+        fields.ExpectationKeys,
+        "One entry of `expect:`.",
+        {
+            "type": Key("expect_column_values_to_be_unique", "It is needed."),
+            "severity": Key("warn", "A failure makes the run exit with 1."),
+        },
+    ),
+    Section(
+        "Lineage",
+        fields.LineageKeys,
+        "`openlineage:`. Either `url` or `file`.",
+        {
+            "url": Key("http://marquez:5000", "Events go to the file, if one is named."),
+            "file": Key("lineage.jsonl", "Events go to the service, if one is named."),
+            "namespace": Key("warehouse", "Jobs and mirrors stand in the namespace `ingest`."),
+            "api_key": Key("'${LINEAGE_KEY}'", "A service that asks for one refuses."),
+        },
+    ),
+)
+
+STATEMENTS = (
+    "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7",
+    "ALTER TABLE t ADD COLUMN c INT",
+    "ALTER TABLE t DROP COLUMN v",
+    "ALTER TABLE t RENAME COLUMN v TO w",
+    "ALTER TABLE t MODIFY n BIGINT",
+    "ALTER TABLE t MODIFY n SMALLINT",
+    "TRUNCATE TABLE t",
+    "DROP TABLE t",
+    "RENAME TABLE t TO u",
+    "ALTER TABLE t TRUNCATE PARTITION p0",
+    "CREATE INDEX i ON t (n)",
+)
+_POLICIES = ("lenient", "evolve", "freeze", "ignore")
+_TABLE = TableId("shop", None, "t")
+_KNOWN = {"id": "int64", "n": "int32", "v": "string"}
+_HEAD = """\
+# The pipeline file
+
+Written by `python -m docs.pipeline_file` from the keys that the program accepts. The file is YAML 1.2; an unknown key
+is an error with the nearest known name, line and column. `${NAME}` takes a value from the environment and
+`${file:path}` from a file, in values only. `ingest validate` checks a file, `ingest schema` prints its JSON Schema for
+editors, `ingest plan` says what a changed file would do.
+"""
+_TYPES = """\
+## Logical types
+
+What `columns:` may say. The canonical text is how a value stands in `changes`; a text that does not fit becomes a cell
+reject with its raw text, never a wrong value.
+
+| type | Delta type of the mirror | canonical text |
+|---|---|---|
+"""
+_TEXTS = {
+    "boolean": "`true`, `false`",
+    "decimal": "digits as the source wrote them; without precision and scale it stays text",
+    "string": "any text",
+    "enum": "the label",
+    "set": "labels with commas",
+    "json": "the document's text",
+    "interval": "the source's text",
+    "geometry": "WKT, or `SRID=n;` and base64",
+    "binary": "base64",
+    "date": "`2024-05-01`",
+    "time": "`-12:30:00.5`; hours may pass 24",
+    "datetime": "`2024-05-01 12:30:00.123456`, without a zone",
+    "timestamp": "`2024-05-01T12:30:00.123456Z`, an instant",
+    "year": "digits",
+    "bit": "the unsigned number; `bit(64)` is DECIMAL(20,0)",
+    "unknown": "any text",
+    "float32": "digits, `NaN`, `Infinity`",
+    "float64": "digits, `NaN`, `Infinity`",
+}
+_POLICY = """\
+## Schema policies
+
+What each `on_schema_change:` does to a mirror with the columns `id BIGINT, n INT, v STRING`. A held mirror stops before
+the statement, loses nothing, and goes on after `ingest ddl approve` or `dismiss`.
+
+| statement | lenient | evolve | freeze | ignore |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_HEAD, *(_section(one) for one in SECTIONS), _TYPES + "\n".join(_types()) + "\n"]
+    return "\n".join([*parts, _POLICY + "\n".join(_policies()) + "\n"])
+
+
+def _section(one: Section) -> str:
+    lines = [f"## {one.title}", "", one.about, "", "| key | meaning | default | example | without it |"]
+    lines.append("|---|---|---|---|---|")
+    for name, key in one.keys.items():
+        field = one.model.model_fields[name]
+        told = (
+            cell(str(field.description)),
+            _default(field.default),
+            f"`{cell(key.example)}`",
+            cell(key.without),
+        )
+        lines.append(f"| `{name}` | {' | '.join(told)} |")
+    return "\n".join([*lines, ""])
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return "needed"
+    if value is None or value in ((), {}) or isinstance(value, BaseModel):
+        return "none"
+    if isinstance(value, bool):
+        return f"`{json.dumps(value)}`"
+    return {60.0: "`60s`", 64 * 1024 * 1024: "`64MiB`"}.get(value, f"`{value}`")
+
+
+def _types() -> Iterator[str]:
+    for name in types.LOGICAL:
+        shown = {"decimal": "decimal(10,2)"}.get(name, name)
+        text = _TEXTS.get(name, "digits, with `-` if signed")
+        yield f"| `{shown}` | {types.delta(shown)} | {cell(text)} |"
+
+
+def _policies() -> Iterator[str]:
+    for text in STATEMENTS:
+        cells = [_verdict(text, one) for one in _POLICIES]
+        yield f"| `{text}` | {' | '.join(map(cell, cells))} |"
+
+
+def _verdict(text: str, name: str) -> str:
+    found = ddl.effects(text, "mysql", "shop", None, "t")
+    if found.kind == "none":
+        return "nothing: it does not concern the mirror"
+    statement = Statement("", "s", _TABLE, 2, "", text, found.kind, found.effects)
+    verdict = policy.judge(statement, Subject(_TABLE, name, _KNOWN, frozen=1))
+    does = "; ".join(verdict.does)
+    if verdict.state == policy.HELD:
+        return f"**holds**: {does}" if does.startswith("nothing") else "**holds**"
+    return "logs it" if verdict.state == policy.LOGGED else does
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), "utf-8")
