@@ -14,7 +14,8 @@ from ingest.formats import About
 
 PAGES = Path(__file__).parent / "vendors"
 CASES = Path(__file__).parents[1] / "tests" / "formats"
-SHORT = 1_300  # bytes of a message that is shown
+SHORT = 5_000  # bytes of a message that is shown
+TITLES = {"insert": "An insert", "update": "An update", "delete": "A delete", "ddl": "A statement"}
 BEGIN, END = "<!-- formats:begin, written by docs/vendors.py -->", "<!-- formats:end -->"
 FAMILIES = {
     "oceanbase-oms": "oms-*",
@@ -47,19 +48,33 @@ def block(page: str) -> str:
 
 def _format(name: str, about: About) -> str:
     head = [f"### `{name}`", "", f"{about.title}. Document: {about.document}.", ""]
-    return "\n".join([*head, *_sample(name), *_lines(about)])
+    return "\n".join([*head, *_samples(name), *_lines(about)])
 
 
-def _sample(name: str) -> Iterator[str]:
-    """The shortest insert, else update, among the tests' cases, a member a line."""
-    cases = sorted((CASES / name).glob("*.json"), key=lambda case: (case.stat().st_size, case.name))
-    plain = [case for case in cases if len(case.suffixes) == 1 and case.stat().st_size <= SHORT]
-    for word in ("insert", "update"):
-        for case in (one for one in plain if one.name.startswith(word) or f"-{word}" in one.name):
-            members = msgspec.json.decode(case.read_bytes(), type=dict[str, msgspec.Raw])
-            told = [f'  "{key}": {bytes(value).decode()}' for key, value in members.items()]
-            yield from ("```json", "{", ",\n".join(told), "}", "```", "")
-            return
+def _samples(name: str) -> Iterator[str]:
+    """A message of each operation among the tests' cases, the plainest one, a member a line."""
+    cases = {case: _ops(case) for case in sorted((CASES / name).glob("*.json")) if len(case.suffixes) == 1}
+    for op, title in TITLES.items():
+        plain = [
+            (f"{op}.json" != case.name, not case.name.startswith(op), noted, case.stat().st_size, case)
+            for case, (ops, noted) in cases.items()
+            if ops == {op} and case.stat().st_size <= SHORT
+        ]
+        if not plain:
+            continue
+        members = msgspec.json.decode(min(plain)[-1].read_bytes(), type=dict[str, msgspec.Raw])
+        told = [f'  "{key}": {bytes(value).decode()}' for key, value in members.items()]
+        yield from (f"{title}:", "", "```json", "{", ",\n".join(told), "}", "```", "")
+
+
+def _ops(case: Path) -> tuple[set[str], bool]:
+    """What a case's message decodes to, and whether something about it is odd."""
+    expected = case.with_suffix(".expected.json")
+    if not expected.exists():
+        return set(), True
+    found = msgspec.json.decode(expected.read_bytes())
+    changes = found if isinstance(found, list) else [found]
+    return {str(one.get("op")) for one in changes}, any(one.get("note") for one in changes)
 
 
 def _lines(about: About) -> Iterator[str]:
