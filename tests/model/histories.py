@@ -7,7 +7,7 @@ message tells: only there may a mirror differ, and then it must say so.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -24,6 +24,28 @@ DECLARED = (
     "time", "time(3)", "year", "varbinary(6)", "varbinary(20)", "bit(8)", "bit(16)", "enum('new','old')",
     "enum('new','old','it''s')",
 )  # fmt: skip
+_INTS = ("tinyint", "smallint", "int", "bigint")
+WIDER: dict[str, tuple[str, ...]] = {
+    **{name: (*_INTS[at + 1 :], "decimal(20,6)") for at, name in enumerate(_INTS[:3])},
+    **{
+        f"{name} unsigned": tuple(f"{one} unsigned" for one in _INTS[at + 1 :])
+        for at, name in enumerate(_INTS[:3])
+    },
+    "decimal(6,2)": ("decimal(10,2)", "decimal(20,6)"),
+    "decimal(10,2)": ("decimal(20,6)",),
+    "varchar(20)": ("varchar(40)", "text"),
+    "varchar(40)": ("text",),
+    "float": ("double",),
+    "date": ("datetime", "datetime(6)"),
+    "datetime": ("datetime(6)",),
+    "timestamp": ("timestamp(6)",),
+    "time": ("time(3)",),
+    "varbinary(6)": ("varbinary(20)",),
+    "bit(8)": ("bit(16)",),
+    "enum('new','old')": ("enum('new','old','it''s')", "varchar(20)"),
+}
+"""Types that hold every value of another, unchanged."""
+NOISE = ("ENGINE=InnoDB", "COMMENT = 'x'", "ADD INDEX (id)", "ALGORITHM=INPLACE")
 KEYS = ("int", "bigint", "varchar(20)", "smallint unsigned")
 NAMES = ("a", "b", "c", "d", "Total", "note")
 TABLES = ("orders", "items")
@@ -31,7 +53,19 @@ TABLES = ("orders", "items")
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What may happen in a history: how likely each step is, and what the source is like."""
+    """What may happen in a history: how likely each step is, and what the source is like.
+
+    Args:
+        steps: each step with its weight.
+        types: what columns are declared as.
+        length: the most steps.
+        lower: True for a source whose tables' names ignore letter case.
+        hurried: True if statements and rows may share a second.
+        guards: True for ADD COLUMN IF NOT EXISTS.
+        cases: True if statements spell columns in any letter case.
+        keys: what key columns are declared as.
+        fixed: names whose columns are always declared alike, as a pipeline file declares them.
+    """
 
     steps: dict[str, int]
     types: tuple[str, ...] = DECLARED
@@ -39,6 +73,9 @@ class Life:
     lower: bool = False
     hurried: bool = False
     guards: bool = False
+    cases: bool = False
+    keys: tuple[str, ...] = KEYS
+    fixed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -49,6 +86,7 @@ class History:
     source: Source
     log: list[str] = field(default_factory=list)
     doubts: dict[Name, set[str]] = field(default_factory=dict)
+    keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def events(self) -> list[Event]:
@@ -166,9 +204,10 @@ class _Writer:
     # --- statements ---
 
     def create(self, name: str) -> Table:
+        known = self.history.keys.get(name) if self.life.fixed else None
         key = [
-            Column(one, self.type_of(KEYS), nullable=False)
-            for one in self.random.choice((("id",), ("id",), ("id", "day")))
+            Column(one, self.key_type(one), nullable=False)
+            for one in known or self.random.choice((("id",), ("id",), ("id", "day")))
         ]
         names = self.random.sample(NAMES, self.random.randint(1, 3))
         columns = [*key, *(self.column(one) for one in names)]
@@ -177,6 +216,7 @@ class _Writer:
         definitions.append(f"PRIMARY KEY ({', '.join(self.quoted(one) for one in keys)})")
         sql = f"CREATE TABLE {self.named(name)} ({', '.join(definitions)})"
         self.source.create((self.database, name), columns, keys, self.dressed(sql))
+        self.history.keys[name] = keys
         return self.source.table((self.database, name))
 
     def truncate(self) -> None:
@@ -215,20 +255,226 @@ class _Writer:
         self.source.alter(name, clauses, self.dressed(f"ALTER TABLE {self.named(table.name)} {sql}"))
         self.doubtful(before, self.source.table(name), clauses)
 
+    def some_column(self, table: Table, *, key: bool = False) -> Column:
+        """A column that is not of the key, or one that is."""
+        found = [one for one in table.columns if (one.name in table.key) == key]
+        if not found:
+            raise RefusedError("no such column")
+        return self.random.choice(found)
+
+    def drop_column(self) -> None:
+        table = self.some_table()
+        self.alter(table, [self.dropped(table)])
+
+    def dropped(self, table: Table) -> Clause:
+        column = self.some_column(table)
+        return Clause(
+            "drop", column.name, text=f"DROP {self.maybe('COLUMN ')}{self.column_name(column.name)}"
+        )
+
+    def rename_column(self) -> None:
+        table = self.some_table()
+        self.alter(table, [self.renamed(table, self.some_column(table), self.free_name(table))])
+
+    def renamed(self, table: Table, column: Column, to: str) -> Clause:
+        """RENAME COLUMN, or CHANGE with the same definition."""
+        old = self.column_name(column.name)
+        if self.life.fixed and self.life.fixed.get(to) != column.type.declared:
+            raise RefusedError("a name of another type")
+        if self.random.random() < 0.5:
+            return Clause("rename", column.name, to=to, text=f"RENAME COLUMN {old} TO {self.quoted(to)}")
+        new = replace(column, name=to)
+        return Clause(
+            "change", column.name, new, text=f"CHANGE {self.maybe('COLUMN ')}{old} {self.definition(new)}"
+        )
+
+    def change_case(self) -> None:
+        """A rename that changes a letter's case alone."""
+        table = self.some_table()
+        column = self.some_column(table)
+        self.alter(table, [self.renamed(table, column, column.name.swapcase())])
+
+    def swap_names(self) -> None:
+        table = self.some_table()
+        found = [one for one in table.columns if one.name not in table.key]
+        if len(found) < 2:
+            raise RefusedError("one column")
+        a, b = self.random.sample(found, 2)
+        self.alter(table, [self.renamed(table, a, b.name), self.renamed(table, b, a.name)])
+
+    def modify(self) -> None:
+        table = self.some_table()
+        self.alter(table, [self.modified(self.some_column(table), self.type_of(self.life.types))])
+
+    def widen(self) -> None:
+        """A MODIFY after which every value is what it was."""
+        table = self.some_table()
+        column = self.some_column(table)
+        wider = WIDER.get(column.type.declared)
+        if wider is None:
+            raise RefusedError("nothing is wider")
+        self.alter(table, [self.modified(column, self.type_of(wider))])
+
+    def modified(self, column: Column, kind: values.Type) -> Clause:
+        default = None
+        if kind.name == "timestamp" and not column.nullable:
+            default = self.now(replace(column, type=kind))
+        new = replace(column, type=kind, default=default)
+        if self.random.random() < 0.5:
+            return Clause(
+                "change", column.name, new, text=f"MODIFY {self.maybe('COLUMN ')}{self.definition(new)}"
+            )
+        name = self.column_name(column.name)
+        return Clause("change", column.name, new, text=f"CHANGE {name} {self.definition(new)}")
+
+    def set_default(self) -> None:
+        """ALTER COLUMN ... SET DEFAULT: rows that are there keep what they have."""
+        table = self.some_table()
+        column = self.some_column(table)
+        if column.type.name in ("text", "json", "timestamp"):
+            raise RefusedError("no literal default")
+        text = values.value(column.type, self.random)
+        default = Default(literal(column.type, text), text)
+        sql = f"ALTER COLUMN {self.column_name(column.name)} SET DEFAULT {default.sql}"
+        self.alter(table, [Clause("default", column.name, replace(column, default=default), text=sql)])
+
+    def several(self) -> None:
+        """A statement of several clauses, which all speak of the table before it."""
+        table = self.some_table()
+        makers: list[Callable[[], Clause]] = [
+            lambda: self.added(table),
+            lambda: self.dropped(table),
+            lambda: self.renamed(table, self.some_column(table), self.random.choice(NAMES)),
+            lambda: Clause("nothing", text=self.random.choice(NOISE)),
+        ]
+        self.alter(table, [self.random.choice(makers)() for _ in range(self.random.randint(2, 3))])
+
+    def key_grows(self) -> None:
+        """The key gets a column more, or loses one."""
+        table = self.some_table()
+        if not table.key:
+            raise RefusedError("no key")
+        if len(table.key) > 1 and self.random.random() < 0.5:
+            keys = table.key[:-1]
+        else:
+            keys = (*table.key, self.some_column(table).name)
+        listed = ", ".join(map(self.quoted, keys))
+        clauses = [
+            Clause("drop_key", text="DROP PRIMARY KEY"),
+            Clause("add_key", keys=keys, text=f"ADD PRIMARY KEY ({listed})"),
+        ]
+        if any(table.column(name).type.name in ("text", "json", "timestamp") for name in keys):
+            raise RefusedError("no key type")
+        self.alter(table, clauses)
+
+    def key_leaves(self) -> None:
+        """DROP PRIMARY KEY alone."""
+        self.alter(self.some_table(), [Clause("drop_key", text="DROP PRIMARY KEY")])
+
+    def key_renamed(self) -> None:
+        table = self.some_table()
+        to = self.random.choice(("id", "uid", "order_id"))
+        self.alter(table, [self.renamed(table, self.some_column(table, key=True), to)])
+
+    def key_widened(self) -> None:
+        table = self.some_table()
+        column = self.some_column(table, key=True)
+        self.alter(table, [self.modified(column, self.type_of(self.life.keys))])
+
+    def free_name(self, table: Table) -> str:
+        return self.random.choice([name for name in NAMES if not table.has(name)])
+
+    def rotate(self) -> None:
+        """RENAME TABLE away and CREATE it again: log rotation."""
+        table = self.some_table()
+        self.rename([(table.name, f"{table.name}_{self.random.randint(1, 3)}")])
+        self.create(table.name)
+
+    def rename_table(self) -> None:
+        table = self.some_table()
+        self.rename([(table.name, self.random.choice((*TABLES, "old")))])
+
+    def swap_tables(self) -> None:
+        tables = [one.name for one in self.source.known() if not one.name.startswith("_")]
+        if len(tables) < 2:
+            raise RefusedError("one table")
+        a, b = self.random.sample(tables, 2)
+        self.rename([(a, "between"), (b, a), ("between", b)])
+
+    def rename(self, pairs: list[tuple[str, str]]) -> None:
+        named = [(self.named(old), self.named(new)) for old, new in pairs]
+        if len(pairs) == 1 and self.random.random() < 0.5:
+            sql, kind = f"ALTER TABLE {named[0][0]} RENAME TO {named[0][1]}", "alter"
+        else:
+            sql, kind = "RENAME TABLE " + ", ".join(f"{old} TO {new}" for old, new in named), "rename"
+        names = [((self.database, old), (self.database, new)) for old, new in pairs]
+        self.source.rename(names, self.dressed(sql), kind)
+        for _, new in names:
+            if self.source.name(*new) in self.source.tables:
+                self.history.doubt(self.source.table(new), "renamed")
+
+    def recreate(self) -> None:
+        table = self.some_table()
+        exists = self.maybe("IF EXISTS ")
+        self.source.drop([(table.database, table.name)], f"DROP TABLE {exists}{self.named(table.name)}")
+        self.create(table.name)
+
+    def drop_database(self) -> None:
+        names = [one.name for one in self.source.known()]
+        self.source.drop_database(self.database, f"DROP DATABASE {self.quoted(self.database)}")
+        self.source.nothing(self.database, f"CREATE DATABASE {self.quoted(self.database)}")
+        for name in names:
+            if not name.startswith("_"):
+                self.create(name)
+
+    def nothing(self) -> None:
+        table = self.named(self.some_table().name)
+        self.source.nothing(self.database, self.random.choice((
+            f"CREATE INDEX i{len(self.source.events)} ON {table} (id)", f"ANALYZE TABLE {table}",
+            f"ALTER TABLE {table} COMMENT 'x'", "GRANT SELECT ON *.* TO 'reader'@'%'",
+        )))  # fmt: skip
+
+    def online_change(self) -> None:
+        """A run of gh-ost or of pt-online-schema-change, as the binlog shows it."""
+        table = self.some_table()
+        ghost = self.random.random() < 0.5
+        helper, old = (
+            (f"_{table.name}_gho", f"_{table.name}_del")
+            if ghost
+            else (f"_{table.name}_new", f"_{table.name}_old")
+        )
+        name = (self.database, table.name)
+        clauses = [self.random.choice((self.added, self.dropped))(table)]
+        table.altered(clauses)  # a tool that fails leaves the table alone
+        like = f"CREATE TABLE {self.named(helper)} LIKE {self.named(table.name)}"
+        self.source.create_like((self.database, helper), name, like)
+        sql = ", ".join(self.clause(one) for one in clauses)
+        self.source.alter((self.database, helper), clauses, f"ALTER TABLE {self.named(helper)} {sql}")
+        self.source.copy(name, (self.database, helper))
+        pairs = [(table.name, old), (helper, table.name)]
+        swap = "RENAME TABLE " + ", ".join(f"{self.named(a)} TO {self.named(b)}" for a, b in pairs)
+        self.source.rename([((self.database, a), (self.database, b)) for a, b in pairs], swap)
+        self.source.drop([(self.database, old)], f"DROP TABLE IF EXISTS {self.named(old)}")
+
     def doubtful(self, before: Table, after: Table, clauses: Iterable[Clause]) -> None:
         for clause in clauses:
             column = clause.column
             default = column.default if clause.action == "add" and column is not None else None
             if before.rows and default is not None and not default.known:
                 self.history.doubt(after, f"default {default.sql}")
+            if clause.action in ("change", "drop_key"):
+                self.history.doubt(after, clause.text)
 
     # --- parts ---
 
     def type_of(self, declared: Iterable[str]) -> values.Type:
         return values.read(self.random.choice(tuple(declared)))
 
+    def key_type(self, name: str) -> values.Type:
+        return values.read(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.keys)
+
     def column(self, name: str, *, added: bool = False) -> Column:
-        kind = self.type_of(self.life.types)
+        kind = values.read(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.types)
         column = Column(name, kind, nullable=self.random.random() < 0.7)
         return replace(column, default=self.default(column, added=added))
 
@@ -281,6 +527,15 @@ class _Writer:
             return word + self.definition(one.column) + where
         return one.text
 
+    def maybe(self, word: str) -> str:
+        return self.random.choice((word, ""))
+
+    def column_name(self, name: str) -> str:
+        """A column's name in any letter case, for columns ignore it."""
+        if self.life.cases and self.random.random() < 0.3:
+            name = self.random.choice((name.upper(), name.lower(), name.title()))
+        return self.quoted(name)
+
     def quoted(self, name: str) -> str:
         return f"`{name}`" if self.random.random() < 0.5 else name
 
@@ -306,11 +561,24 @@ def _instant(seconds: int) -> str:
 
 
 _STEPS: dict[str, Callable[[_Writer], None]] = {
-    "insert": _Writer.insert,
-    "update": _Writer.update,
-    "delete": _Writer.delete,
-    "move": _Writer.move,
-    "truncate": _Writer.truncate,
-    "add_column": _Writer.add_column,
-    "add_unread": _Writer.add_unread,
+    name: getattr(_Writer, name)
+    for name in (
+        *("insert", "update", "delete", "move", "truncate", "add_column", "add_unread", "drop_column"),
+        *(
+            "rename_column",
+            "change_case",
+            "swap_names",
+            "modify",
+            "widen",
+            "set_default",
+            "several",
+            "key_grows",
+        ),
+        *("key_leaves", "key_renamed", "key_widened", "rotate", "rename_table", "swap_tables", "recreate"),
+        *("drop_database", "nothing", "online_change"),
+    )
 }
+TYPING = {"modify", "widen", "key_widened"}
+KEYING = {"key_grows", "key_leaves", "key_renamed", "rotate", "rename_table", "swap_tables", "online_change"}
+STATEMENTS = set(_STEPS) - {"insert", "update", "delete", "move"}
+"""Steps that change types, or keys and tables, and all that are statements."""

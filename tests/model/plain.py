@@ -98,6 +98,11 @@ def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId,
             statements.append(_statement(row))
         elif row["kind"] == "reject":
             rejected += 1
+    for statement in statements:
+        for effect in statement.effects:
+            for table in (effect.table, effect.to):
+                if isinstance(table, TableId):
+                    lanes.setdefault(table, Lane())
     found = {table: _folded(pipeline, table, lane, statements) for table, lane in lanes.items()}
     return {table: mirror for table, mirror in found.items() if mirror is not None}
 
@@ -140,7 +145,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     shown = policy.shown(mine, subject)
     mirror.keys = rule.keys or (tuple(json.loads(named[-1])) if named else shown.keys)
     if not mirror.keys:
-        mirror.loud.add("no key")
+        mirror.loud |= {"no key"} if changes else set()
         return mirror
     state = Table(mirror.keys, {name: types.get(name, "unknown") for name in mirror.keys})
     events: list[Any] = [Placed(order_of(row["order_key"]), change_of(row, mirror.keys)) for row in changes]

@@ -76,6 +76,10 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     rows: dict[int, Image] = field(default_factory=dict)
+    shape: dict[str, Shape] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shape = {one.name: Shape(one.type.logical, one.type.declared) for one in self.columns}
 
     def column(self, name: str) -> Column:
         """A column by its name in any letter case."""
@@ -90,14 +94,14 @@ class Table:
 
     def key_of(self, row: Mapping[str, str | None]) -> Key:
         """A row's typed key."""
-        return tuple(_typed(self.column(name).type, row[name]) for name in self.key)
+        return tuple(_typed(self.shape[name].logical, row[name]) for name in self.key)
 
-    def check(self) -> None:
+    def check(self, rows: Mapping[int, Image]) -> None:
         """Refuse two rows of one key, and NULL where there must be none."""
-        if self.key and len({self.key_of(row) for row in self.rows.values()}) < len(self.rows):
+        if self.key and len({self.key_of(row) for row in rows.values()}) < len(rows):
             raise RefusedError("a key twice")
         solid = [one.name for one in self.columns if not one.nullable]
-        if any(row[name] is None for row in self.rows.values() for name in solid):
+        if any(row[name] is None for row in rows.values() for name in solid):
             raise RefusedError("NULL in a column that is NOT NULL")
 
     def altered(self, clauses: Sequence[Clause]) -> Table:
@@ -115,14 +119,20 @@ class Table:
         columns = [(old, replace(one, nullable=one.nullable and one.name not in key)) for old, one in columns]
         rows = {number: _converted(self, row, columns) for number, row in self.rows.items()}
         found = Table(self.database, self.name, tuple(one for _, one in columns), key, rows)
-        found.check()
+        found.check(found.rows)
         return found
 
 
-def _typed(kind: Type, text: str | None) -> object:
-    if text is None:
-        return None
-    return Decimal(text) if kind.logical.startswith(("int", "uint", "decimal", "year", "bit")) else text
+def _typed(logical: str, text: str | None) -> object:
+    if text is None or not logical.startswith(_NUMBERS):
+        return text
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return text
+
+
+_NUMBERS = ("int", "uint", "decimal", "year", "bit")
 
 
 def _apply(
@@ -148,7 +158,7 @@ def _apply(
         return key
     was = before.column(clause.name).name
     at = next((i for i, (old, _) in enumerate(columns) if old == was), None)
-    if at is None:
+    if at is None or columns[at][1] is not before.column(was):
         raise RefusedError(f"{was} twice in one statement")
     old, column = columns[at]
     if clause.action == "drop":
@@ -241,14 +251,14 @@ class Source:
 
     def insert(self, table: Table, rows: Sequence[Image], kind: str = "insert") -> None:
         """Rows of one INSERT."""
-        staged = replace(table, rows=dict(table.rows))
+        staged = dict(table.rows)
         numbers = []
         for row in rows:
             self.numbered += 1
-            staged.rows[self.numbered] = dict(row)
+            staged[self.numbered] = dict(row)
             numbers.append(self.numbered)
-        staged.check()
-        table.rows = staged.rows
+        table.check(staged)
+        table.rows = staged
         self.counter += 1
         for number in numbers:
             self._row(kind, table, None, table.rows[number])
@@ -258,11 +268,11 @@ class Source:
 
     def update(self, table: Table, changed: Mapping[int, Image]) -> None:
         """Rows of one UPDATE, each to its new image."""
-        staged = replace(table, rows={**table.rows, **changed})
-        staged.check()
+        staged = {**table.rows, **changed}
+        table.check(staged)
         changed = {number: row for number, row in changed.items() if row != table.rows[number]}
         before = {number: table.rows[number] for number in changed}
-        table.rows = staged.rows
+        table.rows = staged
         for number, row in changed.items():
             self._row("update", table, before[number], row)
             changes = ", ".join(
@@ -286,7 +296,7 @@ class Source:
 
     def _row(self, kind: str, table: Table, before: Image | None, after: Image | None) -> None:
         self.counter += 1
-        shape = {one.name: Shape(one.type.logical, one.type.declared) for one in table.columns}
+        shape = table.shape
         self.events.append(
             Event(
                 len(self.events) + 1, self.time, self.counter, kind,
@@ -314,6 +324,27 @@ class Source:
         solid = tuple(replace(one, nullable=one.nullable and one.name not in key) for one in columns)
         self.tables.setdefault(stored, Table(*stored, solid, key))
         self._statement("create", sql, name, name)
+
+    def create_like(self, name: Name, like: Name, sql: str) -> None:
+        """CREATE TABLE ... LIKE."""
+        known = self.table(like)
+        self.create(name, known.columns, known.key, sql)
+
+    def copy(self, name: Name, into: Name) -> None:
+        """Copy the rows of a table into one with more columns, or others: an online schema tool's INSERT."""
+        old, new = self.table(name), self.table(into)
+        rows: list[Image] = []
+        for row in old.rows.values():
+            found: Image = {}
+            for column in new.columns:
+                if not old.has(column.name):
+                    found[column.name] = column.filler()
+                    continue
+                known = old.column(column.name)
+                found[column.name] = convert(row[known.name], known.type, column.type)
+            rows.append(found)
+        if rows:
+            self.insert(new, rows)
 
     def drop(self, names: Sequence[Name], sql: str) -> None:
         """DROP TABLE."""
@@ -354,8 +385,7 @@ class Source:
         self.at_whole_second()
         self.counter += 1
         known = self.tables.get(self.name(*about))
-        columns = known.columns if known else ()
-        shape = {one.name: Shape(one.type.logical, one.type.declared) for one in columns}
+        shape = known.shape if known else {}
         key = known.key if known else ()
         self.events.append(
             Event(

@@ -40,7 +40,7 @@ class Type:
     def logical(self) -> str:
         """The product's word for it, with the digits that the declaration gives."""
         found = types.mysql(self.declared)
-        digits = f"({self.numbers[0]})" if self.numbers and self.name in (*_CLOCKS, "time") else ""
+        digits = f"({self.numbers[0]})" if self.numbers and self.name in _CLOCKS else ""
         return found + digits if found == self.name else found
 
     @property
