@@ -1,0 +1,138 @@
+"""The same histories through a whole pipeline: message files, Spark, Delta mirrors, quality."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.change import Message, TableId
+from ingest.config import Pipeline
+from ingest.config.model import Source as Origin
+from ingest.lake.names import mirror_path, quoted
+from tests.model.checks import BATCHES, Capture, Wrong, delivered, differences, told
+from tests.model.histories import History, history
+from tests.model.plain import Mirror
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Row as SparkRow
+
+    from ingest.lake.lake import Lake
+
+
+@dataclass(slots=True)
+class Feed:
+    """The histories of one dialect, and their messages in batches."""
+
+    capture: Capture
+    made: list[History] = field(default_factory=list)
+    batches: list[list[Message]] = field(default_factory=lambda: [[] for _ in range(BATCHES)])
+
+    @property
+    def name(self) -> str:
+        """The source's name."""
+        return self.capture.name.replace(" ", "_")
+
+
+def in_lines(capture: Capture) -> bool:
+    """True for dialects whose messages are text, each whole without its Kafka key."""
+    return "avro" not in capture.dialect.format
+
+
+def feeds(
+    captures: Sequence[Capture], numbers: Iterable[int], steps: Mapping[str, int], seed: str
+) -> list[Feed]:
+    """Histories of all dialects in turn."""
+    found = [Feed(one) for one in captures if in_lines(one)]
+    for number in numbers:
+        feed = found[number % len(found)]
+        made = history(number, feed.capture.life(steps), seed)
+        feed.made.append(made)
+        messages = feed.capture.dialect.write(made)  # type: ignore[arg-type]
+        for batch, part in enumerate(delivered(messages, number, feed.capture.loss)):
+            feed.batches[batch] += part
+    return [feed for feed in found if feed.made]
+
+
+def pipeline_of(feeds: Sequence[Feed], folder: Path) -> Pipeline:
+    """One pipeline with a source for each dialect."""
+    sources = tuple(
+        Origin(
+            feed.name, "files", feed.capture.dialect.format, feed.capture.dialect.hints.options,
+            path=str(folder / feed.name / "part-*.jsonl"),
+        )
+        for feed in feeds
+    )  # fmt: skip
+    rules = tuple(rule for feed in feeds for rule in feed.capture.rules(feed.made))
+    return Pipeline("model", folder / "x.yaml", str(folder / "lake"), sources, rules)
+
+
+def played(spark: SparkSession, feeds: Sequence[Feed], folder: Path) -> list[Wrong]:
+    """Run all batches; the histories that end silently wrong."""
+    from ingest import run as running
+    from ingest.lake.lake import Lake
+
+    pipeline, warm = pipeline_of(feeds, folder), running.Warm()
+    loud: dict[str, set[str]] = {}
+    for number in range(BATCHES):
+        for feed in feeds:
+            values = [one.value for one in feed.batches[number] if one.value is not None]
+            if values:
+                (folder / feed.name).mkdir(exist_ok=True)
+                (folder / feed.name / f"part-{number}.jsonl").write_bytes(b"\n".join(values) + b"\n")
+        result = running.run(spark, pipeline, running.STAGES, warm)
+        for one in result.mirrors:
+            if one.state in ("failed", "held"):
+                loud.setdefault(one.mirror, set()).add(f"{one.state}: {one.message}")
+    lake = Lake(spark, pipeline)
+    for row in lake.read("checks").where("mirror IS NOT NULL AND state <> 'pass'").collect():
+        loud.setdefault(row["mirror"], set()).add(f"{row['check']}: {row['detail']}")
+    return [
+        Wrong(one.number, feed.capture.name, wrong, told(one))
+        for feed in feeds
+        for one in feed.made
+        if (wrong := differences(one, _mirrors(lake, one, loud)))
+    ]
+
+
+def _mirrors(lake: Lake, made: History, loud: Mapping[str, set[str]]) -> dict[TableId, Mirror]:
+    found = {}
+    for table in made.source.known():
+        name = TableId(table.database, None, table.name)
+        mirror = found[name] = Mirror(loud=set(loud.get(str(name), ())))
+        if lake.exists(mirror_path(name)):
+            rows = texts(lake.read(mirror_path(name)))
+            mirror.rows = {number: row.asDict() for number, row in enumerate(rows)}
+    return found
+
+
+def texts(frame: DataFrame) -> list[SparkRow]:
+    """The rows with every cell as canonical text."""
+    from pyspark.sql import functions as F
+
+    def text(name: str, kind: str) -> Any:
+        cell = F.col(quoted(name))
+        if kind == "binary":
+            return F.base64(cell)
+        if kind == "timestamp":
+            return F.unix_micros(cell).cast("string")
+        return cell.cast("string")
+
+    cells = [text(name, kind).alias(name) for name, kind in frame.dtypes]
+    rows = frame.select(*cells).collect()
+    instants = [name for name, kind in frame.dtypes if kind == "timestamp"]
+    if not instants:
+        return rows
+    from pyspark.sql import Row
+
+    return [Row(**{**row.asDict(), **{name: _instant(row[name]) for name in instants}}) for row in rows]
+
+
+def _instant(micros: str | None) -> str | None:
+    if micros is None:
+        return None
+    moment = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=int(micros))  # noqa: DTZ001
+    return moment.isoformat() + "Z"
