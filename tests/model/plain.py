@@ -22,6 +22,7 @@ from ingest.gold.refold import change_of
 from ingest.lake.books import merged_columns
 from ingest.order import order_of
 from ingest.silver.lift import Deck, Lifting
+from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.writing import Dialect
 
 SOURCE = "capture"
@@ -55,7 +56,7 @@ def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for number, messages in enumerate(batches, start=1):
         if messages:
-            deck = Deck(Lifting(pipeline), 0, SOURCE)
+            deck = Deck(Lifting(pipeline, schemas={SOURCE: registry()}), 0, SOURCE)
             for page in deck.lift(bronze(number, messages)):
                 found += page.select(_COLUMNS).to_pylist()
     return found

@@ -108,7 +108,7 @@ class Table:
         """The table after an ALTER, whose clauses all speak of the table before it."""
         columns: list[tuple[str | None, Column]] = [(one.name, one) for one in self.columns]
         key = self.key
-        for clause in clauses:
+        for clause in sorted(clauses, key=lambda one: one.action == "add"):  # new columns come last
             key = _apply(clause, self, columns, key)
         names = [one.name.lower() for _, one in columns]
         if not names or len(set(names)) < len(names):

@@ -363,12 +363,13 @@ def in_avro(history: History) -> list[Message]:
     return found
 
 
-def _schema(number: int) -> str:
-    return {known: text for text, known in _SCHEMAS.items()}[number]
+def registry() -> dict[int, str]:
+    """The schemas that were registered so far, by id."""
+    return {number: text for text, number in _SCHEMAS.items()}
 
 
 def _registry() -> Hints:
-    return Hints(schema=_schema)
+    return Hints(schema=lambda number: registry()[number])
 
 
 UNTYPED = told(TYPES, keys=False)
