@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ingest.change import Message
-from tests.formats.one_history.canal import base, ocean
+from tests.formats.one_history.canal import KINDS, base, ocean
 from tests.formats.one_history.history import EPOCH, TYPES, Column, Event, History, ticks
 from tests.formats.one_history.writing import Dialect, bare, cells, changed, message, told
 
@@ -41,7 +41,7 @@ def _default(event: Event, extended: bool) -> dict[str, Any]:
         "timestamp": None if event.kind == "read" else second,
     }
     if event.sql:
-        kind = "TRUNCATE_TABLE" if event.kind == "truncate" else "ALTER_TABLE"
+        kind = f"{event.kind.upper()}_TABLE"
         meta |= {"ddlType": kind, "storeDataSequence": None, "record_primary_key": None}
         return {
             "prevStruct": None,
@@ -95,7 +95,7 @@ def frame(
         "payload": {
             "before": None if before is None else {image: before},
             "after": None if after is None else {image: after},
-            "op": {"read": "INSERT"}.get(event.kind, event.kind.upper()),
+            "op": {"read": "INSERT", **KINDS}.get(event.kind) or event.kind.upper(),
             "timestamp": {
                 "eventTime": -1 if event.kind == "read" else event.time,
                 "systemTime": event.time + 9,
