@@ -69,7 +69,10 @@ class Capture:
 def _capture(name: str) -> Capture:
     dialect = DIALECTS[name]
     hints = dialect.hints.tables(TableId(None, None, None))
-    return Capture(name, dialect, LOSSES.get(name, NONE), keyed=not hints.keys, typed=not hints.columns)
+    loss = LOSSES.get(name, NONE)
+    if dialect.format == "dts-shareplex":  # its sources are Oracle, whose statements the model does not write
+        loss = loss._replace(statements=True)
+    return Capture(name, dialect, loss, keyed=not hints.keys, typed=not hints.columns)
 
 
 CAPTURES = tuple(_capture(name) for name, dialect in DIALECTS.items() if not dialect.hints.options.table)

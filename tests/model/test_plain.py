@@ -14,11 +14,33 @@ from tests.model.histories import ROWS
 
 SEED = os.environ.get("INGEST_SEED", "")
 COUNT = int(os.environ.get("INGEST_HISTORIES", "200"))
-SURE = {**ROWS, "truncate": 1, "add_column": 3}
+SURE = {
+    **ROWS,
+    "truncate": 1,
+    "add_column": 3,
+    "drop_column": 2,
+    "rename_column": 2,
+    "change_case": 1,
+    "set_default": 1,
+    "key_grows": 1,
+    "key_widened": 1,
+    "rename_table": 1,
+    "swap_tables": 1,
+    "recreate": 1,
+    "nothing": 1,
+}
 """The steps of which nothing may go wrong, and how likely each is."""
 
 OPEN = {
     "add_unread": "ADD COLUMN with a default that is no plain literal leaves NULL, and nothing says so",
+    "drop_database": "rows from before DROP DATABASE stay when its tables are created again",
+    "key_leaves": "rows that are one by the key that was dropped become one row",
+    "key_renamed": "rows from before a key column was renamed are rejected",
+    "modify": "values that MODIFY writes in another way keep their old text",
+    "online_change": "what an online schema tool did to its helper table is not done to the table",
+    "rotate": "rows from before RENAME TABLE away and CREATE TABLE stay",
+    "several": "a column added under the name that the same statement renames away",
+    "swap_names": "two columns that swap names in one statement",
 }
 """Steps that still go silently wrong, and why."""
 

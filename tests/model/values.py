@@ -10,13 +10,14 @@ import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import cache
 from random import Random
 
 from ingest import types
 
 ZONE = dt.timedelta(hours=8)
+WIDE = Context(prec=80)
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - counts, no instants
 INTEGERS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _CLOCKS = ("datetime", "timestamp")
@@ -93,7 +94,7 @@ def _decimal(kind: Type, random: Random) -> str:
     precision, scale = (*kind.numbers, 10, 0)[:2] if len(kind.numbers) != 1 else (kind.numbers[0], 0)
     digits = random.choice((2, scale + 1, precision, precision))
     number = random.randint(0, 10 ** min(digits, precision) - 1) * random.choice((1, 1, -1))
-    return _scaled(Decimal(number).scaleb(-scale), scale)
+    return _scaled(Decimal(number).scaleb(-scale, WIDE), scale)
 
 
 def _scaled(number: Decimal, scale: int) -> str:
@@ -239,7 +240,7 @@ def _to_integer(text: str, old: Type, new: Type) -> str:
     number = _number_of(text, old)
     if _family(old) == "float" and number % 1:
         raise RefusedError("how a half is rounded differs between servers")
-    whole = int(number.quantize(Decimal(1), ROUND_HALF_UP))
+    whole = int(number.quantize(Decimal(1), ROUND_HALF_UP, WIDE))
     low, high = bounds(new)
     if not low <= whole <= high:
         raise RefusedError(f"{whole} is out of range")
@@ -249,7 +250,7 @@ def _to_integer(text: str, old: Type, new: Type) -> str:
 def _to_decimal(text: str, old: Type, new: Type) -> str:
     precision, scale = (*new.numbers, 0)[:2]
     number = _number_of(text, old)
-    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+    rounded = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, WIDE)
     if abs(rounded) >= Decimal(10) ** (precision - scale):
         raise RefusedError(f"{rounded} is out of range")
     if new.unsigned and rounded < 0:
