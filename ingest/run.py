@@ -92,13 +92,14 @@ class Warm:
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
     held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch, and version of `decisions`, when all was held
-    paused: tuple[int, frozenset[str]] = (-2, frozenset())  # version of `decisions`, and what it says
+    decisions: int = -2  # the version of `decisions` that ``decided`` is of
     told: tuple[str, ...] = ()  # failures that `runs` holds already
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
 
     def restarted(self) -> Warm:
         """A fresh memory that still knows which lake it is about."""
         return Warm(seen=self.seen)
+    kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
 
 
 def run(
@@ -127,7 +128,7 @@ def run(
         SetupError: the lake cannot be written.
     """
     warm = warm if warm is not None else Warm()
-    lake = Lake(spark, pipeline)
+    lake = Lake(spark, pipeline, kept=warm.kept)
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     lake.select, lake.stop = select, stop
     pace(spark, 0)  # what is read to find out what there is to do
@@ -234,10 +235,10 @@ def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
     decisions = lake.snapshot(DECISIONS.name).version
     if warm.held[:2] == (last, decisions) and not lake.select:
         return warm.held[2]
-    if warm.paused[0] != decisions:
-        warm.paused = (decisions, pauses.paused(lake))
+    if warm.decisions != decisions:
+        warm.decisions = decisions
         warm.decided = None  # a rebuild by another process gives a mirror its next generation
-    lake.paused = warm.paused[1]
+    lake.paused = pauses.paused(lake)
     with paced(lake.spark, 0, lake.snapshot(BOOKS.name).size or 0):
         books = open_books(lake, warm.complete, last)
     if warm.decided is None:

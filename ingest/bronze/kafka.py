@@ -21,10 +21,10 @@ from ingest.bronze import broker
 from ingest.bronze.broker import BrokerError
 from ingest.bronze.offsets import Acceptance, Gap, KafkaReceipt, Place, Plan, Position, Span, plan
 from ingest.config import Source
+from ingest.lake import decisions
+from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.lake import Lake
-from ingest.lake.schemas import DECISIONS
 
-ACCEPT = "accept-gap"  # the kind of the decision that accepts a gap
 READ_ERRORS = (PySparkException, Py4JJavaError)  # what a job that broke in its tasks raises
 _TASK_MESSAGES = 1_000_000
 # Larger fetches than a client's defaults, which are made for waiting on a trickle.
@@ -89,24 +89,16 @@ def look(lake: Lake, source: Source, known: Mapping[Place, Position]) -> Look:
 
 
 def _accepted(lake: Lake, source: Source) -> set[Acceptance]:
-    if not lake.exists(DECISIONS.name):
-        return set()
-    rows = (
-        lake.read(DECISIONS.name)
-        .where((F.col("kind") == ACCEPT) & (F.col("subject") == source.name))
-        .select("value")
-        .collect()
-    )
-    return {Acceptance.from_json(row["value"]) for row in rows}
+    found = decisions.read(lake).of(ACCEPT_GAP, subject=source.name)
+    return {Acceptance.from_value(one.value) for one in found}
 
 
 def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
     """Write down that these gaps' losses are known; the next run goes on with what is there."""
-    rows = [
-        (lake.now(), ACCEPT, source.name, batch, Acceptance.of(gap).to_json(), gap.loss, lake.run)
-        for gap in gaps
-    ]
-    lake.append_unguarded(list(rows), DECISIONS)
+    decisions.append(
+        lake,
+        [Decision(ACCEPT_GAP, source.name, Acceptance.of(gap).to_value(), batch, gap.loss) for gap in gaps],
+    )
 
 
 # --- reading ------------------------------------------------------------------------------------

@@ -265,23 +265,20 @@ class Acceptance:
         """The acceptance of a gap."""
         return cls(gap.place, gap.was, gap.topic_id)
 
-    def to_json(self) -> str:
-        """The acceptance as it stands in the ``value`` of a decision."""
-        return json.dumps(
-            {
-                "topic": self.place.topic,
-                "partition": self.place.partition,
-                "offset": self.was.offset,
-                "cluster": self.was.cluster,
-                "topic_id": self.was.topic_id,
-                "topic_id_now": self.topic_id,
-            }
-        )
+    def to_value(self) -> dict[str, Any]:
+        """The acceptance as the value of a decision."""
+        return {
+            "topic": self.place.topic,
+            "partition": self.place.partition,
+            "offset": self.was.offset,
+            "cluster": self.was.cluster,
+            "topic_id": self.was.topic_id,
+            "topic_id_now": self.topic_id,
+        }
 
     @classmethod
-    def from_json(cls, text: str) -> Acceptance:
+    def from_value(cls, found: Mapping[str, Any]) -> Acceptance:
         """Read an acceptance back."""
-        found = json.loads(text)
         was = Position(found["offset"], found["cluster"], found["topic_id"])
         return cls(Place(found["topic"], found["partition"]), was, found["topic_id_now"])
 

@@ -97,13 +97,12 @@ def dismiss(
     """Close a reject without decoding it; the decision is kept with its reason."""
     with opened(file, jars_dir) as lake:
         from ingest.lake import lock, rejects
-        from ingest.lake.schemas import DECISIONS
 
         if not reason.strip():
             raise IngestError("Say with --reason why the reject may be left out.")
         with lock.held(lake.pipeline.lake, "rejects dismiss"):
             row = chosen(_rows(lake, every=False), which)
-            lake.append_unguarded(rejects.dismissal(lake, [row], reason), DECISIONS)
+            rejects.dismiss(lake, [row], reason)
     if output_as == "json":
         output.json({name: row[name] for name in _COLUMNS} | {"dismissed": reason})
     else:

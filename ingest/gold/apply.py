@@ -27,11 +27,11 @@ from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, decide, subject_of
 from ingest.gold.work import Books, Job, LaneId, jobs, lane, shard_of
-from ingest.lake import log, mirrors
+from ingest.lake import decisions, log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import SMALL, narrow, pace
-from ingest.lake.schemas import CHANGES, DECISIONS
+from ingest.lake.schemas import CHANGES
 from ingest.lake.session import new_session
 from ingest.lake.settings import is_set
 
@@ -93,10 +93,10 @@ def apply(
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
         if plan.mirror != known and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns)):
-            rows.append(mirrors.decision(lake, plan.mirror, books.last, "columns seen"))
+            rows.append(mirrors.decision(plan.mirror, books.last, "columns seen"))
             decided[job.path] = plan.mirror
         wanted.append(plan)
-    lake.append_unguarded(rows, DECISIONS)
+    decisions.append(lake, rows)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
         done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell), wanted))
     return sorted(done, key=lambda one: one.mirror)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +12,11 @@ from ingest.errors import IngestError, command
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.policy import Statement, Subject, Verdict
-from ingest.lake import mirrors
+from ingest.lake import decisions, mirrors
+from ingest.lake.decisions import APPROVE, DISMISS, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import DECISIONS
-from ingest.lake.statements import APPROVE, DISMISS
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,7 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
     for one in found:
         _refuse(one, verb)
     by = _user()
-    lake.append_unguarded([_row(lake, one, verb, reason, by) for one in found], DECISIONS)
+    decisions.append(lake, [_decision(one, verb, reason, by) for one in found])
     return found
 
 
@@ -122,9 +120,9 @@ def _refuse(one: Listed, verb: str) -> None:
         )
 
 
-def _row(lake: Lake, one: Listed, verb: str, reason: str, by: str) -> tuple[object, ...]:
+def _decision(one: Listed, verb: str, reason: str, by: str) -> Decision:
     value = {"statement": one.statement.id, "text": one.statement.text, "does": list(one.verdict.does)}
-    return lake.now(), verb, one.path, one.statement.batch, json.dumps(value, ensure_ascii=False), reason, by
+    return Decision(verb, one.path, value, one.statement.batch, reason, by)
 
 
 def _user() -> str:

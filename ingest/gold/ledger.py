@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-from pyspark.sql import Row
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
@@ -17,8 +16,7 @@ from ingest.gold.gather import Steps
 from ingest.gold.policy import Statement, Subject
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import DDL
-from ingest.lake.statements import decided as decided_by_people
-from ingest.lake.statements import statement_id
+from ingest.lake.statements import Decided, decided, decision_on, statement_id
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
@@ -47,23 +45,22 @@ def read(lake: Lake) -> Ledger:
     if not lake.exists(DDL.name):
         return Ledger()
     of_use = (F.col("class") != "none") | (F.col("effects") != "[]")
-    rows = lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()
-    return of_rows(rows, decided_by_people(lake) if rows else {})
+    rows = [row.asDict() for row in lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()]
+    return of_rows(rows, decided(lake) if rows else {})
 
 
-def of_rows(rows: Iterable[Row | Mapping[str, Any]], decided: dict[str, str]) -> Ledger:
+def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:
     """Rows of `ddl` as a ledger."""
     in_order = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
-    found = [_statement(row, decided) for row in in_order]
+    found = [_statement(row, said) for row in in_order]
     return Ledger([one for one in found if one.kind != "none" or one.effects])
 
 
-def _statement(row: Row | Mapping[str, Any], decided: dict[str, str]) -> Statement:
+def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
     """A row of `ddl` with what was decided of it."""
-    found = statement_id(row["source"], row["topic"], row["partition"], row["offset"], row["row"])
     effects = _effects.decode(row["effects"] or "[]")
     return Statement(
-        found,
+        statement_id(row),
         row["source"],
         TableId(row["database"], row["schema"], row["table"]),
         row["batch"],
@@ -71,7 +68,7 @@ def _statement(row: Row | Mapping[str, Any], decided: dict[str, str]) -> Stateme
         row["statement"] or "",
         row["class"],
         tuple(_described(effects) if row["class"] == "none" else effects),
-        decided.get(found, ""),
+        decision_on(row, said),
     )
 
 

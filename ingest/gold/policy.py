@@ -20,7 +20,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.ddl import Effect, kind_of
 from ingest.fold import SchemaStep
-from ingest.lake.statements import APPROVE, DISMISS
+from ingest.lake.decisions import APPROVE, DISMISS
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 

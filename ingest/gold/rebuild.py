@@ -17,12 +17,12 @@ from ingest.errors import IngestError
 from ingest.gold import history, tables
 from ingest.gold.apply import STAGE, Folded, apply
 from ingest.gold.work import Books, open_books
-from ingest.lake import mirrors
+from ingest.lake import decisions, mirrors
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
-from ingest.lake.schemas import DECISIONS, REJECTS, RUNS
+from ingest.lake.schemas import REJECTS, RUNS
 from ingest.lake.shadow import shadow_of
 
 Tell = Callable[[str, str], None]
@@ -152,7 +152,7 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
         _make(lake, one)
         writer = lake.writer(STAGE, one.path, mirror.generation)
         lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True, landed=True)
-    lake.append_unguarded([mirrors.decision(lake, mirror, decided_at, "rebuilt")], DECISIONS)
+    decisions.append(lake, [mirrors.decision(mirror, decided_at, "rebuilt")])
     _add_misfits(lake, shadow, mirror, batch)
 
 

@@ -6,18 +6,16 @@ more is gone than is.  The newest one holds; one of batch 0 says that silver is 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql import functions as F
-
 from ingest.change import TableId
 from ingest.errors import IngestError, command
+from ingest.lake import decisions
+from ingest.lake.decisions import CONDENSE, Decision
 from ingest.lake.lake import Lake
-from ingest.lake.schemas import CHANGES, DECISIONS
+from ingest.lake.schemas import CHANGES
 
-CONDENSE = "condense"  # the decision's kind, and the stage in the identifier of the commit
 LaneId = tuple[str, TableId]
 
 
@@ -31,19 +29,12 @@ class Condensed:
 
 def read(lake: Lake) -> Condensed:
     """What the newest decision says."""
-    if not lake.exists(DECISIONS.name):
-        return Condensed()
-    found = (
-        lake.read(DECISIONS.name)
-        .where(F.col("kind") == CONDENSE)
-        .agg(F.max_by("value", "decided_at").alias("value"))
-        .collect()[0]["value"]
-    )
+    found = decisions.read(lake).newest(CONDENSE).get(CHANGES.name)
     if found is None:
         return Condensed()
-    value = json.loads(found)
+    floors = found.value["floors"]
     return Condensed(
-        value["batch"], {(source, TableId(*table)): floor for source, table, floor in value["floors"]}
+        found.value["batch"], {(source, TableId(*table)): floor for source, table, floor in floors}
     )
 
 
@@ -56,9 +47,8 @@ def ever(lake: Lake) -> bool:
 def decide(lake: Lake, now: Condensed, reason: str) -> None:
     """Write down what is condensed from now on."""
     floors = [[source, list(table), floor] for (source, table), floor in sorted(now.floors.items(), key=str)]
-    value = json.dumps({"batch": now.batch, "floors": floors}, ensure_ascii=False)
-    row = (lake.now(), CONDENSE, CHANGES.name, now.batch, value, reason, lake.run)
-    lake.append_unguarded([row], DECISIONS)
+    value = {"batch": now.batch, "floors": floors}
+    decisions.append(lake, [Decision(CONDENSE, CHANGES.name, value, now.batch, reason)])
 
 
 def refuse(lake: Lake, since: int) -> None:

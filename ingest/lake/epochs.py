@@ -6,7 +6,6 @@ newest epoch has begun or is complete (kind ``resnapshot``); of several words ab
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,11 +14,11 @@ from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.errors import IngestError
+from ingest.lake import decisions
+from ingest.lake.decisions import EPOCH, RESNAPSHOT, Decision
 from ingest.lake.lake import Lake
-from ingest.lake.schemas import BOOKS, BRONZE, DECISIONS
+from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.lake.starts import Place, Start
-
-EPOCH, RESNAPSHOT = "epoch", "resnapshot"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +47,16 @@ class Epochs:
         return [one for one in self.resnapshots if (one.source, one.start) == (source, start)]
 
 
-_kept: dict[str, tuple[tuple[str, int], Epochs]] = {}
-"""By place, and by the table and version that stood there: a warm session reads again after a new decision."""
-
-
 def read(lake: Lake) -> Epochs:
     """The epochs and re-snapshots of all sources."""
-    path, state = lake.path(DECISIONS.name), lake.snapshot(DECISIONS.name)
-    seen = state.table_id, state.version
-    if path not in _kept or _kept[path][0] != seen:
-        _kept[path] = (seen, _read(lake) if state.exists else Epochs())
-    return _kept[path][1]
-
-
-def _read(lake: Lake) -> Epochs:
-    rows = lake.read(DECISIONS.name).where(F.col("kind").isin(EPOCH, RESNAPSHOT))
     stands: dict[tuple[str, Start], bool] = {}
     told: dict[tuple[str, Start, TableId], bool] = {}
-    for row in sorted(rows.collect(), key=lambda row: row["decided_at"]):
-        value = json.loads(row["value"])
-        start = Start.from_json(value["start"])
-        if row["kind"] == EPOCH:
-            stands[row["subject"], start] = value["stands"]
+    for one in decisions.read(lake).of(EPOCH, RESNAPSHOT):
+        start = Start.from_json(one.value["start"])
+        if one.kind == EPOCH:
+            stands[one.subject, start] = one.value["stands"]
         else:
-            told[row["subject"], start, TableId(*value["table"])] = value["complete"]
+            told[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
     for source, start in sorted((one for one, stand in stands.items() if stand), key=_in_order):
         starts[source] = (*starts.get(source, ()), start)
@@ -98,8 +83,7 @@ def tell(lake: Lake, source: str, start: Start, table: TableId, reason: str, *, 
 
 
 def _append(lake: Lake, kind: str, source: str, start: Start, value: dict[str, Any], reason: str) -> None:
-    text = json.dumps({"start": start.to_json(), **value}, ensure_ascii=False)
-    lake.append_unguarded([(lake.now(), kind, source, start.first, text, reason, lake.run)], DECISIONS)
+    decisions.append(lake, [Decision(kind, source, {"start": start.to_json(), **value}, start.first, reason)])
 
 
 # --- places ---------------------------------------------------------------------------------------

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -35,8 +37,14 @@ class Lake:
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
     shadow: str = ""  # a folder that takes what a rebuild writes, before it is compared and published
     shadowed: tuple[str, ...] = ()  # the tables that lie there: their names, or how they begin
+    kept: dict[str, tuple[object, object]] = field(
+        default_factory=dict
+    )  # what was read of a table, by path, and its version
     _known: set[str] = field(default_factory=set)
     _landings: dict[int, str | None] = field(default_factory=dict)
+    _creating: threading.RLock = field(
+        default_factory=threading.RLock
+    )  # one thread creates or extends a table
 
     def path(self, name: str) -> str:
         """The absolute place of a table by its name under the lake."""
@@ -86,11 +94,16 @@ class Lake:
 
     def ensure(self, schema: TableSchema) -> None:
         """Create a product table if it is not there, without any rows."""
-        if self._grown(schema).exists:
-            return
-        nothing = self.spark.createDataFrame([], schema.columns)
-        self._writing(nothing, schema, NO_TABLE).save(self.path(schema.name))
-        self._known.add(schema.name)
+        with self._one_creates(schema):
+            if self._grown(schema).exists:
+                return
+            nothing = self.spark.createDataFrame([], schema.columns)
+            self._writing(nothing, schema, NO_TABLE).save(self.path(schema.name))
+            self._known.add(schema.name)
+
+    def _one_creates(self, schema: TableSchema) -> AbstractContextManager[object]:
+        """Hold other threads back while a table may have to be created or extended: Delta refuses two at once."""
+        return nullcontext() if schema.name in self._known else self._creating
 
     def _grown(self, schema: TableSchema) -> Snapshot:
         """The table as it stands, with the columns that one made by an older version lacked."""
@@ -124,18 +137,19 @@ class Lake:
         Raises:
             IngestError: another run committed this batch first.
         """
-        before = self._grown(schema)
-        writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
-        if before.transactions.get(writer, -1) >= batch:
-            return False
-        (
-            self._writing(frame, schema, before)
-            .option("txnAppId", writer)
-            .option("txnVersion", batch)
-            .option("userMetadata", self.metadata(batch))
-            .save(self.path(schema.name))
-        )
-        self._known.add(schema.name)
+        with self._one_creates(schema):
+            before = self._grown(schema)
+            writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
+            if before.transactions.get(writer, -1) >= batch:
+                return False
+            (
+                self._writing(frame, schema, before)
+                .option("txnAppId", writer)
+                .option("txnVersion", batch)
+                .option("userMetadata", self.metadata(batch))
+                .save(self.path(schema.name))
+            )
+            self._known.add(schema.name)
         self._check_ours(schema.name, before, batch)
         return True
 
@@ -188,11 +202,14 @@ class Lake:
         """
         if not rows or self.shadow:
             return
-        state = self._grown(schema)
-        columns = self.read(schema.name).schema if state.exists else schema.columns
-        writing = self._writing(self.spark.createDataFrame(rows, columns).coalesce(1), schema, state)
-        writing.option("userMetadata", json.dumps({"run": self.run, **marks})).save(self.path(schema.name))
-        self._known.add(schema.name)
+        with self._one_creates(schema):
+            state = self._grown(schema)
+            columns = self.read(schema.name).schema if state.exists else schema.columns
+            writing = self._writing(self.spark.createDataFrame(rows, columns).coalesce(1), schema, state)
+            writing.option("userMetadata", json.dumps({"run": self.run, **marks})).save(
+                self.path(schema.name)
+            )
+            self._known.add(schema.name)
 
     def last_mark(self, name: str, mark: str) -> int | None:
         """A number that the newest commit of a table carries; None if that commit has none or there is no table."""

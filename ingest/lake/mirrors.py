@@ -6,20 +6,17 @@ so that a killed run finds again what it was about to do, and a rebuild takes th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-
-from pyspark.sql import functions as F
+from typing import Any
 
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
+from ingest.lake import decisions
+from ingest.lake.decisions import SCHEMA, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.names import column_name, folded, mirror_path
-from ingest.lake.schemas import DECISIONS
-
-SCHEMA = "schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +55,21 @@ class Mirror:
         by_name = {column.name: column for column in self.columns}
         return tuple(by_name[key] for key in self.keys)
 
-    def to_json(self) -> str:
+    def to_value(self) -> dict[str, Any]:
         """The schema decision's value."""
-        return json.dumps(
-            {
-                "table": list(self.table),
-                "keys": list(self.keys),
-                "columns": [
-                    [one.name, one.column, one.type, *([one.comment] if one.comment else [])]
-                    for one in self.columns
-                ],
-                "generation": self.generation,
-            },
-            ensure_ascii=False,
-        )
+        return {
+            "table": list(self.table),
+            "keys": list(self.keys),
+            "columns": [
+                [one.name, one.column, one.type, *([one.comment] if one.comment else [])]
+                for one in self.columns
+            ],
+            "generation": self.generation,
+        }
 
     @classmethod
-    def from_json(cls, path: str, text: str) -> Mirror:
+    def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
         """Read a schema decision back."""
-        found = json.loads(text)
         return cls(
             TableId(*found["table"]),
             path,
@@ -100,21 +93,13 @@ def target(rule: TableRule, source: TableId) -> TableId:
 
 def known(lake: Lake) -> dict[str, Mirror]:
     """Every mirror by its path, as last decided."""
-    if not lake.exists(DECISIONS.name):
-        return {}
-    newest = (
-        lake.read(DECISIONS.name)
-        .where(F.col("kind") == SCHEMA)
-        .groupBy("subject")
-        .agg(F.max_by("value", F.struct("batch", "decided_at")).alias("value"))
-        .collect()
-    )
-    return {row["subject"]: Mirror.from_json(row["subject"], row["value"]) for row in newest}
+    newest = decisions.read(lake).newest(SCHEMA)
+    return {path: Mirror.from_value(path, one.value) for path, one in newest.items()}
 
 
-def decision(lake: Lake, mirror: Mirror, batch: int, reason: str) -> tuple[object, ...]:
-    """A mirror's schema as a row of `decisions`."""
-    return (lake.now(), SCHEMA, mirror.path, batch, mirror.to_json(), reason, lake.run)
+def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
+    """A mirror's schema as a decision."""
+    return Decision(SCHEMA, mirror.path, mirror.to_value(), batch, reason)
 
 
 def grown(

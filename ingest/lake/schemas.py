@@ -172,13 +172,14 @@ RUNS = TableSchema(
 DECISIONS = TableSchema(
     "decisions",
     "What was decided, by this software or by a person. The newest row of a kind and subject holds.",
-    """decided_at TIMESTAMP COMMENT 'when',
+    """decided_at TIMESTAMP COMMENT 'when, for reading: the order is that of number',
     kind STRING COMMENT 'schema, column, approve, dismiss, epoch, pause ...',
     subject STRING COMMENT 'mirror, lane or source',
     batch BIGINT COMMENT 'the batch at which it was decided',
     value STRING COMMENT 'JSON',
     reason STRING COMMENT 'why, in words',
-    by STRING COMMENT 'the run, or the user'""",
+    by STRING COMMENT 'the run, or the user',
+    number BIGINT COMMENT 'the how-manieth decision it is; NULL in rows of older versions, which come before all others'""",
 )
 
 CHECKS = TableSchema(

@@ -1,32 +1,47 @@
-"""What people decided of logged DDL statements: gold acts on it, the checks report it."""
+"""Logged DDL statements by name, and what the operator decided of them: gold acts on it, the checks report it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from typing import Any
 
-from pyspark.sql import functions as F
-
+from ingest.lake import decisions
+from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.lake import Lake
-from ingest.lake.schemas import DECISIONS
 
-APPROVE, DISMISS = "approve", "dismiss"
-
-
-def statement_id(*position: object) -> str:
-    """A short name for a statement from its message's position, the same after every rebuild."""
-    return hashlib.sha256(json.dumps(position).encode()).hexdigest()[:8]
+_POSITION = ("source", "topic", "partition", "offset", "row")
+Decided = Mapping[tuple[str, int | None], str]
+"""The last decision on each statement, by its name and batch."""
 
 
-def decided(lake: Lake) -> dict[str, str]:
-    """What was decided of statements, by their ids; the last word counts."""
-    if not lake.exists(DECISIONS.name):
-        return {}
-    rows = (
-        lake.read(DECISIONS.name)
-        .where(F.col("kind").isin(APPROVE, DISMISS))
-        .select("decided_at", "kind", F.get_json_object("value", "$.statement").alias("statement"))
-        .collect()
-    )
-    in_order = sorted(rows, key=lambda row: row["decided_at"])
-    return {row["statement"]: row["kind"] for row in in_order if row["statement"]}
+def statement_id(row: Mapping[str, Any]) -> str:
+    """A short name for a row of `ddl` from its message's batch and position, the same after every rebuild.
+
+    The batch tells a topic or a file from an older one of the same name, whose positions were the same.
+    """
+    return _short([row["batch"], *_position(row)])
+
+
+def decided(lake: Lake) -> Decided:
+    """What was decided of statements."""
+    return {
+        (one.value["statement"], one.batch): one.kind
+        for one in decisions.read(lake).of(APPROVE, DISMISS)
+        if one.value.get("statement")
+    }
+
+
+def decision_on(row: Mapping[str, Any], said: Decided) -> str:
+    """What was decided of a row of `ddl`; an older version named it by its position alone."""
+    names = (statement_id(row), _short(_position(row)))
+    return next((said[name, row["batch"]] for name in names if (name, row["batch"]) in said), "")
+
+
+def _position(row: Mapping[str, Any]) -> list[Any]:
+    return [row.get(name) for name in _POSITION]
+
+
+def _short(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]

@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from ingest.lake import decisions
+from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
-from ingest.lake.schemas import BOOKS, BRONZE, DDL, DECISIONS, RUNS
+from ingest.lake.schemas import BOOKS, BRONZE, DDL, RUNS
 
 LANE = ("source", "database", "schema", "table")
-POSITION = ("source", "topic", "partition", "offset", "row")
+_POSITION = ("source", "topic", "partition", "offset", "row")
 SUMS = ("changes", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
 _PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
-_LOGGED = ("batch", *POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects")
+_LOGGED = ("batch", *_POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects")
 
 
 @dataclass(slots=True)
@@ -29,9 +31,7 @@ class Ledgers:
     lanes: list[dict[str, Any]] = field(default_factory=list)
     receipts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # source, receipt
     statements: list[dict[str, Any]] = field(default_factory=list)
-    accepted: list[tuple[str, dict[str, Any]]] = field(
-        default_factory=list
-    )  # source, gap that a person accepted
+    accepted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # source, gap that was accepted
 
 
 def read(lake: Lake, since: int, last: int) -> Ledgers:
@@ -51,10 +51,13 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
             found.lanes.append(json.loads(row["value"]))
         elif row["what"] == "receipt":
             found.receipts.append((row["whose"], json.loads(row["value"])))
-        elif row["what"] == "statement":
-            found.statements.append(json.loads(row["value"]))
         else:
-            found.accepted.append((row["whose"], json.loads(row["value"])))
+            found.statements.append(json.loads(row["value"]))
+    if any(source.kind == "kafka" for source in lake.pipeline.sources):
+        found.accepted += [
+            (one.subject, {**one.value, "batch": one.batch, "reason": one.reason})
+            for one in decisions.read(lake).of(ACCEPT_GAP)
+        ]
     return found
 
 
@@ -84,8 +87,6 @@ def _parts(since: int, last: int, lake: Lake) -> Iterator[tuple[str, str]]:
     yield BOOKS.name, _lanes(lake.named(BOOKS.name), since)
     yield BRONZE.name, _receipts(lake.named(BRONZE.name), since, last)
     yield DDL.name, _logged(lake)
-    if any(source.kind == "kafka" for source in lake.pipeline.sources):
-        yield DECISIONS.name, _accepted(lake.named(DECISIONS.name))
 
 
 def _receipts(bronze: str, since: int, last: int) -> str:
@@ -93,15 +94,6 @@ def _receipts(bronze: str, since: int, last: int) -> str:
     return (
         f"SELECT 'receipt' AS what, source AS whose, CAST(value AS STRING) AS value FROM {bronze} "
         f"WHERE kind = 'receipt' AND batch > {since} AND batch <= {last}"
-    )
-
-
-def _accepted(decisions: str) -> str:
-    """Gaps in what Kafka still had, of which a person has said that the loss is known."""
-    return (
-        "SELECT 'accepted' AS what, subject AS whose, to_json(struct(batch, reason, "
-        "get_json_object(value, '$.topic') AS topic, get_json_object(value, '$.partition') AS `partition`, "
-        f"get_json_object(value, '$.offset') AS `offset`)) AS value FROM {decisions} WHERE kind = 'accept-gap'"
     )
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline
+from ingest.lake.decisions import DISMISS
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
-from ingest.lake.statements import DISMISS, decided, statement_id
+from ingest.lake.statements import Decided, decided, decision_on, statement_id
 from ingest.quality import ledgers
-from ingest.quality.ledgers import POSITION
-
-_MATTERS = {"drop_table", "create_table"}  # effects of which a person's word changes what is checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +38,13 @@ def read(lake: Lake) -> list[Statement]:
 
 
 def understood(lake: Lake, rows: Iterable[Mapping[str, Any]]) -> list[Statement]:
-    """The ledger's rows as statements, in order. What people said is read only where it may matter."""
-    found = [_statement(row) for row in sorted(rows, key=lambda row: str(row["order_key"]))]
-    if not any(one.kind == "unknown" or _MATTERS & {action for action, _ in one.effects} for one in found):
-        return found
-    said = decided(lake)
-    return [replace(one, decided=said.get(one.id, "")) for one in found]
+    """The ledger's rows as statements, in order."""
+    ordered = sorted(rows, key=lambda row: str(row["order_key"]))
+    said = decided(lake) if ordered else {}
+    return [_statement(row, said) for row in ordered]
 
 
-def _statement(row: Mapping[str, Any]) -> Statement:
+def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
     effects = tuple(
         (str(one["action"]), TableId(*one["table"])) for one in json.loads(row.get("effects") or "[]")
     )
@@ -60,7 +56,8 @@ def _statement(row: Mapping[str, Any]) -> Statement:
         row.get("statement") or "",
         row["class"],
         effects,
-        statement_id(*(row.get(name) for name in POSITION)),
+        statement_id(row),
+        decision_on(row, said),
     )
 
 

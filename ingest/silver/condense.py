@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from ingest.change import TableId
 from ingest.lake import condensed, mirrors
 from ingest.lake.condensed import Condensed, LaneId
+from ingest.lake.decisions import CONDENSE
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
@@ -53,7 +54,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
     lake = replace(lake, spark=session)
     state = lake.snapshot(CHANGES.name)
     upto = min(_older(lake, before), complete, lake.decoded()) if state.exists else 0
-    writer = lake.writer(condensed.CONDENSE, CHANGES.name, lake.generation(state, "silver", CHANGES.name))
+    writer = lake.writer(CONDENSE, CHANGES.name, lake.generation(state, "silver", CHANGES.name))
     done = state.transactions.get(writer, 0)
     lanes = _lanes(lake, done, upto) if upto > done else {}
     if not lanes:

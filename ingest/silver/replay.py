@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import PLACE, REPLAY, still_open
+from ingest.lake.rejects import PLACE, REPLAY, replayed_batch, still_open
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import Lifting
 
@@ -62,11 +62,6 @@ def messages(lake: Lake) -> DataFrame:
 
 def _rows(lake: Lake) -> DataFrame:
     return lake.read(BRONZE.name).where(F.col("kind") == REPLAY)
-
-
-def replayed_batch() -> Column:
-    """Of a replay in bronze, the batch whose message it decodes again; NULL of any other row."""
-    return F.get_json_object(F.col("value").cast("string"), "$.batch").cast("bigint")
 
 
 # --- decoding -----------------------------------------------------------------------------------
@@ -167,7 +162,8 @@ def appoint(
         kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
         rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
         still = lift(rows, lifting(lake, rows)).where(F.col("kind") == "reject").select(*PLACE, "batch")
-        ready = places.join(still, [*PLACE, "batch"], "left_anti").collect()
+        there = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
+        ready = there.join(still, [*PLACE, "batch"], "left_anti").collect()
     finally:
         places.unpersist()
     if not ready:

@@ -139,7 +139,7 @@ def test_accepted_gap_goes_on_at_the_beginning():
     """An accepted loss lets the partition go on with the oldest message that is there."""
     now = cluster({A: (7, 9)})
     gap = plan(SOURCE, {A: at(3)}, now).gaps[0]
-    word = Acceptance.from_json(Acceptance.of(gap).to_json())
+    word = Acceptance.from_value(Acceptance.of(gap).to_value())
     found = plan(SOURCE, {A: at(3)}, now, lambda one: Acceptance.of(one) == word)
     assert ((Span(A, 7, 9),), ()) == (found.spans, found.gaps)
     assert "goes on at 7" in found.warnings[0]

@@ -10,11 +10,13 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config import load
+from ingest.lake import decisions
+from ingest.lake.decisions import Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
 from ingest.lake.names import mirror_path
-from ingest.lake.rejects import DISMISSED, name_of
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
+from ingest.lake.rejects import dismiss, name_of
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, CHECKS, DDL, REJECTS, RUNS
 from ingest.order import Order, order_key
 from ingest.quality import stage
 from ingest.quality.gather import gather
@@ -117,7 +119,7 @@ class Planted:
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
         self.changes: list[tuple[object, ...]] = []
-        self.decided: list[tuple[object, ...]] = []
+        self.decided: list[Decision] = []
         self.bronze: list[dict[str, object]] = []
 
     def mirror(self, name, changes, rows, applied=2, delta="id BIGINT, label STRING"):
@@ -127,7 +129,7 @@ class Planted:
         offset = len(self.changes)
         self.changes += [change(name, offset + i, *one) for i, one in enumerate(changes)]
         columns = (Column("id", "id", "int64"), Column("label", "label", "text"))
-        self.decided.append(decision(self.lake, Mirror(table, path, ("id",), columns), 1, "planted"))
+        self.decided.append(decision(Mirror(table, path, ("id",), columns), 1, "planted"))
         frame = self.lake.spark.createDataFrame(rows, delta).coalesce(1).write.format("delta")
         frame.option("txnAppId", self.lake.writer("gold", path)).option("txnVersion", applied).save(
             self.lake.path(path)
@@ -136,7 +138,7 @@ class Planted:
     def write(self):
         """The product's own tables, one commit each."""
         self.lake.append_unguarded(self.changes, CHANGES)
-        self.lake.append_unguarded(self.decided, DECISIONS)
+        decisions.append(self.lake, self.decided)
         tables = {one[10] for one in self.changes}
         booked = [
             line
@@ -155,12 +157,9 @@ class Planted:
         for n, start, end, count in ((0, 0, 5, 3), (0, 8, 10, 2), (1, 0, 4, 0), (1, 6, 9, 0)):
             read = {"topic": "parcels", "partition": n, "from": start, "to": end, "count": count}
             self.receipt("bus", {**read, "cluster": "c", "topic_id": "i"}, 1)
-        accepted = json.dumps({"topic": "parcels", "partition": 1, "offset": 4})
+        accepted = {"topic": "parcels", "partition": 1, "offset": 4}
         loss = "was trimmed by retention: offsets 4 to 5 were not read"
-        self.rows(
-            DECISIONS,
-            [{"kind": "accept-gap", "subject": "bus", "batch": 2, "value": accepted, "reason": loss}],
-        )
+        decisions.append(self.lake, [Decision(decisions.ACCEPT_GAP, "bus", accepted, 2, loss)])
         for name, count in (("tx1", 3), ("tx2", 1)):
             share = [{"data_collection": "depot.parcels", "event_count": count}]
             share.append({"data_collection": "depot.left_out", "event_count": 9})
@@ -232,14 +231,12 @@ class Planted:
             for n in range(5)
         ]  # fmt: skip
         self.rows(REJECTS, bad)
-        self.rows(BRONZE, [{**bad[0], "kind": "replay", "reason": None}])
+        self.rows(BRONZE, [{**bad[0], "kind": "replay", "reason": None, "value": b'{"batch": 2}'}])
 
     def dismiss(self, *where):
         """A person's word on rejects."""
-        names = self.lake.read(REJECTS.name).where(" AND ".join(where)).select(name_of().alias("name"))
-        self.rows(
-            DECISIONS, [{"kind": DISMISSED, "subject": row["name"], "value": "{}"} for row in names.collect()]
-        )
+        found = self.lake.read(REJECTS.name).where(" AND ".join(where)).withColumn("name", name_of())
+        dismiss(self.lake, [row.asDict() for row in found.collect()], "")
 
     def rows(self, schema, rows, writer="", batch=0):
         """Append rows given by the columns that they have."""

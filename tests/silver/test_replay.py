@@ -82,13 +82,12 @@ def test_silver_rebuilt_knows_of_the_replay(replayed) -> None:
 def test_dismissed_rejects_are_closed(replayed) -> None:
     """A decision that changes nothing would be asked for again and again."""
     from ingest.lake import rejects
-    from ingest.lake.schemas import DECISIONS
 
     lake = replayed[1]
     found = rejects.still_open(lake)
     assert found is not None
     [row] = found.withColumn("name", rejects.name_of()).collect()
-    lake.append_unguarded(rejects.dismissal(lake, [row.asDict()], "cut off by the exporter"), DECISIONS)
+    rejects.dismiss(lake, [row.asDict()], "cut off by the exporter")
     left = rejects.still_open(lake)
     assert left is not None
     assert 0 == left.count()

@@ -1,0 +1,104 @@
+"""The ledger of decisions: what people and this software decided, in the order in which they did.
+
+It is read once for each version of its table.  The order is a counter in the rows, never the clock, which may step
+back between two decisions; rows of an older version have none and keep the order of their moments.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import functions as F
+
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import DECISIONS
+
+SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot"
+PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
+DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
+_COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """One decision: what kind it is, what it is about, and what was decided."""
+
+    kind: str
+    subject: str  # mirror, source, table or reject
+    value: dict[str, Any] = field(default_factory=dict)
+    batch: int | None = None
+    reason: str = ""
+    by: str = ""  # the run, where it is left out
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """All decisions, oldest first; of a mirror's schema only the newest."""
+
+    all: tuple[Decision, ...] = ()
+    last: int = 0  # the newest one's number
+
+    def of(self, *kinds: str, subject: str | None = None) -> Iterator[Decision]:
+        """Those of some kinds, oldest first."""
+        for one in self.all:
+            if one.kind in kinds and subject in (None, one.subject):
+                yield one
+
+    def newest(self, *kinds: str) -> dict[str, Decision]:
+        """The last decision of these kinds on each subject."""
+        return {one.subject: one for one in self.of(*kinds)}
+
+
+def read(lake: Lake) -> Decisions:
+    """The ledger as it is now."""
+    state = lake.snapshot(DECISIONS.name)
+    if not state.exists:
+        return Decisions()
+    path, seen = lake.path(DECISIONS.name), (state.table_id, state.version)
+    if path not in lake.kept or lake.kept[path][0] != seen:
+        lake.kept[path] = (seen, _read(lake))
+    found = lake.kept[path][1]
+    assert isinstance(found, Decisions)
+    return found
+
+
+def append(lake: Lake, decisions: Iterable[Decision]) -> None:
+    """Write decisions down, in their order."""
+    found = list(decisions)
+    if not found:
+        return
+    now, first = lake.now(), read(lake).last + 1
+    rows = [
+        (now, one.kind, one.subject, one.batch, _text(one.value), one.reason, one.by or lake.run, number)
+        for number, one in enumerate(found, first)
+    ]
+    lake.append_unguarded(rows, DECISIONS)
+
+
+def _text(value: dict[str, Any]) -> str | None:
+    return json.dumps(value, ensure_ascii=False) if value else None
+
+
+def _read(lake: Lake) -> Decisions:
+    rows = lake.rows(DECISIONS).select(*_COLUMNS)
+    newest = F.max_by(F.struct(*_COLUMNS), F.struct("number", "batch", "decided_at")).alias("row")
+    schemas = rows.where(F.col("kind") == SCHEMA).groupBy("subject").agg(newest).select("row.*")
+    found = rows.where(F.col("kind") != SCHEMA).unionByName(schemas).collect()
+    found.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
+    return Decisions(
+        tuple(
+            Decision(
+                row["kind"],
+                row["subject"],
+                json.loads(row["value"] or "{}"),
+                row["batch"],
+                row["reason"] or "",
+                row["by"] or "",
+            )
+            for row in found
+        ),
+        max((row["number"] or 0 for row in found), default=0),
+    )

@@ -1,0 +1,201 @@
+"""The ledger of decisions: its order, its names, and what an older version wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import hashlib
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.change import TableId
+from ingest.config import load
+from ingest.lake import condensed, decisions, epochs, mirrors, pauses, rejects
+from ingest.lake.condensed import Condensed
+from ingest.lake.decisions import APPROVE, DISMISS, DISMISS_REJECT, SCHEMA, Decision
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import BRONZE, DECISIONS, REJECTS
+from ingest.lake.starts import Start
+from ingest.lake.statements import decided, decision_on, statement_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+ORDERS = Mirror(TableId("shop", None, "orders"), "mirrors/shop/orders", ("id",))
+NOON = dt.datetime(2024, 5, 1, 12, 0, tzinfo=dt.UTC)
+STATEMENT = {"batch": 4, "source": "s", "topic": "t", "partition": 0, "offset": 0, "row": 0}
+REJECT = {
+    "kind": "message",
+    "batch": 4,
+    "source": "s",
+    "topic": "t",
+    "partition": 0,
+    "offset": 0,
+    "reason": "bad-json",
+}
+
+
+def lake_in(spark: SparkSession, folder: Path) -> Lake:
+    """An empty lake."""
+    file = folder / "shop.yaml"
+    file.write_text(
+        "pipeline: shop\nlake: ./lake\nsources: [{name: s, kind: files, path: ./x, format: dts-canal}]\n"
+    )
+    return Lake(spark, load(file))
+
+
+def plant(lake: Lake, schema: Any, rows: list[dict[str, Any]]) -> None:
+    """Append rows given by the columns that they have."""
+    lake.append_unguarded([tuple(row.get(name) for name in schema.columns.names) for row in rows], schema)
+
+
+def test_a_clock_that_steps_back_revives_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """A pause that outlives its end, or an old schema, would come back with the clocks' hour in autumn."""
+    lake = lake_in(spark, tmp_path)
+    moments = iter(NOON - dt.timedelta(minutes=n) for n in range(20))
+    monkeypatch.setattr(Lake, "now", lambda _lake: next(moments))
+    start = Start(3)
+    pauses.decide(lake, ORDERS, decisions.PAUSE, "")
+    pauses.decide(lake, ORDERS, decisions.RESUME, "")
+    epochs.decide(lake, "s", start, "")
+    epochs.decide(lake, "s", start, "", stands=False)
+    condensed.decide(lake, Condensed(7, {}), "")
+    condensed.decide(lake, Condensed(), "")
+    later = Mirror(ORDERS.table, ORDERS.path, ("id", "day"))
+    decisions.append(lake, [mirrors.decision(ORDERS, 9, "seen"), mirrors.decision(later, 8, "rebuilt")])
+    for verb in (APPROVE, DISMISS):
+        decisions.append(lake, [Decision(verb, ORDERS.path, {"statement": statement_id(STATEMENT)}, 4)])
+
+    assert frozenset() == pauses.paused(lake)
+    assert {} == epochs.read(lake).starts
+    assert Condensed() == condensed.read(lake)
+    assert {ORDERS.path: later} == mirrors.known(lake)
+    assert DISMISS == decision_on(STATEMENT, decided(lake))
+
+
+def test_an_older_version_s_rows_keep_their_order(spark: SparkSession, tmp_path: Path) -> None:
+    """An upgrade that forgets pauses or schemas folds what must wait, and by columns that have gone."""
+    lake = lake_in(spark, tmp_path)
+    older = DECISIONS.columns
+    rows = [
+        (NOON, "resume", ORDERS.path, None, None, "", "x"),
+        (NOON - dt.timedelta(hours=1), "pause", ORDERS.path, None, None, "", "x"),
+        (NOON, SCHEMA, ORDERS.path, 2, json.dumps(ORDERS.to_value()), "", "x"),
+        (NOON, "dismiss", ORDERS.path, 4, json.dumps({"statement": "16c54f3e"}), "", "x"),
+    ]
+    old = [field for field in older.fields if field.name != "number"]
+    spark.createDataFrame(rows, type(older)(old)).write.format("delta").save(lake.path(DECISIONS.name))
+    assert {ORDERS.path: ORDERS} == mirrors.known(lake)
+    assert frozenset() == pauses.paused(lake)
+    assert "number" not in lake.read(DECISIONS.name).columns
+
+    pauses.decide(lake, ORDERS, decisions.PAUSE, "")
+    assert frozenset({ORDERS.path}) == pauses.paused(lake)
+    assert 1 == decisions.read(lake).last
+
+
+def test_each_version_is_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: Any) -> None:
+    """Six readers of a ledger are six Spark jobs a tick."""
+    lake = lake_in(spark, tmp_path)
+    pauses.decide(lake, ORDERS, decisions.PAUSE, "")
+    reads = []
+    original = decisions._read
+    monkeypatch.setattr(decisions, "_read", lambda lake: (reads.append(1), original(lake))[1])
+    for look in (pauses.paused, epochs.read, condensed.read, mirrors.known, decided):
+        look(lake)
+    assert 1 == len(reads)
+    pauses.decide(lake, ORDERS, decisions.RESUME, "")
+    assert (frozenset(), 2) == (pauses.paused(lake), len(reads))
+
+
+def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: Path) -> None:
+    """Its offsets start again: a new statement or reject at an old place would be settled unseen."""
+    lake = lake_in(spark, tmp_path)
+    decisions.append(lake, [Decision(DISMISS, ORDERS.path, {"statement": statement_id(STATEMENT)}, 4)])
+    again = {**STATEMENT, "batch": 9}
+    assert (DISMISS, "") == tuple(decision_on(row, decided(lake)) for row in (STATEMENT, again))
+    assert statement_id(STATEMENT) != statement_id(again)
+
+    replayed = {**REJECT, "offset": 1}
+    plant(lake, REJECTS, [REJECT, {**REJECT, "batch": 9}, replayed, {**replayed, "batch": 9}])
+    plant(lake, BRONZE, [{**replayed, "kind": "replay", "batch": 5, "value": b'{"batch": 4}'}])
+    found = lake.read(REJECTS.name).withColumn("name", rejects.name_of())
+    rejects.dismiss(lake, [found.where("batch = 4 AND offset = 0").collect()[0].asDict()], "known")
+    waiting = rejects.still_open(lake)
+    assert waiting is not None
+    assert [(9, 0), (9, 1)] == sorted((row["batch"], row["offset"]) for row in waiting.collect())
+
+
+def test_decisions_of_an_older_version_hold_for_their_batch_alone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """They name a position without its batch, which stands beside the name."""
+    lake = lake_in(spark, tmp_path)
+    place = [STATEMENT[name] for name in ("source", "topic", "partition", "offset", "row")]
+    old = hashlib.sha256(json.dumps(place).encode()).hexdigest()[:8]
+    decisions.append(lake, [Decision(APPROVE, ORDERS.path, {"statement": old}, 4)])
+    said = decided(lake)
+    assert (APPROVE, "") == (decision_on(STATEMENT, said), decision_on({**STATEMENT, "batch": 9}, said))
+
+    plant(lake, REJECTS, [REJECT, {**REJECT, "batch": 9}])
+    named = {name: REJECT[name] for name in ("kind", "source", "topic", "partition", "offset")}
+    decisions.append(lake, [Decision(DISMISS_REJECT, json.dumps(named, separators=(",", ":")), batch=4)])
+    waiting = rejects.still_open(lake)
+    assert waiting is not None
+    assert [9] == [row["batch"] for row in waiting.collect()]
+
+
+def test_a_dismissed_cell_closes_no_later_one(spark: SparkSession, tmp_path: Path) -> None:
+    """Every later misfit of that cell would be closed before anybody has seen it."""
+    lake = lake_in(spark, tmp_path)
+    cell = {
+        "kind": "cell",
+        "batch": 4,
+        "source": "s",
+        "table": "t",
+        "key": '{"id":"1"}',
+        "column": "n",
+        "raw": "x",
+    }
+    texts = [cell, {**cell, "raw": "y"}, {**cell, "batch": 5}, {**cell, "offset": 7, "topic": "t"}]
+    plant(lake, REJECTS, texts)
+    found = lake.read(REJECTS.name).withColumn("name", rejects.name_of())
+    rejects.dismiss(
+        lake, [found.where("batch = 4 AND raw = 'x' AND topic IS NULL").collect()[0].asDict()], "known"
+    )
+    waiting = rejects.still_open(lake)
+    assert waiting is not None
+    assert [(4, "x", 7), (4, "y", None), (5, "x", None)] == sorted(
+        (row["batch"], row["raw"], row["offset"]) for row in waiting.collect()
+    )
+
+
+def test_threads_that_need_a_table_first_create_it_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Two mirrors with a cell that does not fit would both create `rejects`, and one of them fail."""
+    lake = lake_in(spark, tmp_path)
+    meeting = threading.Barrier(2)
+    original = Lake._writing
+
+    def writing(self: Lake, *given: Any) -> Any:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            meeting.wait(2)  # both have seen that there is no table
+        return original(self, *given)
+
+    monkeypatch.setattr(Lake, "_writing", writing)
+    frame = spark.createDataFrame([("cell",)], "kind STRING")
+    with ThreadPoolExecutor(2) as pool:
+        done = [pool.submit(lake.append, frame, REJECTS, f"gold/{name}/0", 1) for name in "ab"]
+    assert [True, True] == [one.result() for one in done]
+    assert 2 == lake.read(REJECTS.name).count()
