@@ -99,6 +99,7 @@ class Warm:
     def restarted(self) -> Warm:
         """A fresh memory that still knows which lake it is about."""
         return Warm(seen=self.seen)
+
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
 
 

@@ -104,11 +104,17 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
     if not whole:
         happened = _happened(mine, mirror, lane, shape, floor, tolerant)
         return Gathered(outcomes(happened, mirror, shape), shape, clears)
-    since = min([step.order for step in steps.new], default=None)
+    since = _since(steps, floor if clears else None)
     happened = _happened(mine, mirror, lane, shape, None if steps.new else floor, tolerant, since)
     beyond = Beyond(tuple(at for at, _ in truncates), steps.ever)
     shape = Shape(True, True, clears)
     return Gathered(refold(mine, happened, mirror, beyond, bool(lane.inherits_ever)), shape, clears)
+
+
+def _since(steps: Steps, cleared: str | None) -> str | None:
+    """From where new steps call folded changes back: a new clearing spares only the rows with an outcome."""
+    places = [str(step.order) for step in steps.new]
+    return min([*places, cleared or places[0]]) if places else None
 
 
 def _in_order(lane: Lane, clears: bool) -> Shape:
@@ -122,17 +128,17 @@ def _happened(
     shape: Shape,
     floor: str | None,
     tolerant: bool,
-    since: object = None,
+    since: str | None = None,
 ) -> DataFrame:
     """The events to fold: the new ones, with those that late ones (or late DDL) call back."""
     new = mine.where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
     if floor is not None:
         new = new.where(F.col("order_key") > floor)
-    late_since = since is not None and lane.folded_high is not None and str(since) <= lane.folded_high
+    late_since = since is not None and lane.folded_high is not None and since <= lane.folded_high
     if not lane.late and not late_since:
         return events(new, mirror, shape, tolerant)
     if shape.cleared or late_since:
-        old = _older(mine, lane, str(since) if late_since else floor)
+        old = _older(mine, lane, since if late_since else floor)
         return events(new.unionByName(old), mirror, shape, tolerant)
     fresh = events(new, mirror, shape, tolerant)
     old = events(_older(mine, lane, max(lane.order_low or "", floor or "")), mirror, shape, tolerant)

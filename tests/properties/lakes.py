@@ -27,8 +27,8 @@ from ingest.lake import mirrors
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, CHANGES
-from ingest.silver.decode import _book_rows
+from ingest.lake.schemas import BOOKS, CHANGES, DDL
+from ingest.silver.decode import _book_rows, _ddl_rows
 from ingest.silver.lift import Deck, Lifting
 from tests.properties.checks import Wrong, folded, shown
 from tests.properties.database import Key, Row
@@ -155,6 +155,8 @@ def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
     assert not any(line.rejected for line in lines)
     frame = lake.spark.createDataFrame(pa.Table.from_batches(pages))
     lake.append(frame.coalesce(2), CHANGES, "silver", batch)
+    if any(line.ddl for line in lines):
+        lake.append(_ddl_rows(frame), DDL, "silver", batch)
     lake.append(_book_rows(lake, merged(lines)).coalesce(1), BOOKS, "silver", batch)
 
 
