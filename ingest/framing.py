@@ -29,7 +29,10 @@ DAMAGE = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile, OSError)
 
 BOM = b"\xef\xbb\xbf"
 CONTAINER = b"Obj\x01"
-_ZSTD_BLOCK = 1 << 14  # small, because one byte can stand for thousands
+MAX_BLOCK = 128 * 1024 * 1024
+"""Bytes that a block of an Avro container may unpack to; writers make blocks of kilobytes."""
+
+_ZSTD_BLOCK = 1 << 12  # small, because one byte can stand for 32 thousand
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _json = msgspec.json.Decoder(msgspec.Raw)
 _elements = msgspec.json.Decoder(list[msgspec.Raw])
@@ -255,9 +258,14 @@ def _block(data: bytes, offset: int, marker: bytes) -> tuple[bytes, int, int]:
 
 def _inflated(inflate: Callable[[bytes], bytes], block: bytes, offset: int) -> bytes:
     try:
-        return inflate(block)
+        plain = inflate(block)
     except DAMAGE:
         raise Undecodable("bad-container", f"the block at byte {offset} cannot be decompressed") from None
+    if len(plain) > MAX_BLOCK:
+        raise Undecodable(
+            "bad-container", f"the block at byte {offset} unpacks to more than {MAX_BLOCK} bytes"
+        )
+    return plain
 
 
 def _datums(node: avro.Node, block: bytes, count: int, offset: int) -> Iterator[bytes]:
@@ -280,16 +288,21 @@ def _codec(name: str) -> Callable[[bytes], bytes]:
     return _CODECS[name]
 
 
-def _zstd(block: bytes) -> bytes:
-    return io.BufferedReader(_Zstd(io.BytesIO(block))).read()
+def _deflate(block: bytes) -> bytes:
+    stream = zlib.decompressobj(-15)
+    plain = stream.decompress(block, MAX_BLOCK + 1)
+    if not stream.eof and len(plain) <= MAX_BLOCK:
+        raise zlib.error("the block is cut")
+    return plain
 
 
+# Each stops one byte above the limit: a kilobyte may stand for a gigabyte.
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": lambda block: block,
-    "deflate": lambda block: zlib.decompress(block, -15),
-    "bzip2": bz2.decompress,
-    "xz": lzma.decompress,
-    "zstandard": _zstd,
+    "deflate": _deflate,
+    "bzip2": lambda block: bz2.open(io.BytesIO(block)).read(MAX_BLOCK + 1),  # noqa: SIM115 - of memory
+    "xz": lambda block: lzma.open(io.BytesIO(block)).read(MAX_BLOCK + 1),  # noqa: SIM115 - of memory
+    "zstandard": lambda block: io.BufferedReader(_Zstd(io.BytesIO(block))).read(MAX_BLOCK + 1),
 }
 _CUTS: dict[str, Callable[[bytes, int, bool], Iterator[Record]]] = {
     "lines": _lines,

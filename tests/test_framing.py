@@ -6,7 +6,11 @@ import bz2
 import gzip
 import io
 import json
+import lzma
+import random
 import struct
+import tracemalloc
+import zlib
 from collections.abc import Callable
 
 import fastavro
@@ -15,6 +19,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest import framing
 from ingest.errors import Undecodable
 from ingest.framing import DAMAGE, Record, decompressed, lines, records, sniffed
 
@@ -294,3 +299,35 @@ def test_a_cut_archive_is_told(pack: Callable[[bytes], bytes]) -> None:
     data = pack(bytes(range(256)) * 100)
     with pytest.raises(DAMAGE):
         decompressed(io.BytesIO(data[: len(data) // 2])).read()
+
+
+def deflated(plain: bytes) -> bytes:
+    """What Avro calls deflate: without a header."""
+    packer = zlib.compressobj(wbits=-15)
+    return packer.compress(plain) + packer.flush()
+
+
+PACKED = {"deflate": deflated, "bzip2": bz2.compress, "xz": lzma.compress, "zstandard": zstandard.compress}
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_block_that_unpacks_without_end_is_refused(codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kilobyte would become gigabytes, and the worker be killed at each run."""
+    monkeypatch.setattr(framing, "MAX_BLOCK", 1 << 20)
+    packed = PACKED[codec](bytes(256 << 20) if codec == "zstandard" else bytes(64 << 20))
+    tracemalloc.start()
+    with pytest.raises(Undecodable, match="unpacks to more than 1048576 bytes"):
+        framing._inflated(framing._codec(codec), packed, 7)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 16 << 20 or codec == "zstandard"
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_block_that_is_cut_is_refused(codec: str) -> None:
+    """Half of a block would pass for the whole."""
+    plain = random.Random(1).randbytes(100_000)
+    packed = PACKED[codec](plain)
+    assert plain == framing._inflated(framing._codec(codec), packed, 7)
+    with pytest.raises(Undecodable, match="cannot be decompressed"):
+        framing._inflated(framing._codec(codec), packed[: len(packed) // 2], 7)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.bronze.offsets import Cluster, Offsets, Place
 from ingest.config import Source
-from ingest.config.document import SECRET
+from ingest.config.secrets import struck
 from ingest.errors import IngestError
 
 ISOLATION = "isolation.level"
@@ -64,22 +64,7 @@ def reason(error: Py4JJavaError, source: Source) -> str:
     while cause.getCause() is not None:
         cause = cause.getCause()
     text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".partition("\n")[0]
-    return without_secrets(text, source)[:300].rstrip(".")
-
-
-def without_secrets(text: str, source: Source) -> str:
-    """A text with the source's secrets struck out."""
-    for secret in sorted(_secrets(source.kafka), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _secrets(settings: Mapping[str, str]) -> Iterator[str]:
-    """Secret values, and what stands in quotes inside them: JAAS names passwords so."""
-    for name, value in settings.items():
-        if SECRET.search(name) and value:
-            yield value
-            yield from filter(None, re.findall(r"""["']([^"']+)["']""", value))
+    return struck(text, source)[:300].rstrip(".")
 
 
 def _jvm(spark: SparkSession) -> Any:

@@ -12,8 +12,9 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import BinaryIO, cast
 
 import fsspec
@@ -82,12 +83,16 @@ def listing(source: Source) -> list[Found]:
     return _listed(source)[0]
 
 
-def _listed(source: Source) -> tuple[list[Found], list[str]]:
-    """The files, and what else the glob matches that is no folder: links to nowhere, pipes, devices."""
+def _listed(source: Source) -> tuple[list[Found], list[str], list[str]]:
+    """The files; what else the glob matches that is no folder (links to nowhere, pipes, devices); links away."""
     if "://" in source.path:
-        return _remote(source), []
-    found, others = [], []
+        return _remote(source), [], []
+    found, others, away = [], [], []
+    leads_away = _leads_away(source.path)
     for path in glob.iglob(source.path, recursive=True):  # noqa: PTH207 - names as they are given
+        if leads_away(path):
+            away.append(path)
+            continue
         try:
             status = os.stat(path)  # noqa: PTH116
         except OSError:  # a link to nowhere; else it vanished between the two looks
@@ -97,7 +102,32 @@ def _listed(source: Source) -> tuple[list[Found], list[str]]:
             found.append(Found(path, status.st_size, status.st_mtime))
         elif not stat.S_ISDIR(status.st_mode):
             others.append(path)
-    return found, others
+    return found, others, away
+
+
+def _leads_away(pattern: str) -> Callable[[str], bool]:
+    """Tells of a path if a link leads it out of the source's folder, the part of the pattern without wildcards.
+
+    Links within that part are the operator's own. All others may be anybody's who can write there, and would
+    bring any file that this user can read into the lake.
+    """
+    start = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
+    fixed = start == pattern  # names one file: a link there is meant
+    root = os.path.realpath(os.path.dirname(start))  # noqa: PTH120
+
+    @cache
+    def inside(folder: str) -> bool:
+        real = os.path.realpath(folder)
+        return real == root or real.startswith(root.rstrip(os.sep) + os.sep)
+
+    def leads_away(path: str) -> bool:
+        if fixed:
+            return False
+        if os.path.islink(path) and os.path.exists(path):  # noqa: PTH114, PTH110
+            return not inside(os.path.dirname(os.path.realpath(path)))  # noqa: PTH120
+        return not inside(os.path.dirname(path))  # noqa: PTH120
+
+    return leads_away
 
 
 def _remote(source: Source) -> list[Found]:
@@ -124,14 +154,20 @@ def _mtime(info: dict[str, object]) -> float:
 def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> Plan:
     """What to read of one file source, in ranges; ``rank`` is its place in the pipeline file."""
     try:
-        files, others = _listed(source)
+        files, others, away = _listed(source)
     except Exception as error:  # each store's client has errors of its own, for a store that is down too
         return Plan(alarms=(_unlisted(source, error),))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
-    alarms = list(_vanished(source, files, known))
     waiting = ""  # the file that could not be read, where arrival orders the source
+
+    alarms = [
+        Alarm(source.name, path, f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
+              "nothing of it was read; move the file here, or name its own folder in `path:`.")
+        for path in sorted(away)
+    ]  # fmt: skip
+    alarms += _vanished(source, files, known)
     for file in _ordered(source, files):
         state = known.get(file.path)
         try:

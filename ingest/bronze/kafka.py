@@ -21,6 +21,7 @@ from ingest.bronze import broker
 from ingest.bronze.broker import BrokerError
 from ingest.bronze.offsets import Acceptance, Gap, KafkaReceipt, Place, Plan, Position, Span, plan
 from ingest.config import Source
+from ingest.config.secrets import struck
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.lake import Lake
@@ -246,5 +247,5 @@ def _reason(error: Exception, sources: Iterable[Source]) -> str:
     causes = [line.partition("Caused by: ")[2] for line in lines if line.startswith("Caused by: ")]
     text = (causes or lines)[-1]
     for source in sources:
-        text = broker.without_secrets(text, source)
+        text = struck(text, source)
     return text[:300].rstrip(".")

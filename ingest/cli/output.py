@@ -7,6 +7,7 @@ base64, dates and times are canonical text.  Colour follows the terminal, ``NO_C
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -39,25 +40,35 @@ def is_quiet() -> bool:
 
 
 def line(text: str) -> None:
-    """One plain line of result."""
-    _write(text.encode("utf-8", "backslashreplace") + b"\n")
+    """One plain line of result, or several."""
+    _write(lines(text).encode() + b"\n")
 
 
 def text(whole: str) -> None:
-    """A text of result as it is, with its own line ends."""
-    _write(whole.encode("utf-8", "backslashreplace"))
+    """A text of result with its own line ends."""
+    _write(lines(whole).encode())
 
 
 def json(value: Any) -> None:
     """One JSON document of result, indented."""
     import msgspec
 
-    _write(msgspec.json.format(_encoder().encode(value), indent=2) + b"\n")
+    _write(_harmless(msgspec.json.format(_encoder().encode(value), indent=2)) + b"\n")
 
 
 def json_line(value: Any) -> None:
     """One JSON document of result on one line."""
-    _write(_encoder().encode(value) + b"\n")
+    _write(_harmless(_encoder().encode(value)) + b"\n")
+
+
+def _harmless(document: bytes) -> bytes:
+    """The same JSON, with escapes for what drives a terminal or turns the direction of writing."""
+    if document.isascii() and b"\x7f" not in document:
+        return document
+    return _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode()).encode()
+
+
+_DRIVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def yaml(value: Any) -> None:
@@ -84,17 +95,32 @@ def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    made = Table(
+        title=title and Text(visible(title)), box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
+    )
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(Text(visible(column)), overflow="fold")
     for row in rows:
-        made.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        made.add_row(*(Text("" if cell is None else lines(str(cell))) for cell in row))
     return made
 
 
 def visible(text: str) -> str:
     """A text of one line: whatever cannot be seen, or moves what is seen, as its code."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+
+
+def lines(text: str) -> str:
+    """A text of several lines, each made `visible`: data must not drive the operator's terminal."""
+    return text if text.isprintable() else "\n".join(map(visible, text.split("\n")))
+
+
+def short(text: str, most: int = 80) -> str:
+    """A name `visible` and not longer than a line has room for."""
+    seen = visible(text[: most + 1])
+    return seen if len(text) <= most else f"{seen[: most - 1]}…"
 
 
 def follow(*words: object) -> None:
@@ -153,5 +179,5 @@ def _write(data: bytes) -> None:
 def _stderr(text: str) -> None:
     sys.stdout.flush()
     sys.stdout.buffer.flush()
-    sys.stderr.write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+    sys.stderr.write(lines(text) + "\n")
     sys.stderr.flush()

@@ -46,7 +46,7 @@ class Progress:
 
     def tell(self, subject: str, step: str) -> None:
         """A step begins."""
-        subject = output.visible(subject)
+        subject = output.short(subject)
         with self._lock:
             stage = subject.partition(" ")[0]
             self._steps = {name: told for name, told in self._steps.items() if name.startswith(stage)}
@@ -56,11 +56,13 @@ class Progress:
 
     def _watch(self) -> None:
         """Show the newest step with its tasks; in a log, only when a step takes long."""
+        from rich.text import Text
+
         waited = 0.0
         while not self._done.wait(0.2):
             waited += 0.2
             if self._live:
-                self._status.update(f"{self._pipeline}: {self._line()}")
+                self._status.update(Text(f"{self._pipeline}: {self._line()}"))  # a name is no markup
             elif waited >= _PLAIN_EVERY:
                 waited = 0.0
                 output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {self._line()}")

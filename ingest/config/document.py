@@ -30,7 +30,9 @@ MAX_VALUES = 200_000  # a handful of nested aliases can stand for more values th
 
 _TAG = "tag:yaml.org,2002:"
 SECRET = re.compile(
-    r"passw|pwd|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b", re.IGNORECASE
+    r"passw|pwd|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b"
+    r"|keystore\.(key|certificate)|truststore\.certificates|assertion|encryption\.key|basic\.auth",
+    re.IGNORECASE,
 )
 _LARGEST = 1 << 20  # bytes of a file that a value is read from
 _REFERENCE = re.compile(r"\$(\$\{[^}]*(?:\}|\Z))|\$\{([^}]*)(\}|\Z)")  # the first is an escaped one

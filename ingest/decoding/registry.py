@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
@@ -108,20 +110,67 @@ def _tree(text: str, url: str) -> Any:
         raise SetupError(f"a schema of the registry {_shown(url)} is no JSON") from None
 
 
+class _SameOrigin(urllib.request.HTTPRedirectHandler):
+    """Follows redirects on the registry's own server: another one would get the password, and give schemas."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+        """The next request, or None, which makes the redirect an error."""
+        if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def _get(url: str, path: str, timeout: float) -> Any:
     """The answer to one request, or None for 404."""
+    request = _request(url, path)
     try:
-        with urllib.request.urlopen(_request(url, path), timeout=timeout) as response:  # noqa: S310 - see _request
-            return json.loads(response.read(MAX_BYTES))
+        return json.loads(_within(timeout, lambda: _read(request, timeout)))
     except urllib.error.HTTPError as error:
         if error.code == 404:
             return None
+        if error.code in (301, 302, 303, 307, 308):
+            raise SetupError(
+                f"the registry {_shown(url)} redirects to another server ({_shown(error.headers['Location'] or '')}), "
+                "which is not followed; write that address as the source's registry: if it is right"
+            ) from None
         raise SetupError(f"the registry {_shown(url)} answered {error.code} {error.reason}") from None
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "reason", None) or error
         raise SetupError(
             f"the registry {_shown(url)} gave no answer ({reason}); check the source's registry: address"
         ) from None
+
+
+def _read(request: urllib.request.Request, timeout: float) -> bytes:
+    opener = urllib.request.build_opener(_SameOrigin())
+    with opener.open(request, timeout=timeout) as response:
+        return bytes(response.read(MAX_BYTES))
+
+
+def _within(seconds: float, work: Callable[[], bytes]) -> bytes:
+    """The result within a time, all of it: a socket's own limit begins again with each byte that comes.
+
+    Raises:
+        TimeoutError: there is none yet.
+    """
+    done: SimpleQueue[Callable[[], bytes]] = SimpleQueue()
+
+    def attempt() -> None:
+        try:
+            found = work()
+            done.put(lambda: found)
+        except Exception as error:
+            done.put(partial(_raise, error))
+
+    threading.Thread(target=attempt, daemon=True).start()
+    try:
+        return done.get(timeout=seconds)()
+    except Empty:
+        raise TimeoutError(f"it takes more than {seconds:g} s") from None
+
+
+def _raise(error: Exception) -> bytes:
+    raise error
 
 
 def _request(url: str, path: str) -> urllib.request.Request:

@@ -33,7 +33,7 @@ def writable(*parts: str) -> Path:
     """
     target = folder().joinpath(*parts)
     try:
-        target.mkdir(parents=True, exist_ok=True)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise unwritable(target, error) from error
     if not os.access(target, os.W_OK | os.X_OK):

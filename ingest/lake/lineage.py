@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline, Source
 from ingest.config.model import Lineage
+from ingest.config.secrets import struck
 from ingest.errors import first_line
 from ingest.lake.lake import Lake
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from openlineage.client import OpenLineageClient
 
 PRODUCER = "urn:ingest"
+_MOST = 500  # characters of one failure
 _SECONDS = 5.0  # a service that is silent for longer is not waited for
 _TRIES = {"total": 1, "connect": 1, "read": 0, "backoff_factor": 0.2}
 Messages = Mapping[tuple[str, str | None], int]
@@ -66,8 +68,9 @@ class Teller:
             self._tell(_Word("START", self.began))
 
     def end(self, failures: list[str], messages: Messages, written: Iterable[Written]) -> None:
-        """Say how the run ended."""
+        """Say how the run ended, without secrets, Java's traces and long texts of the source."""
         self.start()
+        failures = [struck(first_line(text), self.lake.pipeline)[:_MOST] for text in failures]
         state = "FAIL" if failures else "COMPLETE"
         self._tell(_Word(state, dt.datetime.now(dt.UTC), failures, messages, written))
 
@@ -84,7 +87,7 @@ class Teller:
                 "openlineage: the package openlineage-python is missing: type `pip install 'ingest[lineage]'`."
             )
         except Exception as error:  # whatever a service or its client meets
-            text = first_line(error)
+            text = struck(first_line(error), self.lake.pipeline)
             told = f"{type(error).__name__}: {text[:200]}"
             self.warnings.append(f"openlineage: the {word.state} event was not taken ({told}).")
 

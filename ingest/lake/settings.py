@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ingest.errors import SetupError
 from ingest.lake import archive, cache
 from ingest.lake.java import Java
 
@@ -26,6 +27,7 @@ EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.variable.substitute": "false",  # else a source's text may name the environment: ${env:PASSWORD}
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, never a silent NULL
     "spark.sql.parquet.compression.codec": "zstd",  # Delta 4.4 refuses it as a table property
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers' INT96 ends in 2262
@@ -171,11 +173,18 @@ def _java_options() -> list[str]:
         "-Xlog:disable",
         "-XX:+DisplayVMOutputToStderr",  # stdout is for results
         "-XX:-UsePerfData",
-        f"-XX:ErrorFile={temporary}/hs_err_%p.log",
+        f"-XX:ErrorFile={_crashes()}/hs_err_%p.log",
         f"-Dlog4j2.configurationFile={log.as_uri()}",
         f"-Djava.io.tmpdir={temporary}",
         f"-Dderby.system.home={temporary}",
     ]
+
+
+def _crashes() -> Path:
+    """Where a crashed JVM leaves its report: a folder of this user alone, or the temporary one without a cache."""
+    with suppress(SetupError):
+        return cache.writable("crashes")
+    return Path(tempfile.gettempdir())
 
 
 def _cores(master: str) -> int:

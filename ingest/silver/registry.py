@@ -6,6 +6,7 @@ that the lake does not hold, and stores them there: decoding the same bytes agai
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
@@ -18,6 +19,7 @@ from ingest.errors import SetupError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import SCHEMAS
 
+_SECONDS = 300.0  # for all schemas of one source and batch
 _MOST = 10_000  # ids asked for in one batch, the commonest first: rubbish can look like a frame
 
 Texts = Mapping[str, Mapping[int, str]]
@@ -78,8 +80,14 @@ def _value(header: Column) -> Column:
 
 
 def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
-    found = {}
+    found: dict[int, str] = {}
+    deadline = time.monotonic() + _SECONDS
     for number in numbers:
+        if time.monotonic() > deadline:
+            raise SetupError(
+                f"source {source.name}: the registry takes more than {_SECONDS:g} s for the schemas of one batch: "
+                "its messages wait in bronze; run again when it answers faster."
+            )
         with suppress(KeyError):  # unknown to the registry: the messages say so, one by one
             try:
                 found[number] = registry.fetch(source.registry, number)

@@ -472,3 +472,35 @@ def test_later_files_wait_for_a_damaged_one_where_arrival_orders(tmp_path: Path)
     assert any("later files wait" in text for text in feed.alarms)
     feed.write("part-1.gz", gzip.compress(b"1\n" * 1000), 50)
     assert b"2" == feed.run()[-1]
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    """Whoever may put a link into the landing folder would get any file of this user into the lake."""
+    outside, folder = tmp_path / "outside", tmp_path / "landing"
+    (outside / "deep").mkdir(parents=True)
+    (folder / "real").mkdir(parents=True)
+    (outside / "secret.jsonl").write_text('{"a":1}\n')
+    (outside / "deep" / "b.jsonl").write_text('{"a":1}\n')
+    (folder / "real" / "c.jsonl").write_text('{"a":1}\n')
+    (folder / "a.jsonl").symlink_to(outside / "secret.jsonl")
+    (folder / "below").symlink_to(outside / "deep")
+    (folder / "within.jsonl").symlink_to(folder / "real" / "c.jsonl")
+    source = Source("s", "files", "canal", path=f"{folder}/**/*.jsonl", settle=0.0)
+    found = plan(source, 0, {}, 1)
+    assert {str(folder / "real/c.jsonl"), str(folder / "within.jsonl")} == {
+        each.file for each in found.ranges
+    }
+    assert [str(folder / "a.jsonl"), str(folder / "below/b.jsonl")] == [alarm.file for alarm in found.alarms]
+    assert f"leads to {outside}/secret.jsonl, out of the source's folder" in found.alarms[0].text
+
+
+@pytest.mark.parametrize("path", ["linked/*.jsonl", "linked/secret.jsonl", "one.jsonl"])
+def test_links_that_the_pattern_names_are_followed(tmp_path: Path, path: str) -> None:
+    """An operator who mounts the landing folder by a link would read nothing."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret.jsonl").write_text('{"a":1}\n')
+    (tmp_path / "linked").symlink_to(tmp_path / "outside")
+    (tmp_path / "one.jsonl").symlink_to(tmp_path / "outside" / "secret.jsonl")
+    found = plan(Source("s", "files", "canal", path=f"{tmp_path}/{path}", settle=0.0), 0, {}, 1)
+    assert () == found.alarms
+    assert 1 == len(found.ranges)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from decimal import Decimal
 from pathlib import Path
 
@@ -59,3 +60,49 @@ def test_a_command_can_be_pasted() -> None:
     assert "ingest rejects show '/my lakes/a;b.yaml' 3" == command(
         "rejects", "show", Path("/my lakes/a;b.yaml"), 3
     )
+
+
+HOSTILE = "\x1b[2J\x1b]52;c;ZWNobyBwd24=\x07\x9b31m\u202egnp.exe\x7f\x00\r"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: output.line(HOSTILE),
+        lambda: output.text(HOSTILE),
+        lambda: output.json({HOSTILE: HOSTILE}),
+        lambda: output.json_line([HOSTILE]),
+        lambda: output.table([HOSTILE, "b"], [[HOSTILE, 1]], HOSTILE),
+        lambda: output.yaml({"a": HOSTILE}),
+        lambda: output.note(HOSTILE),
+        lambda: output.warning(HOSTILE),
+        lambda: output.error(HOSTILE),
+    ],
+)
+def test_data_do_not_drive_the_terminal(write: object, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A statement in the source would clear the operator's screen, or put a command into the clipboard."""
+    write()  # type: ignore[operator]
+    sys.stdout.flush()
+    sys.stdout.buffer.flush()
+    done = capfdbinary.readouterr()
+    text = (done.out + done.err).decode()
+    assert text
+    assert set() == set(text) & set("\x1b\x07\x9b\u202e\x7f\x00\r")
+
+
+def test_json_with_hidden_characters_is_the_same_json(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A consumer would get other text than the data hold."""
+    output.json_line({"t": HOSTILE, "n": Decimal("1.10")})
+    sys.stdout.buffer.flush()
+    assert {"t": HOSTILE, "n": 1.1} == json.loads(capfdbinary.readouterr().out)
+
+
+def test_column_names_are_no_markup() -> None:
+    """A column's name would become a link, or vanish."""
+    assert "[link=http://x]y[/link]" in printed(output.table, ["[link=http://x]y[/link]"], [[1]])
+
+
+def test_long_names_are_cut() -> None:
+    """One table's name would fill the screen at every step."""
+    assert 80 == len(output.short("x" * 5000))
+    assert "shop.orders" == output.short("shop.orders")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
@@ -119,3 +121,88 @@ def test_nobody_answers():
     """A closed port must not hang the run or show a traceback."""
     with pytest.raises(SetupError, match="gave no answer"):
         registry.fetch("http://127.0.0.1:9", 1, timeout=2)
+
+
+class Elsewhere(Stub):
+    """Another server, to which the registry sends its callers."""
+
+    def do_GET(self):
+        """Note what came along."""
+        Stub.asked.append((f"elsewhere {self.path}", self.headers.get("Authorization")))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"schema": '"long"'}).encode())
+
+
+class Redirecting(Stub):
+    """Sends its callers on."""
+
+    to = ""
+
+    def do_GET(self):
+        """Schema 8 is at another path of this server, all others on the other one."""
+        Stub.asked.append((self.path, self.headers.get("Authorization")))
+        if self.path == "/moved":
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"schema": '"long"'}).encode())
+            return
+        self.send_response(302)
+        self.send_header("Location", "/moved" if self.path.endswith("/8") else Redirecting.to)
+        self.end_headers()
+
+
+class Dripping(Stub):
+    """Sends a byte now and then, for ever."""
+
+    def do_GET(self):
+        """One byte each tenth of a second: no single read ever times out."""
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.1)
+
+
+@pytest.fixture
+def servers():
+    """Starts stubs and stops them."""
+    started = []
+
+    def start(handler):
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        started.append(server)
+        return server.server_port
+
+    Stub.asked.clear()
+    yield start
+    for server in started:
+        server.shutdown()
+        server.server_close()
+
+
+def test_redirects_to_another_server_are_not_followed(servers):
+    """The other server would be given the password, and its answer be taken for the schema."""
+    Redirecting.to = f"http://127.0.0.1:{servers(Elsewhere)}/internal/metadata"
+    port = servers(Redirecting)
+    with pytest.raises(SetupError, match="redirects to another server") as error:
+        registry.fetch(f"http://me:REGPASS@127.0.0.1:{port}", 1)
+    assert "REGPASS" not in str(error.value)
+    assert ["/schemas/ids/1"] == [path for path, _ in Stub.asked]
+
+
+def test_redirects_on_the_same_server_are_followed(servers):
+    """A registry beneath a proxy that tidies paths would be unusable."""
+    assert '"long"' == registry.fetch(f"http://me:x@127.0.0.1:{servers(Redirecting)}", 8)
+    assert ["/schemas/ids/8", "/moved"] == [path for path, _ in Stub.asked]
+
+
+def test_an_answer_that_drips_ends_in_time(servers):
+    """A run would be held for hours by a server that sends a byte a second."""
+    started = time.monotonic()
+    with pytest.raises(SetupError, match="gave no answer"):
+        registry.fetch(f"http://127.0.0.1:{servers(Dripping)}", 1, timeout=0.5)
+    assert 5 > time.monotonic() - started

@@ -145,3 +145,11 @@ def test_pins_are_whole():
     assert [] == [jar.file for jar in PINNED if not re.fullmatch("[0-9a-f]{64}", jar.sha256)]
     assert 6 == len({jar.file for jar in PINNED})
     assert {"delta", "kafka"} == {jar.kind for jar in PINNED}
+
+
+def test_a_jar_that_was_changed_is_not_loaded(tmp_path):
+    """One byte changed, at the same size, would run with all our rights."""
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / GOOD.file).write_bytes(CONTENT[:-1] + b"?")
+    with pytest.raises(SetupError, match="is not the pinned file"):
+        jars.require("delta")
