@@ -161,7 +161,6 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
     waiting = ""  # the file that could not be read, where arrival orders the source
-
     alarms = [
         Alarm(source.name, path, f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
               "nothing of it was read; move the file here, or name its own folder in `path:`.")

@@ -1,29 +1,36 @@
-"""The lake's lock: a courtesy that tells two runs of each other; the fence is Delta's identifier.
+"""The lake's lock: it gives a second run a clear error; correctness comes from Delta's transaction identifiers.
 
-The lock is one small file in the lake.  A holder that is dead on this host is replaced at once, one
-from another host after a minute without heartbeat; a live one means exit 2.
+On this machine it is the file system's own (`flock`): held for as long as the run lives, let go of by the
+system when the process ends, seen by every process that shares the file system. A lake that only Spark's
+clients reach has a file that its holder writes again every few seconds; its age is told by the store's clock.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import json
 import os
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from ingest.errors import IngestError, LockedError
-from ingest.lake import lockfile
-from ingest.lake.lockfile import LockFile
+from ingest.errors import IngestError, LockedError, SetupError, first_line
 
-HEARTBEAT = 10.0  # seconds between signs of life
-STALE = 60.0  # seconds without one after which a holder on another host counts as dead
-ORPHAN = 20.0  # seconds that a killed run's JVM is given to end
+NAME = "_ingest.lock"
+HEARTBEAT = 10.0  # seconds between two signs of life in a store
+STALE = 60.0  # seconds without one after which the holder counts as dead
+ORPHAN = 20.0  # seconds that the JVM of a killed run is given to end
+_MOMENT = 1.0  # seconds for which a lock without a holder's name is asked again
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
+_ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second one
 
 
 @contextlib.contextmanager
@@ -34,76 +41,114 @@ def held(lake: str, what: str) -> Iterator[None]:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    lock = lockfile.of(lake)
-    mine = _holder(what)
-    _take(lock, mine)
-    stop = threading.Event()
-    beat = threading.Thread(target=_beat, args=(lock, mine, stop), daemon=True)
-    beat.start()
-    try:
+    with _held_file(lake, what) if _is_local(lake) else _held_object(StoredFile(lake), what):
         yield
-    finally:
-        stop.set()
-        beat.join(timeout=HEARTBEAT)
-        if lock.read().get("token") == mine["token"]:
-            lock.remove()
 
 
 def check(lake: str) -> None:
-    """Tell at once, before Spark is started, what `held` would tell later; of a lake that only Spark reaches, nothing.
+    """Raise before Spark is started what `held` would raise later; a lake in a store is not looked at.
 
     Raises:
         LockedError: a live run holds the lake.
         SetupError: the lake cannot be written.
     """
-    if not lockfile.is_local(lake):
-        return
-    lock = lockfile.of(lake)
-    lock.prepare()
-    _refuse_live(lock, lock.read())
+    if _is_local(lake):
+        file, left = _locked(lake)
+        if not left:  # else `held` waits for what is left of the dead run
+            _forget(lake)
+        os.close(file)
 
 
-def _take(lock: LockFile, mine: dict[str, Any]) -> None:
-    lock.prepare()
-    if lock.create(mine):
-        return
-    _refuse_live(lock, lock.read())
-    with lock.alone():  # of two that find a dead holder, one at a time
-        holder = lock.read()
-        _refuse_live(lock, holder)
-        _wait_for_orphan(holder)
-        lock.replace(mine)
-    if lock.read().get("token") != mine["token"]:
-        raise LockedError(f"Another run took over the lake {lock.lake} at the same moment: run again.")
-
-
-def _refuse_live(lock: LockFile, holder: dict[str, Any]) -> None:
-    if holder and _alive(holder):
-        raise LockedError(
-            f"The lake {lock.lake} is in use by {holder.get('what')} (process {holder.get('pid')} on "
-            f"{holder.get('host')}): wait for it, or stop it."
-        )
+def _is_local(lake: str) -> bool:
+    return "://" not in lake
 
 
 def _holder(what: str) -> dict[str, Any]:
-    return {
-        "token": secrets.token_hex(8),
-        "what": what,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": _started(os.getpid()),
-        "jvm": _jvm(),
-        "beat": time.time(),
-    }
+    return {"token": secrets.token_hex(8), "what": what, "host": socket.gethostname(), "pid": os.getpid(), "jvm": _jvm()}  # fmt: skip
 
 
-def _started(pid: int) -> float | None:
-    """When the process began; None if there is none, or only its remains."""
+def _parsed(data: bytes) -> dict[str, Any]:
+    """The holder that a lock names; nothing for a damaged one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found = json.loads(data)
+        return found if isinstance(found, dict) else {}
+    return {}
+
+
+def _in_use(lake: str, holder: dict[str, Any], otherwise: str) -> LockedError:
+    who = (
+        f"{holder.get('what')} (process {holder.get('pid')} on {holder.get('host')})" if holder else otherwise
+    )
+    return LockedError(f"The lake {lake} is in use by {who}: wait for it, or stop it.")
+
+
+# --- a lake on this machine's file systems ------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _held_file(lake: str, what: str) -> Iterator[None]:
+    file, left = _locked(lake)
     try:
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
-    except psutil.Error:
-        return None
+        _wait_for_orphan(left)
+        _sign(file, what)
+    except BaseException:
+        os.close(file)
+        raise
+    try:
+        yield
+    finally:
+        try:
+            _forget(lake)  # before it is let go of
+        finally:
+            os.close(file)
+
+
+def _sign(file: int, what: str) -> None:
+    os.ftruncate(file, 0)
+    os.pwrite(file, json.dumps(_holder(what)).encode(), 0)
+
+
+def _forget(lake: str) -> None:
+    with contextlib.suppress(OSError):  # a lake that was deleted meanwhile has none
+        Path(_path(lake)).unlink()
+
+
+def _path(lake: str) -> str:
+    return f"{lake.rstrip('/')}/{NAME}"
+
+
+def _locked(lake: str) -> tuple[int, dict[str, Any]]:
+    """The lock's file, open and locked, and the holder that died without letting go of it, if one did."""
+    deadline = time.monotonic() + _MOMENT
+    while True:
+        file = _opened(lake)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _parsed(os.pread(file, 1 << 16, 0))
+            if error.errno in _NO_LOCKS:  # then Delta's identifiers alone keep two runs apart
+                return file, holder
+            os.close(file)
+            if holder or time.monotonic() > deadline:
+                raise _in_use(lake, holder, "another process") from None
+            time.sleep(0.05)  # somebody only looks, or has not yet said who it is
+            continue
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(file), os.stat(_path(lake))):  # noqa: PTH116
+                return file, _parsed(os.pread(file, 1 << 16, 0))
+        os.close(file)  # the last holder has just deleted it
+
+
+def _opened(lake: str) -> int:
+    try:
+        Path(lake).mkdir(parents=True, exist_ok=True)
+        return os.open(_path(lake), os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        reason = "it is a file" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
+        raise SetupError(
+            f"The lake {lake} cannot be written ({reason or error}): "
+            "correct its permissions or its disk, or name another `lake:`."
+        ) from None
 
 
 def _jvm() -> dict[str, Any] | None:
@@ -116,26 +161,13 @@ def _jvm() -> dict[str, Any] | None:
     return None
 
 
-def _running(pid: int | None, started: float | None) -> bool:
-    if pid is None or started is None:
-        return False
-    found = _started(pid)
-    return found is not None and abs(found - started) < 1.0
-
-
-def _alive(holder: dict[str, Any]) -> bool:
-    if holder.get("host") == socket.gethostname():
-        return _running(holder.get("pid"), holder.get("started"))
-    return time.time() - float(holder.get("beat") or 0) < STALE
-
-
-def _wait_for_orphan(holder: dict[str, Any]) -> None:
-    """A killed run's JVM dies with its pipe; do not write beside it while it still breathes."""
-    jvm = holder.get("jvm") or {}
-    if holder.get("host") != socket.gethostname():
+def _wait_for_orphan(left: dict[str, Any]) -> None:
+    """The JVM of a killed run ends with its pipe; do not write while it may finish a commit."""
+    jvm = left.get("jvm")
+    if not isinstance(jvm, dict) or left.get("host") != socket.gethostname():
         return
     deadline = time.monotonic() + ORPHAN
-    while _running(jvm.get("pid"), jvm.get("started")):
+    while _runs(jvm):
         if time.monotonic() > deadline:
             raise LockedError(
                 f"Spark of a killed run (process {jvm['pid']}) is still alive: stop it and run again."
@@ -143,9 +175,139 @@ def _wait_for_orphan(holder: dict[str, Any]) -> None:
         time.sleep(0.2)
 
 
-def _beat(lock: LockFile, mine: dict[str, Any], stop: threading.Event) -> None:
+def _runs(jvm: dict[str, Any]) -> bool:
+    with contextlib.suppress(psutil.Error, ValueError, TypeError):
+        found = psutil.Process(jvm.get("pid"))
+        return bool(
+            found.status() != psutil.STATUS_ZOMBIE and abs(found.create_time() - jvm["started"]) < 1.0
+        )
+    return False
+
+
+# --- a lake that only Spark's clients reach -----------------------------------------------------
+
+
+@contextlib.contextmanager
+def _held_object(lock: StoredFile, what: str) -> Iterator[None]:
+    mine = _holder(what)
+    if not lock.create(mine):
+        age, holder = lock.age(mine["token"]), _parsed(lock.read())
+        if age is not None and age < STALE:
+            raise _in_use(lock.lake, holder, f"another run, whose lock {lock.path} is damaged")
+        lock.replace(mine)
+        if _parsed(lock.read()).get("token") != mine["token"]:
+            raise LockedError(f"Another run took over the lake {lock.lake} at the same moment: run again.")
+    stop = threading.Event()
+    beat = threading.Thread(target=_beat, args=(lock, mine, stop), daemon=True)
+    beat.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        beat.join(timeout=HEARTBEAT)
+        if _parsed(lock.read()).get("token") == mine["token"]:
+            lock.remove(lock.path)
+
+
+def _beat(lock: StoredFile, mine: dict[str, Any], stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT):
         with contextlib.suppress(OSError, IngestError):  # the next sign of life may get through
-            if lock.read().get("token") != mine["token"]:
+            if _parsed(lock.read()).get("token") != mine["token"]:
                 return
-            lock.replace({**mine, "beat": time.time(), "jvm": _jvm()})
+            lock.replace(mine)
+
+
+class StoredFile:
+    """The lock's file, through Hadoop's client of the running session: no credentials or jars of its own.
+
+    A second lock is refused by HDFS, and by a store that knows ``If-None-Match``; elsewhere two runs that
+    start within the same moment may both begin, and Delta's identifiers keep them apart.
+    """
+
+    def __init__(self, lake: str) -> None:
+        from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+        from pyspark.sql import SparkSession
+
+        spark = SparkSession.builder.getOrCreate()
+        self._jvm: Any = spark._jvm
+        self._error = Py4JError
+        self._conf = spark._jsparkSession.sessionState().newHadoopConf()
+        self.lake = lake
+        self.path = _path(lake)
+
+    def create(self, holder: dict[str, Any]) -> bool:
+        """Take the lock if nobody has it; of two at once the store lets one through, if it can."""
+        with self._reached():
+            if self._at(self.path)[0].exists(self._at(self.path)[1]):
+                return False
+        try:
+            self._write(self.path, holder, over=False)
+        except SetupError:
+            if self.read():
+                return False
+            raise
+        return True
+
+    def age(self, token: str) -> float | None:
+        """Seconds since the lock was written, by the clock of the store; None if it is gone."""
+        probe = f"{self.path}.{token}"
+        self._write(probe, {}, over=True)
+        try:
+            now, written = self._written(probe), self._written(self.path)
+        finally:
+            self.remove(probe)
+        return None if now is None or written is None else (now - written) / 1000
+
+    def _written(self, path: str) -> int | None:
+        with contextlib.suppress(OSError, self._error):
+            files, where = self._at(path)
+            return int(files.getFileStatus(where).getModificationTime())
+        return None
+
+    def read(self) -> bytes:
+        """What is in the lock; nothing if there is none."""
+        try:
+            files, where = self._at(self.path)
+            stream = files.open(where)
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+        except (OSError, self._error):
+            return b""
+
+    def replace(self, holder: dict[str, Any]) -> None:
+        """Write the holder over whoever was there."""
+        self._write(self.path, holder, over=True)
+
+    def remove(self, path: str) -> None:
+        """Delete a file, if it can be."""
+        with contextlib.suppress(OSError, self._error):
+            files, where = self._at(path)
+            files.delete(where, False)
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        where = self._jvm.org.apache.hadoop.fs.Path(path)
+        return where.getFileSystem(self._conf), where
+
+    def _write(self, path: str, holder: dict[str, Any], *, over: bool) -> None:
+        with self._reached():
+            files, where = self._at(path)
+            creation = files.createFile(where).overwrite(over)
+            stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
+            try:
+                stream.write(bytearray(json.dumps(holder).encode()))
+            finally:
+                stream.close()
+
+    @contextlib.contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, self._error) as error:
+            found = getattr(error, "java_exception", None)
+            text = first_line(found.getMessage() if found is not None else error) or "without a reason"
+            raise SetupError(
+                f"The lake {self.lake} cannot be reached ({text[:300]}): docs/cluster.md says "
+                "which jars and settings a store needs, and which permissions."
+            ) from None

@@ -30,7 +30,7 @@ import json, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from ingest.cli.spark import session_for
 from ingest.config import load
-from ingest.lake.lockfile import StoredFile
+from ingest.lake.lock import StoredFile
 
 winners = []
 with session_for([load(sys.argv[1])], None), ThreadPoolExecutor(2) as pool:

@@ -88,9 +88,9 @@ CALLS = {
     ),
     "rewrite": Call("ingest.gold.tables", "_rewrite", lambda *_given: sys._getframe(2).f_code.co_name),
     "fold": Call("ingest.gold.history", "fold", lambda *_given: "history"),
-    "create": Call("ingest.lake.lockfile:LocalFile", "create", lambda *_given: "lock"),
-    "take over": Call("ingest.lake.lockfile:LocalFile", "replace", lambda *_given: "lock"),
-    "remove": Call("ingest.lake.lockfile:LocalFile", "remove", lambda *_given: "lock"),
+    "create": Call("ingest.lake.lock", "_sign", lambda *_given: "lock"),
+    "take over": Call("ingest.lake.lock", "_wait_for_orphan", lambda *_given: "lock"),
+    "remove": Call("ingest.lake.lock", "_forget", lambda *_given: "lock"),
     "drop": Call("ingest.lake.upkeep", "_drop", lambda *_given: "messages"),
     "join": Call("ingest.lake.upkeep", "_join", lambda _session, table, _done: _last_part(table)),
     "delete": Call("ingest.lake.upkeep", "_vacuum", lambda _session, table: _last_part(table)),
@@ -141,8 +141,8 @@ def _leave_files(frame: Any, path: str, partition_by: tuple[str, ...]) -> None:
 
 
 def _bury(lock: Path) -> None:
-    if lock.exists():
-        lock.write_text(json.dumps(json.loads(lock.read_text()) | {"started": 1.0, "jvm": None}))
+    if lock.exists() and lock.read_text():
+        lock.write_text(json.dumps(json.loads(lock.read_text()) | {"jvm": None}))
 
 
 class Stores(Depot):
