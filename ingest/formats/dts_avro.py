@@ -37,7 +37,7 @@ ABOUT = About(
     operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "begin", "commit"),
     order="id",
     strength="strong",
-    keys="tag pk_uk_info: the primary key, else the first unique index",
+    keys="tag pk_uk_info: the primary key, else the unique index whose name comes first",
     types="union branch and dataTypeNumber of each column",
     images="full (columns that were not captured are missing)",
     ddl="afterImages holds the statement",
@@ -209,12 +209,17 @@ _DOT = "\\u002E"
 
 @lru_cache(maxsize=10_000)
 def key_columns(info: str | None) -> tuple[str, ...]:
-    """The primary key of ``{"PRIMARY": ["id"], "uk_x": ["a"]}``, else the first unique index."""
+    """The primary key of ``{"PRIMARY": ["id"], "uk_x": ["a"]}``, else the unique index whose name comes first.
+
+    The order of a JSON object's members means nothing: by it the key could change from message to message.
+    """
     if not info:
         return ()
     try:
         indexes = strict(info.encode())
-        columns = indexes.get("PRIMARY") or next(iter(indexes.values()), ())
+        columns = indexes.get("PRIMARY") or next(
+            (indexes[name] for name in sorted(indexes) if indexes[name]), ()
+        )
         return tuple(map(str, columns))
     except (AttributeError, TypeError, UnicodeEncodeError):
         raise Undecodable("bad-message", "the tag pk_uk_info is no object of lists") from None

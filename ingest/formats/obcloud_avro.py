@@ -42,7 +42,7 @@ ABOUT = About(
     operations=("insert", "update", "delete", "truncate", "ddl", "heartbeat", "begin", "commit"),
     order="id",
     strength="strong",
-    keys="pkIndexes, else the first of ukIndexes",
+    keys="pkIndexes, else the one of ukIndexes whose column names come first",
     types="type_info and union branch of each value",
     images="full (unchanged large values of updates may be missing)",
     ddl="sql holds the statement",
@@ -204,11 +204,11 @@ def _drop_unchanged(
 
 
 def _key_columns(record: dict[str, Any], names: list[str]) -> tuple[str, ...]:
-    unique = record["ukIndexes"]
-    indexes = record["pkIndexes"] or (unique[0] if unique else ())
-    if any(not 0 <= index < len(names) for index in indexes):
+    unique = [one for one in record["ukIndexes"] or () if one]
+    choices = [record["pkIndexes"]] if record["pkIndexes"] else unique
+    if any(not 0 <= index < len(names) for indexes in choices for index in indexes):
         raise Undecodable("bad-message", "an index of a key column points past the fields")
-    return tuple(names[index] for index in indexes)
+    return min((tuple(names[index] for index in indexes) for indexes in choices), default=())
 
 
 # --- values -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from ingest import formats
 from ingest.change import Hints, Message, Op, TableHints, TableId
 from ingest.errors import Undecodable
+from ingest.formats import dts_avro, obcloud_avro
 from tests.formats import avro_cases, golden
 
 BARE = ("dts-avro", "obcloud-avro")
@@ -171,6 +172,21 @@ def test_key_indexes_stay_inside_the_fields():
     case = cases("obcloud-avro")["update-null-on-both-sides"]
     assert "bad-message" == refused("obcloud-avro", {**case, "pkIndexes": [-1]})
     assert "bad-message" == refused("obcloud-avro", {**case, "pkIndexes": [5]})
+
+
+@pytest.mark.parametrize("indexes", [[[1], [0]], [[0], [1]], [[], [0], [1, 0]]])
+def test_without_a_primary_key_one_unique_index_is_the_key(indexes):
+    """The key must not change because the indexes are listed in another order."""
+    record = {"pkIndexes": None, "ukIndexes": indexes}
+    assert ("id",) == obcloud_avro._key_columns(record, ["id", "name"])
+
+
+@pytest.mark.parametrize(
+    "info", ['{"b": ["x"], "a": ["y"]}', '{"a": ["y"], "b": ["x"]}', '{"0": [], "a": ["y"]}']
+)
+def test_the_key_is_not_the_first_member_of_an_object(info):
+    """A writer may list the indexes in any order, and another one in each message."""
+    assert ("y",) == dts_avro.key_columns(info)
 
 
 def test_a_name_given_twice_is_refused():
