@@ -5,9 +5,12 @@ PYTHON =
 VENV = .venv
 BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
-PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install -c requirements.lock
+PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install
+HASHED = $(PIP) --require-hashes -r
+COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --quiet $(UPGRADE)
 
-.PHONY: help demo test e2e slow lint jars dist mutants histories bench bench-full clean distclean
+.PHONY: help demo test e2e slow lint lock jars dist mutants histories bench bench-full clean distclean
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
@@ -18,6 +21,7 @@ help:
 	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, about four hours'
 	@echo 'make dist       build the wheel for a cluster'
 	@echo 'make lint       style, types and layers'
+	@echo 'make lock       write the lock files (UPGRADE=--upgrade: of the newest versions) and the bill of materials'
 	@echo 'make jars       get the pinned jars, and prepare the class archive that makes starts faster'
 	@echo 'make clean      delete what demo and tests wrote; distclean deletes .venv too'
 
@@ -65,6 +69,18 @@ dist: $(VENV)/.ready
 	@$(BIN)/python -m pip --disable-pip-version-check --quiet wheel --no-deps --wheel-dir dist .
 	@cp dist/ingest-*.whl dist/ingest.zip && ls dist/*
 
+lock:
+	@test -d .venv-lock || python3 -m venv .venv-lock
+	@.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install cyclonedx-bom==7.5.0 uv==0.13.9
+	@$(COMPILE) --group build -o requirements.lock >/dev/null
+	@$(COMPILE) --extra jre --group build -c requirements.lock -o requirements-jre.lock >/dev/null
+	@$(COMPILE) --extra dev --extra bench --group build -c requirements.lock -o requirements-dev.lock >/dev/null
+	@$(COMPILE) --extra dev --extra e2e --group build -c requirements-dev.lock -o requirements-e2e.lock >/dev/null
+	@.venv-lock/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible \
+	    --output-format JSON -o sbom.json 2>/dev/null
+	@.venv-lock/bin/python -c "import json; bom = json.load(open('sbom.json')); bom['metadata'].pop('tools', None); \
+	    json.dump(bom, open('sbom.json', 'w'), indent=1)"
+
 jars: $(VENV)/.ready
 	@$(INGEST) jars fetch
 
@@ -74,7 +90,7 @@ clean:
 	find . -name $(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-lock
 
 $(VENV)/.ready: pyproject.toml requirements.lock
 	@for python in $(PYTHON) python3 python3.11 python3.12 python3.13 python3.14 none; do \
@@ -91,21 +107,22 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	    exit 2; \
 	}
 	@echo 'installing into $(VENV): some minutes the first time, PySpark alone is 450 MB'
-	@$(PIP) --editable .
+	@$(HASHED) requirements.lock
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@$(BIN)/python -c 'from ingest.lake.java import find; find()' 2>/dev/null || { \
 	    echo 'no Java 17 or newer was found: installing one into $(VENV)'; \
-	    $(PIP) --editable '.[jre]'; \
+	    $(HASHED) requirements-jre.lock; \
 	}
 	@touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready
-	@$(PIP) --editable '.[dev]'
+$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
+	@$(HASHED) requirements-dev.lock
 	@touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
-	@$(PIP) --editable '.[bench]'
+	@$(HASHED) requirements-dev.lock
 	@touch $@
 
 $(VENV)/.ready-e2e: $(VENV)/.ready-dev
-	@$(PIP) --editable '.[dev,e2e]'
+	@$(HASHED) requirements-e2e.lock
 	@touch $@

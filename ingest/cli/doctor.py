@@ -19,7 +19,7 @@ from ingest.lake import cache, jars, java, trust
 _OLDEST_PYTHON = (3, 11)
 _CONNECT_SECONDS = 3.0
 _PACKAGES = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}  # the jars are made for exactly these
-_INSTALL = "pip install -e . -c requirements.lock"
+_INSTALL = "pip install --require-hashes -r requirements.lock"
 
 
 @dataclass(frozen=True, slots=True)
