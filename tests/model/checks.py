@@ -26,6 +26,15 @@ WRITTEN = (
     "enum('new','old')", "enum('new','old','it''s')",
 )  # fmt: skip
 """Types that every writer knows."""
+RELOADS = {
+    **dict.fromkeys(
+        ("oms-canal", "oms-dataworks", "maxwell", "dts-avro", "debezium", "debezium with schema"), ("rows",)
+    ),
+    **dict.fromkeys(("dts-canal", "dts-canal before 2022-03-20", "drs-json", "drs-json-c"), ("rows",)),
+    **dict.fromkeys(("dts-avro before 2020-06-18", "debezium-avro", "debezium flattened"), ("rows",)),
+    "dms": ("drop", "truncate"),
+}
+"""Dialects in which rows that are loaded again have their place among the changes, and how that begins."""
 FIXED = {
     "id": "int", "day": "varchar(20)", "a": "varchar(40)", "b": "varchar(40)", "c": "int", "d": "int",
     "Total": "decimal(10,2)", "note": "date", "uid": "int", "order_id": "int",
@@ -49,10 +58,12 @@ class Capture:
         unsaid |= {"truncate"} if self.loss.truncates else set()
         unsaid |= set() if self.typed else histories.TYPING
         unsaid |= set() if self.keyed else histories.KEYING
+        reloads = RELOADS.get(self.name, ())
+        unsaid |= set() if reloads else {"reload"}
         known = {name: weight for name, weight in steps.items() if name not in unsaid}
         wide = self.name.startswith(("dts-canal", "obcloud-canal"))
         types = {} if wide else {"types": WRITTEN, "keys": ("int", "bigint", "varchar(20)")}
-        return Life(known, fixed={} if self.typed else FIXED, **{**types, **parts})
+        return Life(known, reloads=reloads, fixed={} if self.typed else FIXED, **{**types, **parts})
 
     def rules(self, made: Iterable[History]) -> list[TableRule]:
         """What the pipeline file says of the tables of histories."""

@@ -64,6 +64,7 @@ class Life:
         guards: True for ADD COLUMN IF NOT EXISTS.
         cases: True if statements spell columns in any letter case.
         keys: what key columns are declared as.
+        reloads: how a table is loaded again: ``rows``, or before them ``drop`` and ``truncate``.
         fixed: names whose columns are always declared alike, as a pipeline file declares them.
     """
 
@@ -75,6 +76,7 @@ class Life:
     guards: bool = False
     cases: bool = False
     keys: tuple[str, ...] = KEYS
+    reloads: tuple[str, ...] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -87,11 +89,12 @@ class History:
     log: list[str] = field(default_factory=list)
     doubts: dict[Name, set[str]] = field(default_factory=dict)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
 
     @property
     def events(self) -> list[Event]:
-        """The binlog."""
-        return self.source.events
+        """The binlog, without what its capture has lost."""
+        return [one for one in self.source.events if one.number not in self.lost]
 
     def doubt(self, table: Table, why: str) -> None:
         """Note what no message tells of a table."""
@@ -460,6 +463,23 @@ class _Writer:
         self.source.rename([((self.database, a), (self.database, b)) for a, b in pairs], swap)
         self.source.drop([(self.database, old)], f"DROP TABLE IF EXISTS {self.named(old)}")
 
+    def reload(self) -> None:
+        """The capture has lost changes of a table, so it is loaded again."""
+        table = self.some_table()
+        way = self.random.choice(self.life.reloads)
+        recent: list[Event] = []
+        for event in reversed(self.source.events):
+            if event.table != table.name or not event.row or event.kind == "read":
+                break
+            if way != "rows" or (event.kind != "delete" and not _moves(event)):
+                recent.append(event)
+        self.history.lost |= {one.number for one in recent if self.random.random() < 0.5}
+        self.source.at_whole_second()
+        for kind in {"rows": (), "drop": ("drop", "create"), "truncate": ("truncate",)}[way]:
+            self.source.control(kind, table)
+        self.source.read(table, again=True)
+        self.source.at_whole_second()
+
     def doubtful(self, before: Table, after: Table, clauses: Iterable[Clause]) -> None:
         for clause in clauses:
             column = clause.column
@@ -558,6 +578,12 @@ class _Writer:
         return f"/* app */ {sql}" if self.random.random() < 0.1 else sql
 
 
+def _moves(event: Event) -> bool:
+    """True for a change of the key."""
+    before, after = event.before, event.after
+    return bool(before and after and any(before[name] != after[name] for name in event.keys))
+
+
 def _instant(seconds: int) -> str:
     import datetime as dt
 
@@ -579,10 +605,10 @@ STEPS: dict[str, Callable[[_Writer], None]] = {
             "key_grows",
         ),
         *("key_leaves", "key_renamed", "key_widened", "rotate", "rename_table", "swap_tables", "recreate"),
-        *("drop_database", "nothing", "online_change"),
+        *("drop_database", "nothing", "online_change", "reload"),
     )
 }
 TYPING = {"modify", "widen", "key_widened"}
 KEYING = {"key_grows", "key_leaves", "key_renamed", "rotate", "rename_table", "swap_tables", "online_change"}
-STATEMENTS = set(STEPS) - {"insert", "update", "delete", "move"}
+STATEMENTS = set(STEPS) - {"insert", "update", "delete", "move", "reload"}
 """Steps that change types, or keys and tables, and all that are statements."""

@@ -289,19 +289,25 @@ class Source:
             self._row("delete", table, row, None)
             self._ran(f"DELETE FROM `{table.database}`.`{table.name}` WHERE {_where(table, row)} LIMIT 1")
 
-    def read(self, table: Table) -> None:
+    def read(self, table: Table, *, again: bool = False) -> None:
         """Rows of a full load: no statement, and not in the binlog."""
         for row in table.rows.values():
-            self._row("read", table, None, row)
+            self._row("read", table, None, row, again=again)
 
-    def _row(self, kind: str, table: Table, before: Image | None, after: Image | None) -> None:
+    def control(self, kind: str, table: Table) -> None:
+        """What a capture does to its target before it loads a table: drop, create or truncate."""
+        self._row(kind, table, None, None)
+
+    def _row(
+        self, kind: str, table: Table, before: Image | None, after: Image | None, *, again: bool = False
+    ) -> None:
         self.counter += 1
         shape = table.shape
         self.events.append(
             Event(
                 len(self.events) + 1, self.time, self.counter, kind,
                 None if before is None else dict(before), None if after is None else dict(after),
-                tuple(shape), None, shape, table.key, table.database, table.name,
+                tuple(shape), None, shape, table.key, table.database, table.name, again,
             )
         )  # fmt: skip
 

@@ -54,11 +54,11 @@ def source(event: Event) -> dict[str, Any]:
         "connector": "mysql",
         "name": "capture",
         "ts_ms": event.time,
-        "snapshot": "true" if event.kind == "read" else "false",
+        "snapshot": "incremental" if event.again else "true" if event.kind == "read" else "false",
         "db": event.database,
         "table": event.table,
         "file": f"binlog.{99 + event.number // 6:06d}",
-        "pos": 0 if event.kind == "read" else 4000 + event.number // 2 % 3 * 90,
+        "pos": 0 if event.kind == "read" and not event.again else 4000 + event.number // 2 % 3 * 90,
         "row": event.number % 2,
     }
 

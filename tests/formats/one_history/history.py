@@ -81,6 +81,7 @@ class Event(NamedTuple):
     keys: tuple[str, ...] = KEYS
     database: str = DATABASE
     table: str | None = TABLE
+    again: bool = False  # a row that is read while changes are captured
 
     @property
     def second(self) -> int:

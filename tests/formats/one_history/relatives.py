@@ -99,16 +99,33 @@ def _marks(event: Event, after: Image) -> dict[str, bool]:
 
 def dms(history: History, *, position: bool, prefixed: bool) -> list[Message]:
     """``data`` and ``metadata``; the row before beside the row, or in it under a prefix."""
-    rows = [event for event in history.events if event.kind != "alter"]
-    return [message(_dms(event, position, prefixed), event) for event in rows]
+    found = [event for event in history.events if event.row or event.kind in _CONTROL]
+    return [message(_dms(event, position, prefixed), event) for event in found]
+
+
+_CONTROL = {"truncate": "truncate-table", "drop": "drop-table", "create": "create-table"}
+_DMS_TYPES = {"int32": "INT32", "int64": "INT64", "date": "DATE", "string": "STRING"}
+
+
+def _structure(event: Event) -> dict[str, Any]:
+    """What a control message tells of a table."""
+    if event.kind != "create":
+        return {}
+    columns: dict[str, Any] = {}
+    for name, column in event.shape.items():
+        columns[name] = {"type": _DMS_TYPES.get(column.logical, "STRING")}
+        if column.logical.startswith("decimal"):
+            precision, scale = map(int, column.logical[8:-1].split(","))
+            columns[name] = {"type": "NUMERIC", "precision": precision, "scale": scale}
+    return {"table-def": {"columns": columns, "primary-key": list(event.keys)}}
 
 
 def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
-    control = event.kind == "truncate"
+    control = not event.row
     meta = {
         "timestamp": clock(event.time).replace(" ", "T") + "Z",
         "record-type": "control" if control else "data",
-        "operation": {"read": "load", "truncate": "truncate-table"}.get(event.kind, event.kind),
+        "operation": {"read": "load", **_CONTROL}.get(event.kind, event.kind),
         "partition-key-type": "task-id",
         "schema-name": event.database,
         "table-name": event.table,
@@ -116,7 +133,7 @@ def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
     if position and event.kind != "read":
         meta["stream-position"] = f"{event.number:08X}/{4096 - event.number:08X}.1.0"
     if control:
-        return {"metadata": meta}
+        return {"control": _structure(event), "metadata": meta}
     data = cells(event, event.row, plain) or {}
     former = cells(event, event.before, plain) if event.kind == "update" else None
     if former and prefixed:
