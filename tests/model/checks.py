@@ -148,6 +148,21 @@ def checked(numbers: Iterable[int], capture: Capture, life: Life, seed: str = ""
     return found
 
 
+BY_SECOND = ("oms-default", "oms-default-extended", "oms-shareplex")
+"""Dialects whose statements have no place but their second."""
+
+
+def sure(capture: Capture) -> Life:
+    """A life of the steps of which nothing may go wrong."""
+    return capture.life(histories.SURE, guards=True, hurried=capture.name not in BY_SECOND)
+
+
+def share(first: int, seed: str) -> list[Wrong]:
+    """A hundred sure histories of the dialect whose turn it is, for a process of its own."""
+    capture = CAPTURES[first // 100 % len(CAPTURES)]
+    return checked(range(first, first + 100), capture, sure(capture), seed)
+
+
 def told(made: History) -> list[str]:
     """The binlog, a line each."""
     return [

@@ -102,7 +102,24 @@ class History:
 
 
 ROWS = {"insert": 8, "update": 8, "delete": 3, "move": 2}
-SIMPLE = Life({**ROWS, "add_column": 3, "truncate": 1})
+SURE = {
+    **ROWS,
+    "truncate": 1,
+    "add_column": 3,
+    "drop_column": 2,
+    "rename_column": 2,
+    "change_case": 1,
+    "set_default": 1,
+    "key_grows": 1,
+    "key_widened": 1,
+    "rename_table": 1,
+    "swap_tables": 1,
+    "recreate": 1,
+    "nothing": 1,
+    "widen": 1,
+    "reload": 1,
+}
+"""The steps of which nothing may go wrong, and how likely each is."""
 
 
 def history(number: int, life: Life, seed: str = "") -> History:

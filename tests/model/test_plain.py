@@ -13,32 +13,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.model.checks import CAPTURES, Capture, Wrong, checked
-from tests.model.histories import ROWS, STEPS, TYPING
+from tests.model.checks import CAPTURES, Capture, checked, share, sure
+from tests.model.histories import ROWS, STEPS, SURE, TYPING
 
 SEED = os.environ.get("INGEST_SEED", "")
 COUNT = int(os.environ.get("INGEST_HISTORIES", "200"))
 MANY = 20_000
-SURE = {
-    **ROWS,
-    "truncate": 1,
-    "add_column": 3,
-    "drop_column": 2,
-    "rename_column": 2,
-    "change_case": 1,
-    "set_default": 1,
-    "key_grows": 1,
-    "key_widened": 1,
-    "rename_table": 1,
-    "swap_tables": 1,
-    "recreate": 1,
-    "nothing": 1,
-    "widen": 1,
-    "reload": 1,
-}
-"""The steps of which nothing may go wrong, and how likely each is."""
-BY_SECOND = ("oms-default", "oms-default-extended", "oms-shareplex")
-"""Dialects whose statements have no place but their second."""
 
 
 class Open(NamedTuple):
@@ -85,11 +65,6 @@ OPEN = {
 """What is known to go silently wrong."""
 
 
-def sure(capture: Capture) -> Any:
-    """A life of the sure steps."""
-    return capture.life(SURE, guards=True, hurried=capture.name not in BY_SECOND)
-
-
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda one: one.name)
 def test_no_mirror_is_silently_wrong(capture: Capture) -> None:
     """A mirror that differs from its source without a word is the worst that can happen."""
@@ -114,16 +89,10 @@ def test_every_step_is_drawn() -> None:
     assert set(STEPS) >= TYPING
 
 
-def _share(first: int, seed: str) -> list[Wrong]:
-    capture = CAPTURES[first // 100 % len(CAPTURES)]
-    return checked(range(first, first + 100), capture, sure(capture), seed)
-
-
 @pytest.mark.slow
 def test_many_histories() -> None:
     """Rare meetings of steps are met by number alone."""
-    print(f"INGEST_SEED={SEED or repr('')}: {MANY:,} histories")
     with get_context("spawn").Pool(os.cpu_count()) as pool:
-        found = pool.map(partial(_share, seed=SEED), range(0, MANY, 100), chunksize=1)
+        found = pool.map(partial(share, seed=SEED), range(0, MANY, 100), chunksize=1)
     wrong = [one for share in found for one in share]
-    assert "" == "\n".join(map(str, wrong[:3])), f"{len(wrong)} of {MANY} histories are wrong"
+    assert "" == "\n".join(map(str, wrong[:3])), f"{len(wrong)} of {MANY} are wrong, INGEST_SEED={SEED}"
