@@ -325,7 +325,7 @@ def _queried(
 ) -> tuple[list[str], list[list[Any]]]:
     products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
     try:
-        frame = lake.spark.sql(rewrite(text, mirrors, products))
+        frame = lake.spark.sql(rewrite(text, mirrors, products, lake.pipeline.lake))
         if limit:
             frame = frame.limit(limit)
         names = frame.columns

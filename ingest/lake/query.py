@@ -1,19 +1,25 @@
 """Queries by name: mirrors and product tables named in SQL become Delta tables by path.
 
-Only the names are replaced, at their places in the text; the rest reaches Spark as it was written.
+The names are replaced at their places in the text, and comments are taken out: where the reader here and
+Spark's do not agree on a comment's end, Spark would run what was never looked at. The rest reaches Spark as
+it was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake.names import quoted
 
+_REFUSED = frozenset({"reflect", "java_method", "try_reflect", "identifier"})
+"""Functions that call any Java method, or name any function or table."""
 
-def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> str:
+
+def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str], lake: str = "") -> str:
     """The query with every known table named by its path.
 
     Args:
@@ -21,14 +27,17 @@ def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str
         mirrors: SQL for each mirror, addressed as `` `db`.`t` ``, `` `db`.`schema`.`t` `` or
             `` `db.schema.t` ``.
         tables: SQL for each product table by its name.
+        lake: the folder or URI in which tables may be named by path, as ``delta.`...` ``.
 
     Raises:
-        IngestError: no query, or a name that is no table; the text lists the nearest names.
+        IngestError: not a query, a name that is not a table (the text lists the nearest names), or
+            something that does more than read the lake.
     """
     import sqlglot
     from sqlglot import exp
 
     try:
+        query = _plain(query)
         tree = sqlglot.parse_one(query, read="spark")
     except Exception as error:
         raise IngestError(f"The query cannot be read: {str(error).splitlines()[0]}") from None
@@ -37,11 +46,39 @@ def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str
     local = {cte.alias_or_name.lower() for cte in tree.find_all(exp.CTE)}
     names = _addresses(mirrors, tables)
     spans = [
-        span for table in tree.find_all(exp.Table) if (span := _span(query, table, names, local)) is not None
+        span
+        for table in tree.find_all(exp.Table)
+        if (span := _span(query, table, names, local, lake)) is not None
     ]
     for start, end, text in sorted(spans, reverse=True):
         query = query[:start] + text + query[end:]
     return query
+
+
+def _plain(query: str) -> str:
+    """The query without its comments.
+
+    Raises:
+        IngestError: it calls Java, or a program.
+    """
+    import sqlglot
+
+    tokens = sqlglot.tokenize(query, read="spark")
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        opens = following is not None and following.token_type.name == "L_PAREN"
+        if token.text.lower() in _REFUSED and opens:
+            raise IngestError(f"Only the lake is read here: {token.text} is refused.")
+        if token.token_type.name == "USING" and not opens:
+            raise IngestError("Only the lake is read here: a program (USING '...') is refused.")
+    return "".join(_pieces(query, [(token.start, token.end + 1) for token in tokens]))
+
+
+def _pieces(query: str, spans: list[tuple[int, int]]) -> Iterator[str]:
+    at = 0
+    for start, end in spans:
+        yield " " if start > at else ""
+        yield query[start:end]
+        at = end
 
 
 def _addresses(mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> dict[tuple[str, ...], str]:
@@ -55,19 +92,28 @@ def _addresses(mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> dic
 
 
 def _span(
-    query: str, table: Any, names: Mapping[tuple[str, ...], str], local: set[str]
+    query: str, table: Any, names: Mapping[tuple[str, ...], str], local: set[str], lake: str
 ) -> tuple[int, int, str] | None:
     parts = table.parts
     path = tuple(part.name for part in parts)
     if len(path) == 1 and path[0].lower() in local:
         return None
-    if path[0].lower() == "delta" or not all(part.meta.get("start") is not None for part in parts):
+    if path[0].lower() == "delta":
+        _refuse_outside(path, lake)
         return None
+    if not all(part.meta.get("start") is not None for part in parts):
+        raise IngestError(f"Only tables are read here: {table.sql()[:80]} is refused.")
     sql = names.get(path) or _blind(names, path)
     if sql is None:
         raise IngestError(f"There is no table {'.'.join(path)}; there are {_near(names, path)}.")
     alias = "" if table.alias else f" AS {quoted(path[-1])}"
     return parts[0].meta["start"], parts[-1].meta["end"] + 1, sql + alias
+
+
+def _refuse_outside(path: tuple[str, ...], lake: str) -> None:
+    inside = os.path.normpath(path[-1]).startswith(os.path.normpath(lake) + os.sep) if lake else False
+    if len(path) != 2 or not inside or ".." in path[-1].split("/"):
+        raise IngestError(f"Only tables of the lake are read here: {path[-1]} is outside of {lake}.")
 
 
 def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:

@@ -1,0 +1,87 @@
+"""`ingest sql` reads the lake and does nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.change import TableId
+from ingest.errors import IngestError
+from ingest.lake.query import rewrite
+
+MIRRORS = {TableId("shop", None, "t"): "delta.`/lake/mirrors/shop/t`"}
+
+
+def rewritten(query: str) -> str:
+    """The query as Spark gets it."""
+    return rewrite(query, MIRRORS, {"checks": "delta.`/lake/checks`"}, "/lake")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT reflect('java.lang.System', 'getenv', 'DB_PASSWORD')",
+        "SELECT Java_Method ('java.lang.System', 'getenv', 'DB_PASSWORD')",
+        "SELECT `reflect`('java.lang.System', 'getenv', 'DB_PASSWORD')",
+        "SELECT system.builtin.try_reflect('java.lang.System', 'getenv', 'DB_PASSWORD')",
+        "SELECT * FROM shop.t WHERE 1 IN (SELECT reflect/* */('java.lang.System', 'getenv', 'X'))",
+        "SELECT IDENTIFIER('re' || 'flect')('java.lang.System', 'getenv', 'X')",
+        "SELECT * FROM IDENTIFIER('csv.`/etc/passwd`')",
+        "SELECT TRANSFORM(id) USING 'sh -c id' AS (x) FROM shop.t",
+        "FROM shop.t MAP id USING 'cat' AS (x)",
+        "SELECT * FROM csv.`/etc/passwd`",
+        "SELECT * FROM text.`/etc/passwd`",
+        "SELECT * FROM delta.`/other/lake/mirrors/t`",
+        "SELECT * FROM delta.`/lake/../other/t`",
+        "SELECT * FROM delta.`/lakes/t`",
+        "SELECT * FROM DELTA.`/other/t`",
+        "SELECT * FROM shop.t WHERE id IN (SELECT _c0 FROM csv.`/etc/passwd`)",
+        "SELECT * FROM read_files('/etc/passwd')",
+        "DELETE FROM shop.t",
+        "INSERT INTO shop.t SELECT 1",
+        "WITH q AS (SELECT 1) INSERT INTO shop.t SELECT * FROM q",
+        "CREATE TABLE x AS SELECT 1",
+        "SET spark.sql.variable.substitute=true",
+        "SELECT 1; DELETE FROM shop.t",
+        "EXPLAIN SELECT 1",
+        "DESCRIBE HISTORY shop.t",
+        "CALL x()",
+        "ADD JAR '/tmp/x.jar'",
+    ],
+)
+def test_what_does_more_than_read_the_lake_is_refused(query: str) -> None:
+    """Who puts the command behind a service would give its users the host."""
+    with pytest.raises(IngestError):
+        rewritten(query)
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "\n-- \\\nSELECT 1 /*\nDELETE FROM delta.`/lake/mirrors/shop/t` -- */",
+        "SELECT 1 -- \\\n, 2",
+        "SELECT 1 /* /* */ , 2 -- */",
+    ],
+)
+def test_comments_do_not_reach_spark(trick: str) -> None:
+    """Spark goes on with a comment over a backslash at the line's end; the reader here does not."""
+    try:
+        text = rewritten(trick)
+    except IngestError:
+        return
+    assert "--" not in text
+    assert "/*" not in text
+    assert "DELETE" not in text
+
+
+def test_queries_stay_what_they_are() -> None:
+    """Literals, hints and names would be changed with the comments."""
+    assert (
+        "SELECT /*+ COALESCE(1) */ 'a -- b', '/* c */', r'\\', `-- d`, 1.10, reflect "
+        "FROM delta.`/lake/mirrors/shop/t` AS `t` JOIN delta.`/lake/checks` AS c USING (id)"
+    ) == rewritten(
+        "SELECT /*+ COALESCE(1) */ 'a -- b', '/* c */', r'\\', `-- d`, 1.10, reflect -- e\n"
+        "FROM shop.t JOIN checks AS c USING (id) /* f */"
+    )
+    assert "SELECT * FROM delta.`/lake/mirrors/shop/t`" == rewritten(
+        "SELECT * FROM delta.`/lake/mirrors/shop/t`"
+    )
