@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import NamedTuple
 
 from ingest import types
 from ingest.change import Change, Image, Op
 from ingest.order import Order
-from ingest.values import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER
+from ingest.values.cells import misfits, value_of
 
 Key = tuple[object, ...]
 
@@ -133,41 +132,12 @@ def typed(logical: str, text: str, column: str = "") -> object:
     Raises:
         KeyCellError: the text is no value of the type, or would be rounded or cut.
     """
-    kind = types.family(logical)
     try:
-        if kind == "integer":
-            return int(_number(text))
-        if kind == "decimal":
-            return _exact_decimal(logical, text)
-        if kind == "datetime":
-            return text.rstrip("0").rstrip(".") if "." in text else text
+        return value_of(logical, text)
     except (ValueError, ArithmeticError):
-        raise KeyCellError(column, f"is no {logical}: {text[:40]!r}") from None
-    return text
-
-
-def _number(text: str) -> str:
-    if len(text) > MAX_NUMBER_LENGTH or not NUMBER.fullmatch(text):
-        raise ValueError(text)
-    return text
-
-
-def _exact_decimal(logical: str, text: str) -> object:
-    parts = types.decimal_parts(logical)
-    if parts is None or parts[0] > 38:
-        return text
-    value = Decimal(_number(text))
-    if not value:
-        return Decimal(0)
-    _sign, digits, exponent = value.as_tuple()
-    assert isinstance(exponent, int)
-    if abs(exponent) > MAX_EXPONENT + MAX_NUMBER_LENGTH:
-        raise ValueError(text)
-    while digits[-1] == 0:
-        digits, exponent = digits[:-1], exponent + 1
-    if -exponent > parts[1] or len(digits) + exponent > parts[0] - parts[1]:
-        raise ValueError(text)
-    return Decimal((_sign, digits, exponent))
+        form, value = misfits(logical)
+        why = form if not types.matches(logical, text) else value
+        raise KeyCellError(column, f"is {why}: {text[:40]!r}") from None
 
 
 def changed_key(table: Table, change: Change) -> Key | None:

@@ -41,7 +41,8 @@ PATTERNS = {
     "decimal": r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?0*([0-9]{1,2}|[1-3][0-9]{2}|400))?",
     "float": r"NaN|-?Infinity|[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?0*([0-9]{1,2}|[1-3][0-9]{2}|400))?",
     "date": r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    "datetime": r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?",
+    # A bare date is its midnight: a DATE column that has become a DATETIME still has such texts in silver.
+    "datetime": r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?)?",
     "timestamp": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})",
     "binary": r"[A-Za-z0-9+/]*={0,2}",  # and a length that four divides
 }
@@ -79,6 +80,12 @@ def family(logical: str) -> str | None:
     return known if known in PATTERNS else None
 
 
+def matches(logical: str, text: str) -> bool:
+    """True if a text has the form of the type's canonical text; its value may still be out of range."""
+    kind = family(logical)
+    return kind is None or re.fullmatch(PATTERNS[kind], text, re.ASCII) is not None
+
+
 def decimal_parts(logical: str) -> tuple[int, int] | None:
     """Precision and scale of a ``decimal(p,s)``, else None."""
     found = _DECIMAL.fullmatch(logical)
@@ -93,6 +100,88 @@ def delta(logical: str) -> str:
     if logical == "bit(64)":
         return "DECIMAL(20,0)"
     return _DELTA.get(base(logical), "STRING")
+
+
+# --- widening ------------------------------------------------------------------------------------
+
+_DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # in order of width
+_FLOATS = {"FLOAT": ("TINYINT", "SMALLINT"), "DOUBLE": ("TINYINT", "SMALLINT", "INT", "FLOAT")}
+_LOGICAL_OF = {
+    "TINYINT": "int8", "SMALLINT": "int16", "INT": "int32", "BIGINT": "int64", "FLOAT": "float32",
+    "DOUBLE": "float64", "TIMESTAMP_NTZ": "datetime",
+}  # fmt: skip
+
+
+def widens(old: str, new: str) -> bool:
+    """True if every value of the Delta type ``old`` fits the Delta type ``new`` unchanged.
+
+    The text of a BINARY is base64, not what the source stores: so STRING does not widen it.
+    """
+    if old == new:
+        return True
+    if new == "STRING":
+        return old != "BINARY"
+    if new in _FLOATS:
+        return old in _FLOATS[new]
+    if old in _DIGITS and new in _DIGITS:
+        return _DIGITS[old] < _DIGITS[new]
+    if (before := _decimal_of(old)) and (after := decimal_parts(new.lower())):
+        return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
+    return (old, new) == ("DATE", "TIMESTAMP_NTZ")
+
+
+def _decimal_of(name: str) -> tuple[int, int] | None:
+    """Precision and scale that hold every value of an exact numeric Delta type."""
+    return (_DIGITS[name], 0) if name in _DIGITS else decimal_parts(name.lower())
+
+
+def _common_delta(left: str, right: str) -> str:
+    """The narrowest Delta type that holds the values of both exactly; STRING holds their texts."""
+    if widens(left, right):
+        return right
+    if widens(right, left):
+        return left
+    if (one := _decimal_of(left)) and (other := _decimal_of(right)):
+        scale = max(one[1], other[1])
+        precision = max(one[0] - one[1], other[0] - other[1]) + scale
+        return f"DECIMAL({precision},{scale})" if precision <= 38 else "STRING"
+    return next((name for name in _FLOATS if widens(left, name) and widens(right, name)), "STRING")
+
+
+@lru_cache(maxsize=4096)
+def common(known: str, new: str) -> str:
+    """The logical type of a column of type ``known`` that now also has values of type ``new``.
+
+    ``known`` itself if its Delta type holds both, else the narrowest type that does, ``string`` at the last.
+    ``unknown`` says nothing against another type, nor does ``decimal`` without precision against an exact number.
+    """
+    if known == new or _says_nothing(new, known):
+        return known
+    if _says_nothing(known, new):
+        return new
+    before, after = delta(known), delta(new)
+    wide = _common_delta(before, after)
+    if wide == "STRING":
+        return next((one for one in (known, new) if delta(one) == wide and one != "decimal"), "string")
+    if wide == before and family(known) in (family(new), "decimal", "float", "datetime"):
+        return known
+    if wide == after and family(new) in (family(known), "decimal", "float", "datetime"):
+        return new
+    return _LOGICAL_OF.get(wide) or (wide.lower() if wide.startswith("DECIMAL") else "string")
+
+
+def _says_nothing(told: str, beside: str) -> bool:
+    if told == "unknown":
+        return True
+    return told == "decimal" and family(beside) in ("integer", "decimal")
+
+
+@lru_cache(maxsize=4096)
+def grown(column: str, new: str) -> str:
+    """The logical type of a mirror's column once rows of type ``new`` have come: as `common`, but text stays text."""
+    if delta(column) == "STRING":
+        return column
+    return common(column, new)
 
 
 LOB = frozenset({"binary", "json", "geometry", "unknown"})

@@ -172,15 +172,19 @@ def timezone(text: str) -> str:
     return text
 
 
+_SPARK = {"timestamp_ntz": "datetime", "timestamp_ltz": "timestamp"}
+"""Spark's names that no database has."""
+
+
 def logical(text: str) -> str:
     """A logical type of `ingest.types`."""
     if types.is_logical(text):
         return text
     if text.count("(") > text.count(")"):
         raise ValueError(f"{text!r} breaks off at a comma; put the whole type in quotes")
-    meant = types.mysql(text)
-    if meant == "unknown":
-        meant = types.oracle(text)
+    readers = (_SPARK.get, types.mysql, types.oracle, types.postgres, types.sqlserver)
+    found = (read(text.strip().lower()) for read in readers)
+    meant = next((one for one in found if one not in (None, "unknown")), "unknown")
     hint = f"; did you mean {meant}?" if meant != "unknown" else nearest(text, types.LOGICAL)
     raise ValueError(f"{text!r} is no type{hint or '; the types are ' + listed(types.LOGICAL)}")
 

@@ -16,7 +16,7 @@ column definitions in `columns`, ALTER TABLE in `alter`, all other statements in
 
 from __future__ import annotations
 
-from ingest.ddl.model import ACTIONS, Column, Ddl, Effect, from_json, kind_of, to_json, widens
+from ingest.ddl.model import ACTIONS, Column, Ddl, Effect, from_json, kind_of, to_json
 from ingest.ddl.statements import effects
 from ingest.ddl.structure import of_change
 
@@ -30,5 +30,4 @@ __all__ = [
     "kind_of",
     "of_change",
     "to_json",
-    "widens",
 ]

@@ -142,43 +142,10 @@ def _kind(effect: Effect, known: Mapping[str, str]) -> Kind:
     if effect.action in _LOSSY:
         return "lossy"
     if effect.action == "modify_column" and effect.type is not None:
-        return "safe" if widens(known.get(effect.column or ""), effect.type) else "lossy"
+        return "safe" if _widens(known.get(effect.column or ""), effect.type) else "lossy"
     return "safe"
 
 
-def widens(old: str | None, new: str) -> bool:
-    """True if every value of the logical type ``old`` (None: not known) fits ``new`` unchanged."""
-    if old == new:
-        return True
-    if types.delta(new) == "STRING":
-        return old not in ("binary", "bit")  # their canonical text is not what the source stores
-    if old is None:
-        return False
-    return (old, new) in _WIDER or _digits_fit(old, new)
-
-
-_WIDER = frozenset({("float32", "float64"), ("date", "datetime"), ("year", "int16"), ("year", "int32")})
-_DIGITS = {"8": 3, "16": 5, "32": 10, "64": 20}
-
-
-def _digits_fit(old: str, new: str) -> bool:
-    """Whole numbers and decimals: both sides of the point must fit."""
-    old_range, new_range = _range(old), _range(new)
-    if old_range is not None and new_range is not None:
-        return new_range[0] <= old_range[0] and old_range[1] <= new_range[1]
-    before = types.decimal_parts(old) or ((_DIGITS[_bits(old)], 0) if old_range else None)
-    after = types.decimal_parts(new)
-    return bool(before and after and after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1])
-
-
-def _bits(logical: str) -> str:
-    return logical.removeprefix("u").removeprefix("int")
-
-
-def _range(logical: str) -> tuple[int, int] | None:
-    bits = _bits(logical)
-    if bits not in _DIGITS:
-        return None
-    if logical.startswith("u"):
-        return 0, 2 ** int(bits) - 1
-    return -(2 ** (int(bits) - 1)), 2 ** (int(bits) - 1) - 1
+def _widens(old: str | None, new: str) -> bool:
+    """True if no value is lost, whatever the old type was if it is not known."""
+    return types.widens(types.delta(old), types.delta(new)) if old else types.delta(new) == "STRING"

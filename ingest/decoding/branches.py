@@ -81,10 +81,17 @@ def _integer_type(hint: str | None, number: int) -> str:
         return "bit(64)"
     if hint is None or not hint.startswith("int"):
         return hint or "decimal"
-    width = int(hint[3:])
-    if -(1 << width - 1) <= number < 1 << width - 1:
-        return hint
-    return f"uint{width}" if 0 <= number < 1 << width else "decimal"
+    wider = (f"uint{hint[3:]}", *_INTEGERS[_INTEGERS.index(hint) + 1 :])
+    return next((one for one in (hint, *wider) if _holds(one, number)), "decimal(38,0)")
+
+
+_INTEGERS = ("int8", "int16", "int32", "int64", "uint64")
+
+
+def _holds(logical: str, number: int) -> bool:
+    bits = int(logical.lstrip("uint"))
+    low, high = (0, 1 << bits) if logical[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
+    return low <= number < high
 
 
 def _character(value: Any, hint: str | None, _micros: bool) -> Read:

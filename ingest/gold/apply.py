@@ -26,7 +26,7 @@ from ingest.gold.fold import Shape, has_name
 from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, decide, subject_of
-from ingest.gold.work import Books, Job, LaneId, jobs, lane, shard_of
+from ingest.gold.work import Books, Job, LaneId, jobs, lane, lanes_of, shard_of, whole
 from ingest.lake import decisions, log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -166,20 +166,25 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         result.state = "skipped"
         _finish(lake, mirror, before)
         return
+    again = _again(mirror, before)
+    if again:
+        work = _whole(lake, books, ledger, plan)
     session = _session(lake, books, work, before)
     if mirror.keys and _goes_on(work):
         narrow(session, _changes(work), _extent(before))
-    forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
     guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
-    fresh = bool(mirror.keys) and not before.exists
-    if not fresh:
+    if again:
+        tables.allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns])
+    forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
+    fresh = bool(mirror.keys) and (again or not before.exists)
+    if not fresh and not again:
         tell(mirror.name, "schema")
         _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
         result.counts |= _merge(lake, session, plan, work, guard, fresh=fresh)
     else:
-        result.counts.update(keyless.fold(lake, session, plan, work, guard))
+        result.counts.update(keyless.fold(lake, session, plan, work, guard, again=again))
     after = log.snapshot(lake.spark, path)
     if after.version > before.version:
         result.counts.update(_counts(lake, path, after.version))
@@ -199,16 +204,17 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     work = _work(lake, books, ledger, plan, applied)
     if not work:
         return
+    again = _again(table, before)
+    if again:
+        work = _whole(lake, books, ledger, plan)
     session = _session(lake, books, work, before)
     tell(plan.mirror.name, "history")
-    _prepare(lake, session, replace(plan, mirror=table), before, [])
-    history.fold(
-        lake,
-        session,
-        plan.mirror,
-        work,
-        merging.Guard(writer, books.last, lake.metadata(books.last, landed=True)),
-    )
+    if again:
+        tables.allow_zoneless(lake, session, table, [one.delta for one in table.columns])
+    else:
+        _prepare(lake, session, replace(plan, mirror=table), before, [])
+    guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
+    history.fold(lake, session, plan.mirror, work, guard, again=again)
 
 
 def _own_session(lake: Lake) -> SparkSession:
@@ -256,6 +262,20 @@ def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) ->
         if one is not None:
             one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
             found.append((one, _steps(lake, ledger, plan, name, one)))
+    return found
+
+
+def _again(mirror: Mirror, before: log.Snapshot) -> bool:
+    """True if standing rows get values that only their whole history tells: all are folded again and replaced."""
+    return before.exists and tables.becomes_text(mirror, before.types)
+
+
+def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:
+    """All of the mirror's lanes from their first change on, each with its schema steps."""
+    found: Work = []
+    for name in lanes_of(lake.pipeline, books, plan.mirror.path):
+        one = replace(whole(books, name), shard=shard_of(lake.pipeline, plan.job.rule, name))
+        found.append((one, _steps(lake, ledger, plan, name, one)))
     return found
 
 

@@ -17,13 +17,14 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ingest import types
 from ingest.gold import evidence
 from ingest.gold.cast import cast, truncates
 from ingest.gold.misfits import can_misfit
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
-from ingest.lake.mirrors import Mirror, widens
+from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
 
 COUNTS = ("fit", "widened", "truncated", "rejected", "nulls", "absent")
@@ -74,12 +75,12 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
     groups = told.groupBy("types").agg(F.count("*").alias("rows"), *sums).collect() if sums else []
     found = [Fidelity(one.name, one.type, one.delta, Counter()) for one in columns]
     for row in groups:
-        types = json.loads(row["types"] or "{}")
+        told = json.loads(row["types"] or "{}")
         for i, one in enumerate(found):
             whole = {name: row[f"{name}{i}"] for name in ("there", "sent", "rejected", "truncated")}
-            one.counts.update(
-                _counts(row["rows"], whole, widened=widens(types.get(one.column, "unknown"), one.type))
-            )
+            sent = types.delta(told.get(one.column, one.type))
+            widened = sent != one.delta and types.widens(sent, one.delta)
+            one.counts.update(_counts(row["rows"], whole, widened=widened))
     return found
 
 

@@ -61,14 +61,21 @@ def table_of(mirror: Mirror) -> Mirror:
     return replace(mirror, table=name, path=path, columns=(*mirror.columns, *extra))
 
 
-def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard) -> None:
-    """Fold the new batches into the history table, whose columns are there already."""
+def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:
+    """Fold the new batches into the history table, whose columns are there already.
+
+    Where it is folded ``again``, ``work`` holds everything, and the table is replaced with its columns.
+    """
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
     told = [_states(lake, changes, mirror, *pair) for pair in work]
     source = _typed(reduce(DataFrame.unionByName, told), mirror)
     table = table_of(mirror)
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
+    if again:
+        names = [F.col(quoted(sent_name(i))).alias(one.column) for i, one in enumerate(table.columns)]
+        guard.replace(source.where(~F.col(TAKEN)).select(*names), lake.path(table.path))
+        return
     guard.set_on(session)
     (
         DeltaTable.forPath(session, lake.path(table.path))

@@ -50,19 +50,26 @@ def is_keyless(plan: Plan) -> bool:
     return not plan.mirror.keys and bool(plan.mirror.columns) and plan.job.rule.no_key != "hold"
 
 
-def fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard) -> dict[str, int]:
-    """Fold a mirror without key in one guarded commit; returns counts of what was not applied."""
+def fold(
+    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, again: bool
+) -> dict[str, int]:
+    """Fold a mirror without key in one guarded commit; returns counts of what was not applied.
+
+    Where it is folded ``again``, ``work`` holds everything, and the table is replaced with its columns.
+    """
     unfit = misfits.meeting(
-        lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant),
+        lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant, again=again),
         lambda: _keep_misfits(lake, session, plan, work, guard.batch),
     )
     return _not_applied(plan, work) | unfit
 
 
-def _fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool) -> None:
+def _fold(
+    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guard, *, tolerant: bool, again: bool
+) -> None:
     mirror, appends = plan.mirror, plan.job.rule.no_key == "append"
     floors = [_floor(lake, session, *one) for one in work]
-    anew = any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
+    anew = again or any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
     path = lake.path(mirror.path)
     happened = _happened(
         lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends
@@ -75,7 +82,13 @@ def _fold(lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: Guar
         _merge(session, path, mirror, happened, work, guard)
         return
     rows = rows.select(*[quoted(one.column) for one in mirror.columns])
-    _write(rows, path, guard, replaced=_of_lanes(mirror, work) if anew else None)
+    if again:
+        guard.replace(rows, path)
+    elif anew:
+        lanes = _of_lanes(mirror, work)
+        guard.write(rows, path, "overwrite", **({} if lanes == "true" else {"replaceWhere": lanes}))
+    else:
+        guard.write(rows, path, "append")
 
 
 def _floor(lake: Lake, session: SparkSession, one: Lane, steps: Steps) -> tuple[str | None, bool]:
@@ -93,19 +106,6 @@ def _of_lanes(mirror: Mirror, work: Work) -> str:
         return "true"
     column = next(one.column for one in mirror.columns if one.name == shards[0][0])
     return f"{quoted(column)} IN ({', '.join(literal(value) for _, value in shards)})"
-
-
-def _write(rows: DataFrame, path: str, guard: Guard, *, replaced: str | None) -> None:
-    """Append rows, or put them in the place of those that meet a condition."""
-    writer = rows.write.format("delta").mode("append" if replaced is None else "overwrite")
-    if replaced not in (None, "true"):
-        writer = writer.option("replaceWhere", replaced)
-    (
-        writer.option("txnAppId", guard.writer)
-        .option("txnVersion", guard.batch)
-        .option("userMetadata", guard.metadata)
-        .save(path)
-    )
 
 
 def _not_applied(plan: Plan, work: Work) -> dict[str, int]:

@@ -51,6 +51,20 @@ class Guard:
         session.conf.set(TXN_VERSION, str(self.batch))
         session.conf.set(USER_METADATA, self.metadata)
 
+    def write(self, rows: DataFrame, path: str, mode: str, **options: str) -> None:
+        """Append or overwrite rows under the identifier, which a plain write takes from its options."""
+        writer = rows.write.format("delta").mode(mode).options(**options)
+        (
+            writer.option("txnAppId", self.writer)
+            .option("txnVersion", self.batch)
+            .option("userMetadata", self.metadata)
+            .save(path)
+        )
+
+    def replace(self, rows: DataFrame, path: str) -> None:
+        """Put rows in the place of all that a table holds, its columns included."""
+        self.write(rows, path, "overwrite", overwriteSchema="true")
+
     def take_off(self, session: SparkSession) -> None:
         """What the session writes from here on is no part of the batch: Delta would take it for done already."""
         for name in (TXN_APP, TXN_VERSION):

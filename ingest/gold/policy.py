@@ -18,7 +18,7 @@ from typing import Any
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import Effect, kind_of
+from ingest.ddl import Effect
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
 
@@ -148,13 +148,20 @@ def _phrase(effect: Effect, subject: Subject) -> str:
 
 
 def _retyped(effect: Effect, subject: Subject) -> str:
-    old = subject.known.get(effect.column or "")
-    if effect.type is None or (old is not None and types.delta(old) == types.delta(effect.type)):
-        return f"leaves column {effect.column} as it is"
-    if kind_of((effect,), subject.known) == "safe":
-        return f"widens column {effect.column} to {types.delta(effect.type)}"
-    kept = types.delta(old) if old else "it is"
-    return f"keeps column {effect.column} as {kept}; values that do not fit become rejects"
+    column, old = effect.column, subject.known.get(effect.column or "")
+    if effect.type is None:
+        return f"leaves column {column} as it is"
+    new = types.delta(effect.type)
+    if old is None:
+        return f"declares column {column} as {new}"
+    before, after = types.delta(old), types.delta(types.grown(old, effect.type))
+    if before == new:
+        return f"leaves column {column} as it is"
+    if before == after:
+        return f"keeps column {column} as {before}, which holds the new values too"
+    if after == new and types.widens(before, after):
+        return f"widens column {column} to {after}"
+    return f"changes column {column} to {after}, which holds old and new values, once rows of type {new} come"
 
 
 _WORDS = {

@@ -6,11 +6,11 @@ that rows or applied statements have shown, as far as the policy lets them in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from ingest import types
 from ingest.config import Pipeline
-from ingest.ddl import widens
 from ingest.errors import HeldError
 from ingest.gold import policy
 from ingest.gold.ledger import Ledger
@@ -152,7 +152,7 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
 
 
 def _outgrows(old: str, new: str) -> bool:
-    return new not in ("unknown", old) and widens(old, new) and not widens(new, old)
+    return types.delta(types.grown(old, new)) != types.delta(old)
 
 
 # --- keys and columns -----------------------------------------------------------------------------
@@ -164,10 +164,7 @@ def _decided(
     rule = job.rule
     seen: dict[str, str] = {}
     for name in job.lines:
-        mine = job.columns_of(name)
-        for column, logical in declared[name].columns.items():
-            if mine.get(column, "unknown") == "unknown":
-                mine[column] = logical
+        mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         seen = merged_columns(seen, mine)
     shown = bool(seen or (mirror and mirror.columns))
     if (shard := rule.shard_column) and shard in seen:
@@ -198,6 +195,28 @@ def _decided(
             mirror = _renewed(mirror, job, gone, again)
     told = {column: text for one in declared.values() for column, text in one.comments.items()}
     return _commented(grown(mirror, job.table, rule, keys, seen), told), left_out
+
+
+def _with_declared(
+    rows: dict[str, str], declared: Mapping[str, str], mirror: Mirror | None
+) -> dict[str, str]:
+    """What rows show of columns, and statements where rows do not tell.
+
+    A statement's type and the type that a connector sends may differ for good (TINYINT(1) and boolean).  So a
+    statement alone only widens a column, unless the rows carry no types at all.
+    """
+    found = dict(rows)
+    known = {one.name: one.delta for one in mirror.columns} if mirror else {}
+    untyped = bool(rows) and set(rows.values()) == {"unknown"}
+    for name, logical in declared.items():
+        if rows.get(name, "unknown") != "unknown":
+            continue
+        new = types.delta(logical)
+        if (untyped and name in rows) or types.widens(known.get(name, new), new):
+            found[name] = logical
+        else:
+            found.setdefault(name, "unknown")
+    return found
 
 
 def _commented(mirror: Mirror, told: dict[str, str]) -> Mirror:

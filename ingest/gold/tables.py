@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -92,12 +92,12 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
     have = {name.lower() for name in present}
     missing = [one for one in mirror.columns if one.column.lower() not in have]
     if missing:
-        _allow_zoneless(lake, session, mirror, [one.delta for one in missing])
+        allow_zoneless(lake, session, mirror, [one.delta for one in missing])
         columns = ", ".join(map(_defined, missing))
         session.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
 
 
-def _allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
+def allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
     """A table made without TIMESTAMP_NTZ refuses a column of that type until its feature is switched on."""
     if "TIMESTAMP_NTZ" in new:
         session.sql(
@@ -127,7 +127,7 @@ def reshape(
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
         _comment(lake, session, mirror, frame.schema)
         return
-    _allow_zoneless(
+    allow_zoneless(
         lake, session, mirror, [one.delta for one in mirror.columns if have[one.column] != one.delta]
     )
     again = {step.column for step in steps if step.action == "drop_column"}
@@ -145,6 +145,13 @@ def reshape(
     staying = [F.col(quoted(name)) for name in gone if name not in going]
     staying += [F.col(quoted(name)).alias(name + WAS) for name in old if mirror.keys]
     _rewrite(frame.select(*columns, *staying), path)
+
+
+def becomes_text(mirror: Mirror, present: Mapping[str, object]) -> bool:
+    """True if a column is about to become STRING: only silver has its values as the source wrote them."""
+    return any(
+        one.delta == "STRING" and present.get(one.column, "string") != "string" for one in mirror.columns
+    )
 
 
 def standing(schema: StructType) -> dict[str, str]:

@@ -230,6 +230,43 @@ def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lan
     )
 
 
+def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
+    """Every lane whose rows a mirror holds, those without new batches included."""
+    known = [
+        *books.histories,
+        *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
+    ]
+    return [
+        name for name in dict.fromkeys(known) if mirror_path(target(pipeline.rule(name[1]), name[1])) == path
+    ]
+
+
+def whole(books: Books, name: LaneId) -> Lane:
+    """A lane as a mirror's first run would see it: everything is new."""
+    every = _copy(books.histories.get(name))
+    for line in books.lines:
+        if (line.source, line.table_id) == name and line.batch <= books.last:
+            every.add(line)
+    shape = Shape(bool(every.partials), bool(every.key_changes))
+    return Lane(
+        source=name[0],
+        table=name[1],
+        first=0,
+        last=books.last,
+        order_low=None,
+        folded_high=None,
+        changes=every.changes,
+        reads=every.reads,
+        new=shape,
+        ever=shape,
+        truncates=every.truncates,
+        truncates_ever=every.truncates,
+        inherits=every.inherits,
+        inherits_ever=every.inherits,
+        ddl_ever=every.ddl,
+    )
+
+
 def _copy(history: History | None) -> History:
     if history is None:
         return History()

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import orjson
 
+from ingest import types
 from ingest.change import TableId
 
 _Value = TypeVar("_Value", int | None, str | None)
@@ -109,11 +110,10 @@ class Line:
 
 
 def merged_columns(left: dict[str, str], right: dict[str, str]) -> dict[str, str]:
-    """Columns of both; a known type beats ``unknown``, else the later one stands."""
+    """Columns of both, each with the type that holds the values of both."""
     merged = dict(left)
     for name, logical in right.items():
-        if logical != "unknown" or name not in merged:
-            merged[name] = logical
+        merged[name] = types.common(merged[name], logical) if name in merged else logical
     return merged
 
 

@@ -6,8 +6,8 @@ lives with the data: nothing beside the tables can be lost or restored out of st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -21,9 +21,14 @@ class Snapshot:
 
     version: int  # -1: no table
     transactions: dict[str, int]
-    columns: tuple[str, ...] = ()
+    types: Mapping[str, object] = field(default_factory=dict)  # of its columns, as the log writes them
     table_id: str = ""
     size: int | None = None  # bytes of its data files, where the log tells it at once
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns, in order."""
+        return tuple(self.types)
 
     @property
     def exists(self) -> bool:
@@ -45,7 +50,7 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
     return Snapshot(
         state.version(),
         _transactions(state, checksum),
-        tuple(state.schema().fieldNames()),
+        {one["name"]: one["type"] for one in orjson.loads(state.schema().json())["fields"]},
         state.metadata().id(),
         int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None,
     )

@@ -7,7 +7,7 @@ so that a killed run finds again what it was about to do, and a rebuild takes th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ingest import types
@@ -130,32 +130,13 @@ def grown(
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
-    """A declared type, or a wider one, replaces the decided type; a narrower one never does."""
-    declared = rule.columns.get(column.name) or seen.get(column.name, column.type)
-    if declared == column.type or not widens(column.type, declared):
-        return column
-    return Column(column.name, column.column, declared)
-
-
-_WIDTHS = {
-    "int8": 3, "uint8": 3, "int16": 5, "uint16": 5, "int32": 10, "uint32": 10, "int64": 19, "uint64": 20,
-}  # fmt: skip
-
-
-def widens(old: str, new: str) -> bool:
-    """True if every value of ``old`` is one of ``new`` and the Delta type really is wider."""
-    if new == "unknown" or types.delta(old) == types.delta(new):
-        return False  # a batch whose messages tell no types says nothing against the known one
-    if old in _WIDTHS and new in _WIDTHS:
-        return _WIDTHS[new] > _WIDTHS[old] and not (new.startswith("u") and old.startswith("i"))
-    if (old, new) == ("float32", "float64"):
-        return True
-    left, right = types.decimal_parts(old), types.decimal_parts(new)
-    if left and right:
-        return right[1] >= left[1] and right[0] - right[1] >= left[0] - left[1]
-    if old in _WIDTHS and right:
-        return right[0] - right[1] >= _WIDTHS[old]
-    return types.delta(new) == "STRING" and types.base(old) not in ("binary", "unknown")
+    """The column with a type that holds what rows show, too; a type of the file's is only ever widened to."""
+    declared = rule.columns.get(column.name)
+    if declared is not None:
+        new = declared if types.widens(column.delta, types.delta(declared)) else column.type
+    else:
+        new = types.grown(column.type, seen.get(column.name, "unknown"))
+    return replace(column, type=new)
 
 
 def rule_of(pipeline: Pipeline, tables: Iterable[TableId]) -> TableRule:

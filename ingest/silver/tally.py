@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from ingest import types
 from ingest.change import CONTROL_OPS, Change, Image, Op
 from ingest.lake.books import Line
 
@@ -101,7 +102,7 @@ def _count_changes(line: Line, rows: list[Change]) -> None:
 
 
 def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
-    """Every column seen with its type: a known type beats ``unknown``, else the later one stands."""
+    """Every column seen, with a type that holds what every row says it holds."""
     names = known.keys()
     for change in rows:
         image = change.before if change.after is None else change.after
@@ -109,10 +110,10 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
             for column in image:
                 known.setdefault(column, "unknown")
     told = {id(change.types): change.types for change in rows}
-    for types in told.values():
-        for column, logical in types.items():
-            if logical != "unknown" and column in known:
-                known[column] = logical
+    for named in told.values():
+        for column, logical in named.items():
+            if column in known:
+                known[column] = types.common(known[column], logical)
 
 
 def _moves(before: Image, after: Image, keys: tuple[str, ...]) -> bool:

@@ -97,7 +97,7 @@ def test_several_effects_in_one_statement() -> None:
         "adds column gate (INT); standing rows get '1'",
         "keeps column site; rows sent from there on have NULL",
         "widens column no to BIGINT",
-        "keeps column load as DECIMAL(10,2); values that do not fit become rejects",
+        "keeps column load as DECIMAL(10,2), which holds the new values too",
         "adds column nr with the values of no, and keeps no",
     ) == judge(said(text), subject()).does
     assert "drops column site" in judge(said(text), subject("evolve")).does
