@@ -267,7 +267,7 @@ def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) ->
 
 def _again(mirror: Mirror, before: log.Snapshot) -> bool:
     """True if standing rows get values that only their whole history tells: all are folded again and replaced."""
-    return before.exists and tables.becomes_text(mirror, before.types)
+    return before.exists and tables.is_replaced(mirror, before.types)
 
 
 def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:

@@ -16,7 +16,7 @@ from ingest.gold.fold import GONE, sent_name
 from ingest.lake.lake import Lake, properties_sql
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import column_name, literal, quoted
+from ingest.lake.names import column_name, folded, literal, quoted
 
 WAS = "%was"  # behind a column's name: the column of another type that had the name before
 
@@ -89,8 +89,7 @@ def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
 
 def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:
     """Add what the mirror's schema has and its table lacks; run again, it does nothing."""
-    have = {name.lower() for name in present}
-    missing = [one for one in mirror.columns if one.column.lower() not in have]
+    missing = [one for one in mirror.columns if one.column not in present]
     if missing:
         allow_zoneless(lake, session, mirror, [one.delta for one in missing])
         columns = ", ".join(map(_defined, missing))
@@ -147,10 +146,22 @@ def reshape(
     _rewrite(frame.select(*columns, *staying), path)
 
 
-def becomes_text(mirror: Mirror, present: Mapping[str, object]) -> bool:
-    """True if a column is about to become STRING: only silver has its values as the source wrote them."""
+def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
+    """True if no ALTER leads from the table's columns to the mirror's, so that all rows are folded again.
+
+    A column that becomes STRING takes the source's own texts, which only silver has.  Of two names that differ in
+    case alone, Delta takes the new one for the old one.
+
+    Args:
+        mirror: with its columns as decided.
+        present: the table's columns with their types, as its log writes them.
+    """
+    there = {folded(name) for name in present}
     return any(
-        one.delta == "STRING" and present.get(one.column, "string") != "string" for one in mirror.columns
+        folded(one.column) in there
+        if one.column not in present
+        else one.delta == "STRING" and present[one.column] != "string"
+        for one in mirror.columns
     )
 
 
