@@ -15,6 +15,7 @@ from ingest import types
 from ingest.change import Change, Image, Op
 from ingest.order import Order
 from ingest.values.cells import misfits, value_of
+from ingest.values.conversions import Conversion, conversion
 
 Key = tuple[object, ...]
 
@@ -30,8 +31,9 @@ class SchemaStep(NamedTuple):
     """A DDL effect that the table's policy applies, at its place in history.
 
     ``action``: ``add_column`` (``default`` fills the rows that stand), ``rename_column`` (``to``
-    takes over the values of ``column``), ``drop_column``, or ``new_incarnation`` (a CREATE after a
-    DROP: the old rows go).
+    takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source converts the values
+    to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows go).  ``old`` is a retyped column's
+    type as statements said before; empty where only the rows' messages know it.
     """
 
     order: Order
@@ -39,6 +41,14 @@ class SchemaStep(NamedTuple):
     column: str = ""
     to: str = ""
     default: str | None = None
+    old: str = ""
+    type: str = ""
+    declared: str = ""
+    mysql: bool = True
+
+    def conversion(self, sent: str = "") -> Conversion:
+        """How values change, of a row whose message says that the column's type is ``sent``."""
+        return conversion(self.old or sent or "unknown", self.type, self.declared, mysql=self.mysql)
 
 
 class Step(NamedTuple):
@@ -57,10 +67,14 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """One live row; ``complete`` is False for a row known only from a partial update."""
+    """One live row; ``complete`` is False for a row known only from a partial update.
+
+    ``types`` are those of the messages that its values came in.
+    """
 
     values: Image
     complete: bool = True
+    types: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -199,7 +213,10 @@ def _overlay(table: Table, key: Key, event: Placed) -> Step:
 def _set(
     table: Table, key: Key, event: Placed, values: Image, *, complete: bool, effect: str, why: str
 ) -> Step:
-    table.rows[key] = Row(values, complete)
+    types, known = event.change.types, table.rows.get(key)
+    if effect == "overlay" and known and known.types != types:
+        types = {**known.types, **types}
+    table.rows[key] = Row(values, complete, types)
     table.last[key] = values
     return Step(key, event, effect, values, why)
 
@@ -227,31 +244,43 @@ def _schema(table: Table, event: SchemaStep) -> Iterator[Step]:
         return
     change = _SCHEMA[event.action]
     for key, row in table.rows.items():
-        values = change(event, row.values)
+        values = change(event, row)
+        if event.to and event.column in row.types:
+            row.types = {**row.types, event.to: row.types[event.column]}
         if values is not row.values:
             row.values = table.last[key] = values
             yield Step(key, event, event.action.partition("_")[0], values, f"{event.action} {event.column}")
 
 
-def _fill(event: SchemaStep, values: Image) -> Image:
+def _fill(event: SchemaStep, row: Row) -> Image:
+    values = row.values
     return values if event.column in values else {**values, event.column: event.default}
 
 
-def _rename(event: SchemaStep, values: Image) -> Image:
+def _rename(event: SchemaStep, row: Row) -> Image:
     """The new name takes over the values; the policy decides whether the old column stays."""
+    values = row.values
     if event.to in values or event.column not in values:
         return values
     return {**values, event.to: values[event.column]}
 
 
-def _drop(event: SchemaStep, values: Image) -> Image:
-    return {name: value for name, value in values.items() if name != event.column}
+def _drop(event: SchemaStep, row: Row) -> Image:
+    return {name: value for name, value in row.values.items() if name != event.column}
 
 
-_SCHEMA: dict[str, Callable[[SchemaStep, Image], Image]] = {
+def _retype(event: SchemaStep, row: Row) -> Image:
+    text = row.values.get(event.column)
+    if text is None or (new := event.conversion(row.types.get(event.column, "")).of(text)) == text:
+        return row.values
+    return {**row.values, event.column: new}
+
+
+_SCHEMA: dict[str, Callable[[SchemaStep, Row], Image]] = {
     "add_column": _fill,
     "rename_column": _rename,
     "drop_column": _drop,
+    "retype_column": _retype,
 }
 _APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {
     Op.READ: _upsert,

@@ -176,6 +176,24 @@ def _says_nothing(told: str, beside: str) -> bool:
     return told == "decimal" and family(beside) in ("integer", "decimal")
 
 
+def integer(number: int, least: str = "int8") -> str:
+    """The narrowest integer type, not before ``least``, that holds a number; else a decimal of 38 digits."""
+    first = _INTEGERS.index(least) if least in _INTEGERS else 0
+    return next((name for name in _INTEGERS[first:] if _low(name) <= number < _high(name)), "decimal(38,0)")
+
+
+_INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
+
+
+def _low(name: str) -> int:
+    return 0 if name[0] == "u" else -_high(name)
+
+
+def _high(name: str) -> int:
+    bits = int(name.lstrip("uint"))
+    return 1 << (bits if name[0] == "u" else bits - 1)
+
+
 @lru_cache(maxsize=4096)
 def grown(column: str, new: str) -> str:
     """The logical type of a mirror's column once rows of type ``new`` have come: as `common`, but text stays text."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from ingest import types
 from ingest.decoding.charsets import decoded
 from ingest.decoding.codes import BY_SOURCE
 from ingest.errors import Undecodable
@@ -81,17 +82,7 @@ def _integer_type(hint: str | None, number: int) -> str:
         return "bit(64)"
     if hint is None or not hint.startswith("int"):
         return hint or "decimal"
-    wider = (f"uint{hint[3:]}", *_INTEGERS[_INTEGERS.index(hint) + 1 :])
-    return next((one for one in (hint, *wider) if _holds(one, number)), "decimal(38,0)")
-
-
-_INTEGERS = ("int8", "int16", "int32", "int64", "uint64")
-
-
-def _holds(logical: str, number: int) -> bool:
-    bits = int(logical.lstrip("uint"))
-    low, high = (0, 1 << bits) if logical[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
-    return low <= number < high
+    return types.integer(number, hint)
 
 
 def _character(value: Any, hint: str | None, _micros: bool) -> Read:

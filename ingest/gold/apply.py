@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from pyspark.sql import functions as F
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold import forgotten, history, keyless, misfits, servers, tables, watch
+from ingest.gold import forgotten, history, keyless, misfits, retyped, servers, tables, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.fold import Shape, has_name
@@ -98,7 +99,7 @@ def apply(
         wanted.append(plan)
     decisions.append(lake, rows)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-        done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell), wanted))
+        done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell, decided), wanted))
     return sorted(done, key=lambda one: one.mirror)
 
 
@@ -119,7 +120,9 @@ def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror 
     return max(log.progress(lake.spark, lake.path(mirror.path), writer), books.complete)
 
 
-def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Folded:
+def _one(
+    lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell, decided: dict[str, Mirror]
+) -> Folded:
     started = time.monotonic()
     result = Folded(plan.mirror.name, plan.mirror.path, "done", began=lake.now())
     if lake.stop():
@@ -128,7 +131,15 @@ def _one(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> Fo
     try:
         if plan.mirror.keys or keyless.is_keyless(plan):
             until = books if plan.hold is None else books.before(plan.hold.batch)
-            _fold(lake, until, ledger, plan, result, tell)
+            try:
+                _fold(lake, until, ledger, plan, result, tell)
+            except misfits.Outgrown as wider:
+                decided[plan.mirror.path] = wider.mirror
+                lake.append_unguarded(
+                    [mirrors.decision(lake, wider.mirror, books.last, "values seen")], DECISIONS
+                )
+                plan = replace(plan, mirror=wider.mirror)
+                _fold(lake, until, ledger, plan, result, tell)
             if plan.job.rule.history and plan.mirror.keys:
                 _fold_history(lake, until, ledger, plan, tell)
         else:
@@ -166,7 +177,10 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
         result.state = "skipped"
         _finish(lake, mirror, before)
         return
-    again = _again(mirror, before)
+    changed = retyped.found(lake, work) if mirror.keys or plan.job.rule.no_key == "full_row" else []
+    again = before.exists and (
+        tables.is_replaced(mirror, before.types) or retyped.changes_values(mirror, changed)
+    )
     if again:
         work = _whole(lake, books, ledger, plan)
     session = _session(lake, books, work, before)
@@ -180,9 +194,13 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     if not fresh and not again:
         tell(mirror.name, "schema")
         _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
+    if open_columns := retyped.keep(lake, mirror, changed, books.last):
+        result.counts[misfits.COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
-        result.counts |= _merge(lake, session, plan, work, guard, fresh=fresh)
+        result.counts = dict(
+            Counter(result.counts) + Counter(_merge(lake, session, plan, work, guard, fresh=fresh))
+        )
     else:
         result.counts.update(keyless.fold(lake, session, plan, work, guard, again=again))
     after = log.snapshot(lake.spark, path)
@@ -204,7 +222,7 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     work = _work(lake, books, ledger, plan, applied)
     if not work:
         return
-    again = _again(table, before)
+    again = before.exists and tables.is_replaced(table, before.types)
     if again:
         work = _whole(lake, books, ledger, plan)
     session = _session(lake, books, work, before)
@@ -265,11 +283,6 @@ def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) ->
     return found
 
 
-def _again(mirror: Mirror, before: log.Snapshot) -> bool:
-    """True if standing rows get values that only their whole history tells: all are folded again and replaced."""
-    return before.exists and tables.is_replaced(mirror, before.types)
-
-
 def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:
     """All of the mirror's lanes from their first change on, each with its schema steps."""
     found: Work = []
@@ -323,7 +336,12 @@ def _merge(
             )
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing, news=news)
 
-    return misfits.meeting(fold, lambda: _keep_misfits(lake, session, mirror, work, guard.batch))
+    def keep() -> int:
+        changes = session.read.format("delta").load(lake.path(CHANGES.name))
+        misfits.widen(changes, mirror, plan.job.rule, [one for one, _ in work])
+        return _keep_misfits(lake, session, mirror, work, guard.batch)
+
+    return misfits.meeting(fold, keep)
 
 
 def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:

@@ -23,6 +23,12 @@ def cast(text: Column, logical: str) -> Column:
     return F.when(_matches(text, types.PATTERNS[kind]), _CASTS.get(kind, _plain)(text, target, logical))
 
 
+def matches(text: Column, logical: str) -> Column:
+    """True if a text has the form of its type, though its value may be out of range."""
+    kind = types.family(logical)
+    return F.lit(True) if kind is None else _matches(text, types.PATTERNS[kind])
+
+
 def _matches(text: Column, pattern: str) -> Column:
     return text.rlike(rf"^(?:{pattern})\z")
 

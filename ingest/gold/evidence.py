@@ -35,7 +35,7 @@ from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL
 PLACE = ("source", "topic", "partition", "offset")
 ROW = (
     "order_key", "op", "partial", "before", "after", "batch", *PLACE, "row", "sequence", "event_time",
-    "transaction", "note",
+    "transaction", "note", "types",
 )  # fmt: skip
 RAW_CHARACTERS = 2_000
 RAW_BYTES = 4 * RAW_CHARACTERS

@@ -13,7 +13,7 @@ a snapshot that has one place for all its rows, it cannot be told from a second 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from ingest.fold import SchemaStep
 from ingest.gold import misfits
@@ -169,7 +170,7 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
         "row",
         F.col("batch").alias(BATCH),
         F.col("order_key").alias(ORDER),
-        *[image(name, names).alias(name[0]) for name in ("after", "before")],
+        *[image(name, names).alias(name[0]) for name in ("after", "before", "types")],
         *[
             F.coalesce(F.json_object_keys(name), F.array()).alias(f"{name[0]}_keys")
             for name in ("after", "before")
@@ -184,6 +185,15 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
         .otherwise(F.array(comes))
     )
     return parsed.select(BATCH, ORDER, F.explode(halves).alias("half")).select(BATCH, ORDER, "half.*")
+
+
+def _retyped(step: SchemaStep) -> Callable[..., Column]:
+    """The source's conversion of a text, by the type that its message names."""
+
+    def convert(text: str | None, sent: str | None) -> str | None:
+        return None if text is None else step.conversion(sent or "").of(text)
+
+    return F.udf(convert, StringType())
 
 
 def _names(mirror: Mirror, steps: Sequence[SchemaStep]) -> list[str]:
@@ -203,6 +213,12 @@ def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -
     for step in steps:
         before, target = F.col(ORDER) < F.lit(str(step.order)), step.to or step.column
         if step.action == "new_incarnation":
+            continue
+        if step.action == "retype_column":
+            if target in values:
+                values[target] = F.when(before, _retyped(step)(values[target], F.col("t")[target])).otherwise(
+                    values[target]
+                )
             continue
         if step.action == "drop_column":
             values[target] = F.when(~before, values[target])
@@ -292,6 +308,7 @@ def _merge(
 
 
 def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, batch: int) -> int:
+    misfits.widen(_changes(lake, session), plan.mirror, plan.job.rule, [one for one, _ in work])
     found = []
     for one, _ in work:
         new = of_lane(_changes(lake, session), one).where(

@@ -170,7 +170,10 @@ def _fills(
             values[name] = _Standing(F.col(f"t.{quoted(column)}"), leaving[column])
     for step in steps:
         name = step.to or step.column
-        if step.action == "new_incarnation":
+        if step.action in (
+            "new_incarnation",
+            "retype_column",
+        ):  # where a type changes values, no row is only filled
             continue
         if step.action == "drop_column":  # the name comes again, for another column
             values[name] = _Standing(F.lit(None).cast("string"))

@@ -6,7 +6,8 @@ A *change* whose key has such a cell, or none, is left out whole: a mirror never
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import reduce
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -15,12 +16,15 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from ingest import types
-from ingest.gold.cast import cast
+from ingest.config import TableRule
+from ingest.gold.cast import cast, matches
 from ingest.gold.fold import GONE, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import Lane, of_lane
+from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
+from ingest.values.cells import misfits
 
 STAGE = "gold"
 COUNTED = "rejected"  # among a mirror's counts: cells and changes that did not fit
@@ -45,7 +49,7 @@ def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFr
             F.col(value_name(i)).isNotNull() & cast(F.col(value_name(i)), one.type).isNull(),
             F.struct(
                 F.lit(one.name).alias("column"),
-                F.lit(one.type).alias("type"),
+                _why(F.col(value_name(i)), one.type).alias("why"),
                 F.col(value_name(i)).alias("raw"),
             ),
         )
@@ -69,10 +73,15 @@ def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFr
             "key": F.col("key"),
             "column": F.col("column"),
             "reason": F.lit("does-not-fit"),
-            "detail": F.concat(F.lit("no "), F.col("type")),
+            "detail": F.col("why"),
             "raw": F.col("raw"),
         },
     )
+
+
+def _why(text: Column, logical: str) -> Column:
+    form, value = misfits(logical)
+    return F.when(matches(text, logical), value).otherwise(form)
 
 
 def can_misfit(logical: str) -> bool:
@@ -101,6 +110,50 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
             "raw": F.coalesce("after", "before"),
         },
     )
+
+
+class Outgrown(Exception):
+    """Whole numbers have come that pass the range of their column's declared type."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        super().__init__("a column is too narrow for its values")
+        self.mirror = mirror
+
+
+def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lane]) -> None:
+    """Ask for wider columns where new whole numbers pass a declared range: many sources do not say UNSIGNED.
+
+    A type of the pipeline file's binds, and a frozen mirror keeps its columns: there such cells are rejects.
+
+    Raises:
+        Outgrown: there are such numbers; it holds the wider mirror.
+    """
+    narrow = [
+        one for one in mirror.columns if types.family(one.type) == "integer" and one.name not in rule.columns
+    ]
+    if not narrow or rule.on_schema_change in ("freeze", "ignore"):
+        return
+    wider = {one.name: one.type for one in narrow}
+    for lane in lanes:
+        new = of_lane(table, lane).where((F.col("batch") >= lane.first) & F.col("after").isNotNull())
+        cells = image("after", list(wider))
+        numbers = {
+            name: F.when(cells[name].rlike(r"^-?[0-9]{1,38}\z"), cells[name].try_cast("decimal(38,0)"))
+            for name in wider
+        }
+        ends = [
+            end(value).cast("string").alias(f"{i}{end.__name__}")
+            for i, value in enumerate(numbers.values())
+            for end in (F.min, F.max)
+        ]
+        row = new.agg(*ends).first()
+        assert row is not None
+        for i, name in enumerate(numbers):
+            for text in (row[f"{i}min"], row[f"{i}max"]):
+                wider[name] = types.common(wider[name], types.integer(int(text or 0)))
+    columns = tuple(replace(one, type=wider.get(one.name, one.type)) for one in mirror.columns)
+    if [one.delta for one in columns] != [one.delta for one in mirror.columns]:
+        raise Outgrown(replace(mirror, columns=columns))
 
 
 def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> dict[str, int]:

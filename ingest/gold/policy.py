@@ -21,6 +21,7 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.values.conversions import KEEP
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 
@@ -274,12 +275,15 @@ class _Walk:
 
     drops: bool
     stale: set[str] = field(default_factory=set)
+    types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
     dropped: bool = False
 
     def take(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """One effect's steps.  A name that comes again starts empty: its old values are another column's."""
         name, to = effect.column or "", str(effect.to)
         match effect.action:
+            case "modify_column" if effect.type is not None:
+                yield from self._retype(effect, order)
             case "add_column":
                 yield from self._revive(name, order)
                 if effect.default is not None:
@@ -296,6 +300,30 @@ class _Walk:
                 self.dropped = False
                 self.stale.clear()
                 yield SchemaStep(order, "new_incarnation")
+        self._declare(effect)
+
+    def _declare(self, effect: Effect) -> None:
+        if effect.action == "create_table":
+            self.types.update({one.name: one.type or "" for one in effect.columns})
+        elif effect.action == "rename_column":
+            self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
+        elif effect.column and effect.type:
+            self.types[effect.column] = effect.type
+
+    def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        """What the source does to its rows; where no statement has said the old type, their messages may."""
+        name = effect.column or ""
+        step = SchemaStep(
+            order,
+            "retype_column",
+            name,
+            old=self.types.get(name, ""),
+            type=effect.type or "",
+            declared=effect.declared or "",
+            mysql=effect.table.schema is None,
+        )
+        if not step.old or step.conversion() != KEEP:
+            yield step
 
     def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
         if name in self.stale:

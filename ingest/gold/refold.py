@@ -8,8 +8,9 @@ fills, a renamed column).  Both are rare, so all keys that the batch touches go 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from ingest.lake.images import image
 from ingest.lake.mirrors import Mirror
 from ingest.order import order_of
 
-ROW = ("order_key", "op", "partial", "before", "after")
+ROW = ("order_key", "op", "partial", "before", "after", "types")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,14 @@ def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
         before=json.loads(row["before"]) if row["before"] else None,
         after=json.loads(row["after"]) if row["after"] else None,
         partial=bool(row["partial"]),
+        types=_types(row["types"]),
     )
+
+
+@lru_cache(maxsize=1024)
+def _types(text: str | None) -> Mapping[str, str]:
+    """The types of a message: few texts in all, for most messages of a table name the same ones."""
+    return json.loads(text) if text else {}
 
 
 def _arrow(rows: list[tuple[Any, ...]], keys: int, columns: int) -> pa.RecordBatch:

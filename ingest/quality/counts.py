@@ -98,7 +98,7 @@ def cell_rejects(lake: Lake, chosen: Iterable[Subject], since: int) -> Iterator[
         found.add(subject.name)
         yield Metric(
             "cell_rejects", row["n"], subject.name, column=row["column"],
-            detail=f"{row['n']} cells are no {row['type']}, for example {_short(row['raw'])}",
+            detail=f"{row['n']} cells do not fit: {row['why']}" + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
             failing=tuple(row["keys"]),
         )  # fmt: skip
     yield from (Metric("cell_rejects", 0, one.name) for one in by_table.values() if one.name not in found)
@@ -117,7 +117,7 @@ def _cell_rows(lake: Lake, since: int) -> list[Any]:
         .groupBy(*_TABLE, "column")
         .agg(
             F.count("*").alias("n"),
-            F.first(F.regexp_replace("detail", "^no ", "")).alias("type"),
+            F.first(F.regexp_replace("detail", "^no ", "not a ")).alias("why"),  # as older versions wrote it
             F.first("raw").alias("raw"),
             F.slice(F.collect_set("key"), 1, FAILING_KEYS).alias("keys"),
         )

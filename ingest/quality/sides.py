@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ingest import types
 from ingest.config import Pipeline
 from ingest.lake import mirrors
 from ingest.lake.images import image_sql
@@ -18,6 +19,7 @@ from ingest.lake.schemas import CHANGES
 from ingest.order import place_sql
 from ingest.quality.statements import Statement, beginning
 from ingest.quality.subjects import Lane, Subject
+from ingest.values import MAX_NUMBER_LENGTH
 
 LARGE = 4 << 20  # bytes of a mirror whose rows are not grouped one by one where few are touched
 FEW = 1_000_000  # changes whose keys every task may hold at once
@@ -72,8 +74,8 @@ class Side:
 
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
-        """Name and Delta type of each key column."""
-        return tuple((one.name, one.delta) for one in self.columns)
+        """Name and logical type of each key column."""
+        return tuple((one.name, one.type) for one in self.columns)
 
     @property
     def columns(self) -> tuple[mirrors.Column, ...]:
@@ -189,11 +191,11 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
     }
     images = ", ".join(f"{image_sql(text, columns)} AS {name}" for name, text in needed.items())
     new, old = [], []
-    for name, delta in signature:
+    for name, logical in signature:
         a, b = f"a.{quoted(name)}", f"b.{quoted(name)}"
         late = f"CASE WHEN op = 'delete' THEN {again['after']}.{quoted(name)} ELSE {a} END"
-        new.append(_typed(_cell(name, "after", a, f"{again['before']}.{quoted(name)}"), delta))
-        old.append(_typed(_cell(name, "before", b, late), delta))
+        new.append(_typed(_cell(name, "after", a, f"{again['before']}.{quoted(name)}"), logical))
+        old.append(_typed(_cell(name, "before", b, late), logical))
     keys = ", ".join(
         f"CASE WHEN op = 'delete' THEN {left} ELSE {right} END AS k{i}"
         for i, (left, right) in enumerate(zip(old, new, strict=True))
@@ -215,9 +217,43 @@ def _cell(name: str, image: str, cell: str, otherwise: str) -> str:
     return f"CASE WHEN {there} THEN {cell} ELSE {otherwise} END"
 
 
-def _typed(text: str, delta: str) -> str:
-    """The key cell as the mirror's type; NULL where it does not fit."""
-    return f"unbase64({text})" if delta == "BINARY" else f"TRY_CAST({text} AS {delta})"
+def _typed(text: str, logical: str) -> str:
+    """The key cell as a value of the mirror's type; NULL where it does not fit, or would be rounded or cut."""
+    kind, delta = types.family(logical), types.delta(logical)
+    if kind is None or delta == "STRING":
+        return text
+    value = _VALUES.get(kind, "TRY_CAST({text} AS {delta})").format(text=text, delta=delta)
+    fits = [_like(text, f"^(?:{types.PATTERNS[kind]})\\z"), *_exact(text, delta, kind)]
+    return f"CASE WHEN {' AND '.join(fits)} THEN {value} END"
+
+
+_VALUES = {
+    "boolean": "({text} = 'true')",
+    "binary": "unbase64({text})",
+    "datetime": "TRY_CAST(substring({text}, 1, 26) AS {delta})",
+    "timestamp": "TRY_CAST(regexp_replace({text}, '([.][0-9]{{6}})0+', '$1') AS {delta})",
+}
+
+
+def _like(text: str, pattern: str) -> str:
+    return f"{text} RLIKE {literal(pattern)}"
+
+
+def _exact(text: str, delta: str, kind: str) -> Iterator[str]:
+    """What a text that has the form of its type must be beside, for Spark's cast to give its very value."""
+    if kind in ("decimal", "float"):
+        yield f"length({text}) <= {MAX_NUMBER_LENGTH}"
+    if (parts := types.decimal_parts(delta.lower())) and kind == "decimal":
+        whole = parts[0] - parts[1]
+        yield f"({_like(text, '[eE]')} OR {_like(text, f'^[^.]*([.][0-9]{{0,{parts[1]}}}0*)?$')})"
+        yield f"TRY_CAST({text} AS {delta}) = TRY_CAST({text} AS DECIMAL(38,{38 - whole}))"
+    elif kind == "float":
+        finite = f"abs(CAST(TRY_CAST({text} AS {delta}) AS DOUBLE)) < CAST('Infinity' AS DOUBLE)"
+        yield f"({text} IN ('NaN', 'Infinity', '-Infinity') OR {finite})"
+    elif kind in ("datetime", "timestamp"):
+        yield f"NOT {_like(text, '[.][0-9]{6}[0-9]*[1-9]')}"
+    elif kind == "binary":
+        yield f"length({text}) % 4 = 0"
 
 
 def changes(lanes: Sequence[Told]) -> str:

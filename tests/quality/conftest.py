@@ -97,7 +97,7 @@ def _spoil(tables: list[f.TableFact]) -> None:
     assert cells is not None
     cells.state, cells.observed, cells.column = "warn", 3.0, "weight"
     cells.detail, cells.bad_since = (
-        "3 cells are no decimal(12,3), for example '12,50 kg'",
+        "3 cells do not fit: not a number, for example '12,50 kg'",
         NOW - dt.timedelta(hours=3),
     )
     cells.failing = ('{"id":12}',)
