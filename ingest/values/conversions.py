@@ -190,6 +190,14 @@ def _to_text(_old: str, _new: str, declared: str) -> Conversion:
     return KEEP
 
 
+def _printed(text: str) -> str:
+    """A floating number as MySQL prints it, where that is plain digits."""
+    value = _number(text)
+    if value is None or (value and not -5 < value.adjusted() < 15):
+        return text
+    return f"{value.normalize():f}" if value else "0"
+
+
 def _decoded(text: str) -> str:
     """Bytes that are ASCII are the same text in every character set of a column."""
     try:
@@ -309,7 +317,8 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     ("whole", "text"): _keep,
     ("year", "text"): _always(lambda text: text.zfill(4), respells=True),
     ("exact", "text"): _padded,
-    **{(one, "text"): _to_text for one in ("text", "enum", "date", "time", "json")},
+    **{(one, "text"): _to_text for one in ("text", "enum", "date", "json")},
+    **{(one, "text"): _always(_printed, certain=False) for one in ("single", "double")},
     ("text", "enum"): _keep,
     ("binary", "text"): _always(_decoded, certain=False),
     ("text", "binary"): _always(_encoded, certain=False),

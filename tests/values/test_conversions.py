@@ -32,6 +32,8 @@ from ingest.values.conversions import KEEP, UNKNOWN, conversion
         ("string", "int32", "INT", "1.5", "2"),
         ("string", "int32", "INT", "A101", "A101"),
         ("decimal(10,2)", "string", "VARCHAR(20)", "1.1", "1.10"),
+        ("float32", "string", "VARCHAR(20)", "-106.0", "-106"),
+        ("float64", "string", "VARCHAR(20)", "1e10", "10000000000"),
         ("year", "string", "VARCHAR(4)", "0", "0000"),
         ("int32", "year", "YEAR", "24", "2024"),
         ("int32", "year", "YEAR", "70", "1970"),
@@ -97,6 +99,8 @@ def test_most_statements_change_no_value(old: str, new: str, declared: str) -> N
         ("enum", "enum", "ENUM('a','b')"),
         ("binary", "string", "VARCHAR(20)"),
         ("bit", "string", "VARCHAR(20)"),
+        ("datetime", "string", "VARCHAR(40)"),  # DATETIME(6) prints six digits
+        ("time", "string", "VARCHAR(40)"),
         ("string", "json", "JSON"),
         ("decimal(10,4)", "decimal", "DECIMAL"),
         ("unknown", "float64", "DOUBLE"),
