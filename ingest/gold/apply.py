@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from threading import Lock
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -43,6 +44,7 @@ THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see ben
 # than `SMALL`.
 REWRITTEN = 1 << 10  # bytes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
+_DECIDING = Lock()  # decisions are numbered in turn
 UNREAD = "statements_not_read"  # among a mirror's counts
 PAUSED = "it stands still until `ingest resume`."
 Tell = Callable[[str, str], None]
@@ -135,9 +137,8 @@ def _one(
                 _fold(lake, until, ledger, plan, result, tell)
             except misfits.Outgrown as wider:
                 decided[plan.mirror.path] = wider.mirror
-                lake.append_unguarded(
-                    [mirrors.decision(lake, wider.mirror, books.last, "values seen")], DECISIONS
-                )
+                with _DECIDING:
+                    decisions.append(lake, [mirrors.decision(wider.mirror, books.last, "values seen")])
                 plan = replace(plan, mirror=wider.mirror)
                 _fold(lake, until, ledger, plan, result, tell)
             if plan.job.rule.history and plan.mirror.keys:
