@@ -134,3 +134,20 @@ def test_the_ledger_says_what_the_mirror_does() -> None:
             assert said == f"widens column a to {after}"
         else:
             assert said.startswith(f"changes column a to {after}"), (old, new, said)
+
+
+@pytest.mark.parametrize(
+    ("number", "least", "expected"),
+    [
+        (100, "int8", "int8"),
+        (200, "int8", "uint8"),
+        (-129, "int8", "int16"),
+        (3_000_000_000, "int32", "uint32"),
+        (-3_000_000_000, "int32", "int64"),
+        (1 << 63, "int64", "uint64"),
+        (1 << 64, "int64", "decimal(38,0)"),
+    ],
+)
+def test_a_number_names_the_type_that_holds_it(number: int, least: str, expected: str) -> None:
+    """DTS's type codes do not say UNSIGNED: a value beyond the signed range was lost."""
+    assert expected == types.integer(number, least)

@@ -363,6 +363,7 @@ BAD_KEYS = [
     ("tables: [{keys: {a: b}}]\n", "8:11 a list of texts belongs here, such as [a, b], not a mapping"),
     ("tables: [{keys: [a, a]}]\n", "8:11 'a' stands in the list twice"),
     ("tables: [{columns: {a: int}}]\n", "8:21 'int' is no type; did you mean int32?"),
+    ("tables: [{columns: {a: timestamp_ntz}}]\n", "8:21 'timestamp_ntz' is no type; did you mean datetime?"),
     ("tables: [{columns: {a: VARCHAR2(9)}}]\n", "8:21 'VARCHAR2(9)' is no type; did you mean string?"),
     ("tables: [{columns: {a: 'decimal(5,9)'}}]\n", "8:21 'decimal(5,9)' is no type; did you mean decimal(9,9)?"),
     ("tables: [{columns: {a: bolean}}]\n", "8:21 'bolean' is no type; did you mean boolean?"),
