@@ -244,9 +244,8 @@ def _exact(text: str, delta: str, kind: str) -> Iterator[str]:
     if kind in ("decimal", "float"):
         yield f"length({text}) <= {MAX_NUMBER_LENGTH}"
     if (parts := types.decimal_parts(delta.lower())) and kind == "decimal":
-        whole = parts[0] - parts[1]
-        yield f"({_like(text, '[eE]')} OR {_like(text, f'^[^.]*([.][0-9]{{0,{parts[1]}}}0*)?$')})"
-        yield f"TRY_CAST({text} AS {delta}) = TRY_CAST({text} AS DECIMAL(38,{38 - whole}))"
+        plain = _like(text, f"^[^.]*([.][0-9]{{0,{parts[1]}}}0*)?$")
+        yield f"CASE WHEN {_like(text, '[eE]')} THEN {_scientific_scale(text)} <= {parts[1]} ELSE {plain} END"
     elif kind == "float":
         finite = f"abs(CAST(TRY_CAST({text} AS {delta}) AS DOUBLE)) < CAST('Infinity' AS DOUBLE)"
         yield f"({text} IN ('NaN', 'Infinity', '-Infinity') OR {finite})"
@@ -254,6 +253,15 @@ def _exact(text: str, delta: str, kind: str) -> Iterator[str]:
         yield f"NOT {_like(text, '[.][0-9]{6}[0-9]*[1-9]')}"
     elif kind == "binary":
         yield f"length({text}) % 4 = 0"
+
+
+def _scientific_scale(text: str) -> str:
+    """Fraction digits of ``12.50e-3`` written out: the mantissa's, less the exponent."""
+    mantissa = f"regexp_extract({text}, '^[+-]?([0-9.]*)', 1)"
+    fraction = f"regexp_extract({mantissa}, '[.]([0-9]*?)0*$', 1)"
+    zeros = f"length(regexp_extract({mantissa}, '(0*)(?:[.]0*)?$', 1))"
+    digits = f"CASE WHEN {fraction} = '' THEN -{zeros} ELSE length({fraction}) END"
+    return f"({digits}) - CAST(regexp_extract({text}, '[eE]([+-]?[0-9]+)$', 1) AS INT)"
 
 
 def changes(lanes: Sequence[Told]) -> str:
