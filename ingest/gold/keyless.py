@@ -189,11 +189,10 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
 
 def _retyped(step: SchemaStep) -> Callable[..., Column]:
     """The source's conversion of a text, by the type that its message names."""
-
-    def convert(text: str | None, sent: str | None) -> str | None:
-        return None if text is None else step.conversion(sent or "").of(text)
-
-    return F.udf(convert, StringType())
+    # Without type hints, of which Spark would infer another kind of function.
+    return F.udf(
+        lambda text, sent: None if text is None else step.conversion(sent or "").of(text), StringType()
+    )
 
 
 def _names(mirror: Mirror, steps: Sequence[SchemaStep]) -> list[str]:
