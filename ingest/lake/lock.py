@@ -77,7 +77,9 @@ def _parsed(data: bytes) -> dict[str, Any]:
 
 def _in_use(lake: str, holder: dict[str, Any], otherwise: str) -> LockedError:
     who = (
-        f"{holder.get('what')} (process {holder.get('pid')} on {holder.get('host')})" if holder else otherwise
+        f"{holder.get('what')} (process {holder.get('pid')} on {holder.get('host')})"
+        if holder.get("what")
+        else otherwise
     )
     return LockedError(f"The lake {lake} is in use by {who}: wait for it, or stop it.")
 
