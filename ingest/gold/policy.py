@@ -21,7 +21,7 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.values.conversions import KEEP
+from ingest.values.conversions import KEEP, named
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 
@@ -304,11 +304,11 @@ class _Walk:
 
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
-            self.types.update({one.name: one.type or "" for one in effect.columns})
+            self.types.update({one.name: named(one.type or "", one.declared or "") for one in effect.columns})
         elif effect.action == "rename_column":
             self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
         elif effect.column and effect.type:
-            self.types[effect.column] = effect.type
+            self.types[effect.column] = named(effect.type, effect.declared or "")
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; where no statement has said the old type, their messages may."""

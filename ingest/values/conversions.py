@@ -251,7 +251,30 @@ def _rounded(text: str, digits: int) -> str:
     return moment + (f".{fraction:0{digits}}" if digits else "") + (found[4] or "")
 
 
-def _to_digits(_old: str, new: str, declared: str) -> Conversion:
+def named(logical: str, declared: str) -> str:
+    """A logical type with the fraction digits that MySQL's declaration gives its clock: none are none."""
+    name = declared.lower().partition("(")[0].strip()
+    return (
+        f"{logical}({_digits(declared)})"
+        if name == logical and name in ("datetime", "timestamp", "time")
+        else logical
+    )
+
+
+def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:
+    """A clock is printed with all fraction digits of its column."""
+    if "(" not in old:
+        return UNKNOWN
+    digits = _digits(old)
+
+    def printed(text: str) -> str:
+        whole, _, fraction = text.partition(".")
+        return f"{whole}.{fraction[:digits].ljust(digits, '0')}" if digits else whole
+
+    return Conversion(printed, respells=True)
+
+
+def _to_digits(old: str, new: str, declared: str) -> Conversion:
     """Where MySQL rounds to the digits declared, or to none; Oracle's own TIMESTAMP has six without saying so."""
     name = declared.partition("(")[0].strip()
     digits = (
@@ -259,7 +282,11 @@ def _to_digits(_old: str, new: str, declared: str) -> Conversion:
         if (types.base(new), name) == ("datetime", "timestamp") and "(" not in declared
         else _digits(declared)
     )
-    if name not in ("datetime", "timestamp", "time") or digits >= 6:
+    if (
+        name not in ("datetime", "timestamp", "time")
+        or digits >= 6
+        or ("(" in old and _digits(old) <= digits)
+    ):
         return KEEP
     rounds = _rounded_time if types.base(new) == "time" else _rounded
     return Conversion(lambda text: rounds(text, digits))
@@ -319,6 +346,7 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     ("exact", "text"): _padded,
     **{(one, "text"): _to_text for one in ("text", "enum", "date", "json")},
     **{(one, "text"): _always(_printed, certain=False) for one in ("single", "double")},
+    **{(one, "text"): _clock_to_text for one in ("datetime", "time")},
     ("text", "enum"): _keep,
     ("binary", "text"): _always(_decoded, certain=False),
     ("text", "binary"): _always(_encoded, certain=False),

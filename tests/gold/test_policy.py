@@ -152,3 +152,21 @@ def test_concerns_both_names_of_a_rename() -> None:
         concerns(statement, TableId("yard", None, name)) for name in ("hall", "annex", "depot")
     ]
     assert concerns(said("?"), DEPOT)
+
+
+def test_a_statement_that_converts_values_is_a_step() -> None:
+    """Rows that exist would keep their old values; a type that only widens must not fold a mirror again."""
+    history = [
+        said("CREATE TABLE depot (no INT, load DECIMAL(10,4), at DATETIME(6), PRIMARY KEY (no))", 1),
+        said("ALTER TABLE depot MODIFY no BIGINT, MODIFY load DECIMAL(10,2)", 2),
+        said("ALTER TABLE depot CHANGE at seen DATETIME(3)", 3),
+        said("ALTER TABLE depot MODIFY seen DATETIME(6), MODIFY load DECIMAL(10,2) NOT NULL", 4),
+        said("ALTER TABLE depot MODIFY site VARCHAR(9)", 5),  # no statement has said its old type
+    ]
+    found = [(step.column, step.old, step.type) for step, _ in steps(history, subject()) if step.type]
+    expected = [
+        ("load", "decimal(10,4)", "decimal(10,2)"),
+        ("seen", "datetime(6)", "datetime"),
+        ("site", "", "string"),
+    ]
+    assert expected == found
