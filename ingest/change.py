@@ -72,6 +72,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``structure`` is what a DDL message says of the table itself, which beats its SQL text: compact
     JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
     ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.servers`).
+    ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
+    until silver knows the rows around it (`ingest.silver.anchors`).
     """
 
     op: Op
@@ -93,6 +95,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     structure: str | None = None
     dialect: str = "mysql"
     servers: tuple[str, ...] = ()
+    second_only: bool = False
 
 
 def describe(change: Change) -> dict[str, object]:

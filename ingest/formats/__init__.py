@@ -45,6 +45,7 @@ class About:
         options: the ``options:`` that have a meaning here, with the default in words.
         framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses unless told.
         binary: True where a message is no JSON text.
+        event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
     """
 
@@ -62,6 +63,7 @@ class About:
     framing: str = "lines"
     binary: bool = False
     order_by: str = "sequence"
+    event_marks: tuple[str, ...] = ()
 
     @property
     def by_arrival(self) -> bool:

@@ -26,6 +26,7 @@ ABOUT = replace(
     document="Alibaba Cloud DTS, Data formats of a message queue: Shareplex Json",
     order="meta.scn as a number, then meta.seq; without them arrival decides",
     strength="strong where meta.scn is sent",
+    event_marks=(),
     images="full while `key_is_full` holds, else updates are partial",
     losses=(
         "Key columns are not named, so `keys:` must name them.",

@@ -50,7 +50,7 @@ ABOUT = About(
     title="OceanBase OMS, Default JSON",
     document="OceanBase Migration Service, Data formats: Default JSON message format",
     operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat"),
-    order="storeDataSequence: the second, then its counter; DDL after every counter of its second",
+    order="storeDataSequence: the second, then its counter; DDL after the rows of its second that came before it",
     strength="strong",
     keys="allMetaData.record_primary_key",
     types="none in the message: only `columns:` of the pipeline file",
@@ -60,7 +60,7 @@ ABOUT = About(
         "FLOAT comes with 7 significant digits and DOUBLE with 16, so the last bits of a double may be gone.",
         "A large object that is NULL before and after an update cannot be told from an unchanged one.",
         "The zone name of a DATETIME is dropped; its date and time stay as they were sent.",
-        "DDL has no sequence: it stands after all rows of its second.",
+        "DDL has no sequence: its place among the rows of its second is known only in one partition or file.",
     ),
     options={
         "timezone": "zone of TIMESTAMP texts that name none, default UTC",
@@ -68,6 +68,7 @@ ABOUT = About(
         "time_units": "unit of whole-number times, default seconds",
         "order_by": "sequence (default), arrival or event_time",
     },
+    event_marks=('"ddl"',),
 )
 
 OPS = {
@@ -129,11 +130,11 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
     """Everything of a change but its row: table, key names, order, clock and transaction."""
     second = values.integer(meta.get("timestamp"))
     position = meta.get("storeDataSequence")
-    sequence = split_sequence(position, meta.get("timestamp"))
+    sequence, event = split_sequence(position, meta.get("timestamp")), False
     if position and not sequence:
         note = noted(note, "the position is unreadable")
     elif not sequence and op is not Op.READ and second is not None:
-        sequence = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0)
+        sequence, event = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0), op is Op.DDL
     return Change(
         op=op,
         table=_table(meta),
@@ -145,6 +146,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         transaction=meta.get("transId") or meta.get("uniqueId"),
         note=note,
         dialect="oracle" if meta.get("dbType") in ORACLE_MODE else "mysql",
+        second_only=event,
     )
 
 

@@ -42,7 +42,7 @@ ABOUT = About(
     title="OceanBase OMS, SharePlex JSON",
     document="OceanBase Migration Service, Data formats: SharePlex JSON message format",
     operations=("insert", "update", "delete", "truncate", "ddl"),
-    order="meta.scn: the second, then its counter, then meta.seq; DDL after every counter of its second",
+    order="meta.scn: the second, then its counter, then meta.seq; DDL after the rows of its second before it",
     strength="strong",
     keys="none in the message: `keys:` of the pipeline file",
     types="none in the message: only `columns:` of the pipeline file",
@@ -61,6 +61,7 @@ ABOUT = About(
         "time_units": "unit of whole-number times, default seconds",
         "order_by": "sequence (default), arrival or event_time",
     },
+    event_marks=('"ddl"', '"truncate"', '"drop column"'),
 )
 
 OPS = {
@@ -158,6 +159,7 @@ def _place(meta: Image, op: Op, kind: str, dialect: Dialect, options: Options, n
     if position and not sequence:
         note = noted(note, "the position is unreadable")
     zone = "UTC" if dialect.utc else options.timezone
+    event = op in (Op.DDL, Op.TRUNCATE) and sequence[1:] == (AFTER_EVERY_COUNTER,)
     return Change(
         op=op,
         table=table_named(meta.get("table")),
@@ -168,6 +170,7 @@ def _place(meta: Image, op: Op, kind: str, dialect: Dialect, options: Options, n
         transaction=known(meta.get("trans")),
         note=noted("update-before", note) if kind == "update before" else note,
         dialect=dialect.sql,
+        second_only=event,
     )
 
 

@@ -25,13 +25,26 @@ from ingest.order import arrival_keys, order_keys
 from ingest.silver import sheet, tally
 
 DECODER = "1"  # raised whenever a parser's reading of some message changes
+AFTER_ITS_ROW = 2  # the half of a table event that is placed by the row before it
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
 INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
+
+
+class Spot(NamedTuple):
+    """Where a message lies in bronze."""
+
+    source: str
+    topic: str
+    partition: int
+    batch: int
+    offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lifting:
     """What the workers need to know; small, and free of secrets.
+
+    ``anchors`` gives the position of the row before each table event that has none; None where nobody looked.
 
     ``starts`` says where each source's epochs begin, ``epochs`` in which one a deck is; ``batch``
     replaces the number of the bronze rows on a replay, whose rows keep the arrival of their own bytes.
@@ -43,6 +56,7 @@ class Lifting:
     starts: Starts = field(default_factory=dict)
     batch: int | None = None
     schemas: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    anchors: Mapping[Spot, tuple[int, ...]] | None = None
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -123,6 +137,7 @@ class Deck:
         self.excluded: dict[TableId, bool] = {}
         self.pipeline = lifting.pipeline
         self.lines: dict[Place, Line] = {}
+        self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:
         """The rows of one batch of this source's messages; each decodes whole or becomes one reject."""
@@ -130,7 +145,9 @@ class Deck:
             batches = pa.repeat(pa.scalar(self.batch, pa.int64()), bronze.num_rows)
         else:
             batches = bronze.column("batch")
-        taken, refused = self._decoded(bronze)
+        taken, refused = self.decoded(bronze)
+        if self.anchors is not None and any(one[0].second_only for one in taken.values() if one):
+            taken = {at: self._anchored(bronze, at, changes) for at, changes in taken.items()}
         try:
             written = self._written(bronze, batches, taken)
         except Exception:
@@ -151,7 +168,22 @@ class Deck:
 
     # --- decoding ---
 
-    def _decoded(self, bronze: pa.RecordBatch) -> tuple[Taken, list[Refused]]:
+    def _anchored(self, bronze: pa.RecordBatch, at: int, changes: Sequence[Change]) -> Sequence[Change]:
+        """A table event without a position right after the row before it, else before all rows of its second."""
+        assert self.anchors is not None
+        if not any(change.second_only for change in changes):
+            return changes
+        names = ("topic", "partition", "batch", "offset")
+        anchor = self.anchors.get(Spot(self.name, *(bronze.column(name)[at].as_py() for name in names)))
+        if anchor is None:
+            return changes
+        return [
+            msgspec.structs.replace(change, sequence=anchor or change.sequence[:1], half=AFTER_ITS_ROW)
+            for change in changes
+        ]
+
+    def decoded(self, bronze: pa.RecordBatch) -> tuple[Taken, list[Refused]]:
+        """The changes of each message, and what could not be decoded."""
         taken: Taken = {}
         refused: list[Refused] = []
         parse, hints = self.parse, self.hints
