@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from ingest.change import Change
 
+AFTER_ITS_ROW = 2  # the half of a table event without a position, which is placed by the row before it
+
 
 class Order(NamedTuple):
     """A change's place in history. Python's own tuple comparison is the order."""

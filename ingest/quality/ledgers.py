@@ -19,7 +19,7 @@ from ingest.lake.schemas import BOOKS, BRONZE, DDL, RUNS
 
 LANE = ("source", "database", "schema", "table")
 _POSITION = ("source", "topic", "partition", "offset", "row")
-SUMS = ("changes", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
+SUMS = ("changes", "reads", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
 _PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 _LOGGED = ("batch", *_POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects")
 
@@ -116,6 +116,7 @@ def _lanes(books: str, since: int) -> str:
         "max(CASE WHEN changed THEN batch END) AS last, sum(truncates) AS truncates_ever, "
         "sum(control) AS control_ever, "
         "min(CASE WHEN new AND changed THEN order_low END) AS order_low, "
+        "max(CASE WHEN new AND changed THEN order_high END) AS order_high, "
         "max(CASE WHEN NOT new THEN order_high END) AS folded_high, "
         "unix_micros(max(event_high)) AS newest, count(DISTINCT topic, `partition`) AS places "
         f"FROM (SELECT *, batch > {since} AS new, changes > 0 AS changed, changes > 0 OR ddl > 0 AS active, "

@@ -14,7 +14,7 @@ from ingest.config import Pipeline, QualityRule, matches
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
-from ingest.quality import counted, counts, judge, keys, ledgers, parts, statements
+from ingest.quality import counted, counts, judge, keys, ledgers, parts, placing, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.expect import expected
 from ingest.quality.ledgers import Ledgers
@@ -118,6 +118,7 @@ def _look(
     surveyed = survey(lake, told.lanes, also, decided)
     logged = statements.understood(lake, told.statements)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
+    metrics += placing.of_mirrors(lake, surveyed.subjects, since, told.statements)
     metrics += _of_sources(lake, surveyed, told, since, last)
     rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
     differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)

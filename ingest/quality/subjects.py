@@ -28,11 +28,13 @@ class Lane:
     table: TableId
     last: int  # the last batch with changes; 0 if there is none
     changes: int
+    reads: int
     deletes: int
     key_changes: int
     truncates: int
     truncates_ever: int
     order_low: str | None  # of the batches to check
+    order_high: str | None
     folded_high: str | None  # of the batches before
     newest: dt.datetime | None  # source commit time
     places: int  # topics and partitions that it was read from
@@ -145,6 +147,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> Lane:
         last=row.get("last", 0),
         **{name: row.get(name, 0) for name in _COUNTS},
         order_low=row.get("order_low"),
+        order_high=row.get("order_high"),
         folded_high=row.get("folded_high"),
         newest=None if newest is None else EPOCH + dt.timedelta(microseconds=newest),
     )

@@ -21,11 +21,10 @@ from ingest.config import Pipeline
 from ingest.errors import Undecodable
 from ingest.lake.books import Line
 from ingest.lake.starts import Starts, parted
-from ingest.order import arrival_keys, order_keys
+from ingest.order import AFTER_ITS_ROW, arrival_keys, order_keys
 from ingest.silver import sheet, tally
 
 DECODER = "1"  # raised whenever a parser's reading of some message changes
-AFTER_ITS_ROW = 2  # the half of a table event that is placed by the row before it
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
 INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
 

@@ -1,0 +1,276 @@
+"""Checks of order: where the place of a change or a table event rests on something that nobody can see.
+
+Each costs a query only where the books or the DDL ledger show that it may have something to say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ingest import formats
+from ingest.change import TableId
+from ingest.config import Source
+from ingest.lake.images import image_sql
+from ingest.lake.lake import Lake
+from ingest.lake.names import literal
+from ingest.lake.schemas import BOOKS, CHANGES
+from ingest.order import AFTER_ITS_ROW, Order, is_weak, number_key, order_of, same_place, weak_sql
+from ingest.quality.catalogue import Metric
+from ingest.quality.subjects import Lane, Subject
+
+Sequenced = tuple[int, ...]
+Stream = tuple[str, int | None]
+"""Topic and partition; a file, which has no partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A row or a table event of one second, as it arrived."""
+
+    stream: Stream
+    at: tuple[int, int]  # batch and offset
+    sequence: Sequenced
+    text: str = ""  # of an event: its statement
+
+
+def of_mirrors(
+    lake: Lake, chosen: Iterable[Subject], since: int, statements: Sequence[Mapping[str, Any]]
+) -> Iterator[Metric]:
+    """What the order of each mirror's changes leaves open.
+
+    Args:
+        lake: the lake.
+        chosen: the mirrors.
+        since: the last batch checked before.
+        statements: rows of the DDL ledger that may mean something.
+    """
+    sources = {source.name: source for source in lake.pipeline.sources}
+    for subject in chosen:
+        for lane in subject.lanes:
+            source = sources.get(lane.source)
+            if source is not None and source.options.order_by != "event_time":
+                mine = [row for row in statements if _concerns(row, lane)]
+                yield from _of_lane(lake, subject, lane, source, since, mine)
+
+
+def _of_lane(
+    lake: Lake, subject: Subject, lane: Lane, source: Source, since: int, mine: Sequence[Mapping[str, Any]]
+) -> Iterator[Metric]:
+    if unsure := unsure_in_second(lake, lane, source, since, mine):
+        detail = (
+            f"{unsure} rows of {lane.table} were sent in the second of a TRUNCATE or DDL statement that has no "
+            "position, and the order of their arrival does not say whether they came before or after it: "
+            f"compare with the source, then `ingest rebuild` or `ingest epoch {lane.source} --resnapshot {lane.table}`; "
+            "one partition for all messages of a table prevents it"
+        )
+        yield Metric("event_order", unsure, subject.name, detail=detail)
+    if apart := _apart(lake, lane, source, since, mine):
+        detail = (
+            f"{apart} TRUNCATE or DDL statements of {lane.table} came through another partition or topic than its "
+            f"rows, and {source.format} has no positions that put them in order: compare with the source, and "
+            "send all messages of a table to one partition"
+        )
+        yield Metric("event_order", apart, subject.name, detail=detail)
+    lost = _lost_reads(lake, subject, lane, since) if lane.reads else 0
+    unplaced = _unplaced(lake, lane, since, mine)
+    if lost and source.by_arrival:
+        unplaced += lost
+    elif lost:
+        detail = (
+            f"{lost} rows of {lane.table} that were read again lost against changes folded earlier: to let them win, "
+            f"`ingest epoch {lane.source} --from ... --resnapshot {lane.table}`"
+        )
+        yield Metric("re_reads_ignored", lost, subject.name, detail=detail)
+    if unplaced:
+        detail = (
+            f"{unplaced} changes of {lane.table} have no position while others before them have one, so they stand "
+            f"before these: write `order_by: arrival` under the options of source {lane.source}, then run "
+            "`ingest backfill`"
+        )
+        yield Metric("unplaced_changes", unplaced, subject.name, detail=detail)
+    if (
+        lane.changes
+        and lane.order_high
+        and lane.folded_high
+        and lane.order_high < same_place(lane.folded_high)
+    ):
+        detail = (
+            f"all {lane.changes:,} changes of {lane.table} since batch {since} stand before what the mirror has "
+            f"already: if its positions started again, `ingest epoch {lane.source} --from ...`"
+        )
+        yield Metric("old_positions", lane.changes, subject.name, detail=detail)
+
+
+def _concerns(row: Mapping[str, Any], lane: Lane) -> bool:
+    """True if a statement of the ledger is about a lane's table."""
+    if row["source"] != lane.source:
+        return False
+    named = [TableId(*one["table"]) for one in json.loads(row.get("effects") or "[]")]
+    return lane.table in (named or [TableId(row.get("database"), row.get("schema"), row.get("table"))])
+
+
+# --- events that have a second and no counter -----------------------------------------------------
+
+
+def unsure_in_second(
+    lake: Lake, lane: Lane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
+) -> int:
+    """How many rows of a lane may stand on the wrong side of a table event of their second."""
+    if not formats.load(source.format).ABOUT.event_marks:
+        return 0
+    prefixes = {_second(row["order_key"]) for row in statements if _is_anchored(row["order_key"])}
+    low = lane.order_low or ""
+    news = {_second(row["order_key"]) for row in statements if row["batch"] > since}
+    wanted = sorted(one for one in prefixes if one in news or (lane.changes and low < one + "~"))
+    total = 0
+    for prefix in wanted:
+        events = [_arrived(row, source) for row in statements if row["order_key"].startswith(prefix)]
+        rows = [_arrived(row, source) for row in _rows_of_second(lake, lane, prefix)]
+        total += unsure(events, rows)
+    return total
+
+
+def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
+    """How many rows of one second arrival and counter put on different sides of some event, or cannot put.
+
+    A row and an event that are both delivered again count by their first arrival.
+    """
+    firsts: dict[tuple[str, Sequenced], Arrived] = {}
+    for event in sorted(events, key=lambda one: one.at):
+        firsts.setdefault((event.text, event.sequence), event)
+    first_of: dict[tuple[Stream, Sequenced], tuple[int, int]] = {}
+    for row in rows:
+        place = (row.stream, row.sequence)
+        first_of[place] = min(row.at, first_of.get(place, row.at))
+    found: set[Sequenced] = set()
+    for event in firsts.values():
+        for (stream, sequence), at in first_of.items():
+            if stream != event.stream or (at < event.at) != (sequence <= event.sequence):
+                found.add(sequence)
+    for earlier in firsts.values():
+        for later in firsts.values():
+            if earlier.text == later.text and earlier.sequence < later.sequence:
+                found |= {
+                    row.sequence
+                    for row in rows
+                    if earlier.sequence < row.sequence <= later.sequence and row.at > later.at
+                }
+    return len(found)
+
+
+def _is_anchored(order_key: str) -> bool:
+    return order_of(order_key).half == AFTER_ITS_ROW
+
+
+def _second(order_key: str) -> str:
+    """The beginning that the order keys of one second share."""
+    order = order_of(order_key)
+    return number_key(order.epoch) + number_key(order.phase) + "".join(map(number_key, order.sequence[:1]))
+
+
+def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
+    order: Order = order_of(row["order_key"])
+    partition = row["partition"] if source.kind == "kafka" else None
+    return Arrived(
+        (row["topic"], partition), (row["batch"], row["offset"]), order.sequence, row.get("statement") or ""
+    )
+
+
+def _rows_of_second(lake: Lake, lane: Lane, prefix: str) -> list[dict[str, Any]]:
+    found = lake.spark.sql(
+        f"SELECT topic, `partition`, batch, `offset`, order_key FROM {lake.named(CHANGES.name)} "
+        f"WHERE kind = 'change' AND op <> 'truncate' AND {_of(lane)} "
+        f"AND order_key >= {literal(prefix)} AND startswith(order_key, {literal(prefix)})"
+    )
+    return [row.asDict() for row in found.collect()]
+
+
+# --- events of weak dialects in another partition ---------------------------------------------------
+
+
+def _apart(
+    lake: Lake, lane: Lane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
+) -> int:
+    """How many new events of a lane without positions came by another way than its rows."""
+    if source.kind != "kafka":
+        return 0
+    new = [row for row in statements if row["batch"] > since and is_weak(row["order_key"])]
+    weak = lane.order_low is not None and is_weak(lane.order_low) and lane.truncates
+    if not new and not weak:
+        return 0
+    ways = lake.spark.sql(
+        f"SELECT DISTINCT topic, `partition` FROM {lake.named(BOOKS.name)} WHERE changes > 0 AND {_of(lane)}"
+    ).collect()
+    rows = {(row["topic"], row["partition"]) for row in ways}
+    apart = sum(bool(rows - {(row["topic"], row["partition"])}) for row in new)
+    return max(apart, lane.truncates if weak and len(rows) > 1 else 0)
+
+
+# --- changes without a position among changes with one ----------------------------------------------
+
+
+def _unplaced(lake: Lake, lane: Lane, since: int, statements: Sequence[Mapping[str, Any]]) -> int:
+    """How many new changes and statements without a position arrived after some change with one."""
+    before = bool(lane.folded_high) and not is_weak(lane.folded_high or "")
+    placed = before or (lane.order_high is not None and not is_weak(lane.order_high))
+    if not placed:
+        return 0
+    events = [row for row in statements if row["batch"] > since and _is_unplaced(row["order_key"])]
+    if not events and (lane.order_low is None or not _is_unplaced(lane.order_low)):
+        return 0
+    rows = (
+        f"SELECT op, topic, `partition`, batch, `offset`, {weak_sql('order_key')} AS weak, order_key, note, kind "
+        f"FROM {lake.named(CHANGES.name)} WHERE kind IN ('change', 'ddl') AND batch > {since} AND {_of(lane)}"
+    )
+    first = (
+        f"SELECT topic, `partition`, min(struct(batch, `offset`)) AS at FROM ({rows}) WHERE NOT weak "
+        "GROUP BY topic, `partition`"
+    )
+    late = "true" if before else "f.at IS NOT NULL AND struct(r.batch, r.`offset`) > f.at"
+    found = lake.spark.sql(
+        f"SELECT count(DISTINCT r.batch, r.topic, r.`partition`, r.`offset`) AS n FROM ({rows}) r "
+        f"LEFT JOIN ({first}) f ON r.topic = f.topic AND r.`partition` = f.`partition` "
+        f"WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%null value%', false) AND {late}"
+    ).first()
+    return int(found["n"]) if found else 0
+
+
+def _is_unplaced(order_key: str) -> bool:
+    return is_weak(order_key) and order_of(order_key).phase == 1
+
+
+# --- rows that were read again, in vain -------------------------------------------------------------
+
+
+def _lost_reads(lake: Lake, subject: Subject, lane: Lane, since: int) -> int:
+    """How many rows read in new batches differ from a change of their key that came before and stands after them."""
+    if not subject.keyed or subject.mirror is None or not lane.folded_high or not lane.order_low:
+        return 0
+    if lane.order_low > lane.folded_high:
+        return 0
+    names = [one.name for one in subject.mirror.key_columns]
+    image = image_sql("coalesce(after, before)", names)
+    rows = (
+        f"SELECT batch, op, order_key, coalesce(after, '') AS after, to_json({image}) AS k "
+        f"FROM {lake.named(CHANGES.name)} WHERE kind = 'change' AND op <> 'truncate' AND {_of(lane)}"
+    )
+    found = lake.spark.sql(
+        f"SELECT count(*) AS n FROM (SELECT k, max(struct(order_key, after)) AS r FROM ({rows}) "
+        f"WHERE op = 'read' AND batch > {since} GROUP BY k) n JOIN (SELECT k, max(struct(order_key, after)) AS c "
+        f"FROM ({rows}) WHERE batch <= {since} AND order_key > {literal(lane.order_low)} GROUP BY k) o "
+        "ON n.k = o.k WHERE o.c.order_key > n.r.order_key AND o.c.after <> n.r.after"
+    ).first()
+    return int(found["n"]) if found else 0
+
+
+def _of(lane: Lane) -> str:
+    parts = zip(("`database`", "`schema`", "`table`"), lane.table, strict=True)
+    named = " AND ".join(f"{name} <=> {_text(part)}" for name, part in parts)
+    return f"source = {literal(lane.source)} AND {named}"
+
+
+def _text(value: str | None) -> str:
+    return "NULL" if value is None else literal(value)

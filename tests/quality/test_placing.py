@@ -1,0 +1,130 @@
+"""Where the order of changes rests on something that nobody can see, the checks must say so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.quality.placing import Arrived, unsure
+from tests.lakes import change, touch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE, OTHER = ("a.jsonl", None), ("b.jsonl", None)
+SECOND = 1718000042
+CHECKS = ("event_order", "unplaced_changes", "re_reads_ignored", "old_positions")
+
+
+def row(at: int, counter: int, stream: tuple[str, int | None] = FILE) -> Arrived:
+    """A row of the second, as it arrived."""
+    return Arrived(stream, (1, at), (SECOND, counter))
+
+
+def event(at: int, *counter: int) -> Arrived:
+    """A TRUNCATE of the second, placed after the row of that counter."""
+    return Arrived(FILE, (1, at), (SECOND, *counter), "TRUNCATE t")
+
+
+@pytest.mark.parametrize(
+    ("events", "rows", "expected"),
+    [
+        pytest.param([event(5, 1)], [row(1, 1), row(9, 2)], 0, id="in order"),
+        pytest.param([event(5)], [row(9, 1)], 0, id="first of its second"),
+        pytest.param([event(5, 1), event(8, 2)], [row(1, 1), row(6, 2), row(9, 3)], 0, id="emptied twice"),
+        pytest.param(
+            [event(5, 1), event(8, 1)], [row(1, 1), row(6, 2), row(7, 1), row(9, 2)], 0, id="all again"
+        ),
+        pytest.param(
+            [event(5, 1), event(8, 2)], [row(1, 1), row(6, 2), row(9, 2)], 1, id="again from the event"
+        ),
+        pytest.param([event(5)], [row(1, 1, OTHER)], 1, id="rows in another file"),
+        pytest.param([event(5, 3)], [row(1, 3), row(9, 2)], 1, id="a counter out of order after it"),
+        pytest.param([event(5, 3)], [row(1, 4), row(2, 3)], 1, id="a counter out of order before it"),
+    ],
+)
+def test_rows_that_may_stand_on_the_wrong_side_are_counted(
+    events: list[Arrived], rows: list[Arrived], expected: int
+) -> None:
+    """A TRUNCATE without a position clears rows that came after it, or spares rows that came before it."""
+    assert expected == unsure(events, rows)
+
+
+# --- through a whole run ------------------------------------------------------------------------------
+
+
+def oms(op: str, counter: int | None, members: dict[str, Any]) -> str:
+    """A message of OMS Default in one second."""
+    meta = {
+        "record_primary_key": "id" if counter else None, "dbType": "OB_MYSQL", "table_name": "t", "db": "cut",
+        "storeDataSequence": None if counter is None else int(f"{SECOND}{counter:05d}"),
+        "timestamp": str(SECOND), "ddlType": "TRUNCATE_TABLE" if op == "DDL" else None,
+    }  # fmt: skip
+    return (
+        json.dumps({"prevStruct": None, "postStruct": members, "allMetaData": meta, "recordType": op}) + "\n"
+    )
+
+
+def maxwell(kind: str, word: str, offset: int | None, **more: Any) -> str:
+    """A row of Maxwell, with its place in the log if it has one."""
+    message = {"database": "mixed", "table": "t", "type": kind, "ts": SECOND, "primary_key_columns": ["id"]}
+    message |= {"data": {"id": 1, "word": word}, **more}
+    return json.dumps(message | ({"position": f"bin.000001:{offset}"} if offset else {})) + "\n"
+
+
+def canal(kind: str, serial: int, word: str, name: str) -> str:
+    """A row of DTS Canal."""
+    return change(kind, "t", serial, {"id": "1", "word": word}, database=name, id=serial)
+
+
+PARTS = {
+    "cut": (
+        "oms-default",
+        oms("INSERT", 1, {"id": 1}) + oms("INSERT", 2, {"id": 2}),
+        oms("DDL", None, {"ddl": "TRUNCATE TABLE t"}) + oms("INSERT", 7, {"id": 3}),
+    ),
+    "mixed": ("maxwell", maxwell("insert", "a", 100), maxwell("bootstrap-insert", "the true row", None)),
+    "read": ("dts-canal", canal("INSERT", 500, "a", "read"), canal("INIT", 400, "the true row", "read")),
+    "older": ("dts-canal", canal("INSERT", 500, "a", "older"), canal("INSERT", 300, "a", "older")),
+    "fine": ("dts-canal", canal("INSERT", 500, "a", "fine"), canal("INIT", 600, "b", "fine")),
+}
+
+
+@pytest.mark.spark
+def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    """A mirror that may be wrong, with all checks green, is the worst of all.
+
+    ``cut`` has its TRUNCATE in another file than the rows of its second before it.
+    """
+    from ingest.config import load
+    from ingest.lake.lake import Lake
+    from ingest.run import Warm, run
+
+    file = tmp_path / "doubts.yaml"
+    sources = "".join(
+        f"  - {{name: {name}, kind: files, path: './{name}-*.jsonl', format: {part[0]}, settle: 1s}}\n"
+        for name, part in PARTS.items()
+    )
+    file.write_text(f"pipeline: doubts\nlake: ./lake\nsources:\n{sources}", "utf-8")
+    warm = Warm()
+    for number in (1, 2):
+        for name, part in PARTS.items():
+            path = tmp_path / f"{name}-{number}.jsonl"
+            path.write_text(part[number], "utf-8")
+            touch(path, 3600 - number)
+        result = run(spark, load(file), warm=warm)
+        assert [] == [one.message for one in result.mirrors if one.state != "done"]
+        rows = Lake(spark, load(file)).read("checks").where(f"batch = {number}").collect()
+        found = {(one["mirror"], one["check"]): one["state"] for one in rows if one["check"] in CHECKS}
+        if number == 1:
+            assert {} == found
+    assert {
+        ("cut.t", "event_order"): "fail",
+        ("mixed.t", "unplaced_changes"): "fail",
+        ("read.t", "re_reads_ignored"): "warn",
+        ("read.t", "old_positions"): "warn",
+        ("older.t", "old_positions"): "warn",
+    } == found
