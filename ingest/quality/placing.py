@@ -15,7 +15,7 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal
+from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BOOKS, CHANGES
 from ingest.order import AFTER_ITS_ROW, Order, is_weak, number_key, order_of, same_place, weak_sql
 from ingest.quality.catalogue import Metric
@@ -54,6 +54,7 @@ def of_mirrors(
             if source is not None and source.options.order_by != "event_time":
                 mine = [row for row in statements if _concerns(row, lane)]
                 yield from _of_lane(lake, subject, lane, source, since, mine)
+                yield from _doubts(lake, subject, lane, source, since)
 
 
 def _of_lane(
@@ -102,6 +103,23 @@ def _of_lane(
             f"already: if its positions started again, `ingest epoch {lane.source} --from ...`"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
+
+
+def _doubts(lake: Lake, subject: Subject, lane: Lane, source: Source, since: int) -> Iterator[Metric]:
+    """Changes that may belong elsewhere: moves that came again, and rows of two topics under one bare name."""
+    if moves := _repeated_moves(lake, subject, lane, since):
+        detail = (
+            f"{moves} updates of {lane.table} that change the key and lack unchanged columns came again; what they "
+            "lack was taken from the row that has the old key now: compare these rows with the source, or load "
+            f"the table again with `ingest epoch {lane.source} --from ... --resnapshot {lane.table}`"
+        )
+        yield Metric("repeated_moves", moves, subject.name, detail=detail)
+    if topics := _topics_under_one_name(lake, lane, source):
+        detail = (
+            f"{topics} topics send rows of {lane.table}, a name without a database, so tables of two databases may "
+            "be one mirror: give each topic its table under `options: {table: ...}`, then `ingest backfill`"
+        )
+        yield Metric("mixed_topics", topics, subject.name, detail=detail, limit=1)
 
 
 def _concerns(row: Mapping[str, Any], lane: Lane) -> bool:
@@ -264,6 +282,44 @@ def _lost_reads(lake: Lake, subject: Subject, lane: Lane, since: int) -> int:
         "ON n.k = o.k WHERE o.c.order_key > n.r.order_key AND o.c.after <> n.r.after"
     ).first()
     return int(found["n"]) if found else 0
+
+
+# --- what may belong elsewhere ----------------------------------------------------------------------
+
+
+def _repeated_moves(lake: Lake, subject: Subject, lane: Lane, since: int) -> int:
+    """How many new partial updates that change the key equal an earlier change; only without positions.
+
+    A position would put the repetition where the first one is.  By arrival it moves the row that has the old key
+    by then, and takes from it what the message does not carry.
+    """
+    weak = lane.order_low is not None and is_weak(lane.order_low)
+    if not weak or not lane.key_changes or not subject.keyed or subject.mirror is None:
+        return 0
+    names = [one.name for one in subject.mirror.key_columns]
+    moved = " OR ".join(f"b.{quoted(name)} <> a.{quoted(name)}" for name in names)
+    rows = (
+        f"SELECT *, {image_sql('before', names)} AS b, {image_sql('after', names)} AS a "
+        f"FROM {lake.named(CHANGES.name)} WHERE kind = 'change' AND op = 'update' AND partial AND {_of(lane)}"
+    )
+    moves = f"SELECT batch, order_key, row, event_time, before, after FROM ({rows}) WHERE {moved}"
+    found = lake.spark.sql(
+        f"SELECT count(DISTINCT n.order_key) AS n FROM ({moves}) n JOIN ({moves}) o ON n.before = o.before "
+        "AND n.after = o.after AND n.row = o.row AND n.event_time <=> o.event_time "
+        f"WHERE n.batch > {since} AND o.order_key < n.order_key"
+    ).first()
+    return int(found["n"]) if found else 0
+
+
+def _topics_under_one_name(lake: Lake, lane: Lane, source: Source) -> int:
+    """How many topics feed a table whose name holds neither database nor schema; 0 for less than two."""
+    bare = lane.table.database is None and lane.table.schema is None
+    if source.kind != "kafka" or not bare or lane.places < 2:
+        return 0
+    found = lake.spark.sql(
+        f"SELECT count(DISTINCT topic) AS n FROM {lake.named(BOOKS.name)} WHERE changes > 0 AND {_of(lane)}"
+    ).first()
+    return int(found["n"]) if found and found["n"] > 1 else 0
 
 
 def _of(lane: Lane) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FILE, OTHER = ("a.jsonl", None), ("b.jsonl", None)
 SECOND = 1718000042
-CHECKS = ("event_order", "unplaced_changes", "re_reads_ignored", "old_positions")
+CHECKS = ("event_order", "unplaced_changes", "re_reads_ignored", "old_positions", "repeated_moves")
 
 
 def row(at: int, counter: int, stream: tuple[str, int | None] = FILE) -> Arrived:
@@ -80,6 +80,26 @@ def canal(kind: str, serial: int, word: str, name: str) -> str:
     return change(kind, "t", serial, {"id": "1", "word": word}, database=name, id=serial)
 
 
+def ommove(name: str, again: bool) -> str:
+    """A key change of OMS Canal without its unchanged large column; delivered again after the old key came back."""
+
+    def row(kind: str, data: dict[str, Any], old: dict[str, Any] | None = None) -> str:
+        types = {"id": "int", "memo": "longtext"}
+        message = {
+            "data": [data],
+            "database": name,
+            "table": "t",
+            "es": 1,
+            "isDdl": False,
+            "mysqlType": types,
+        }
+        return json.dumps(message | {"old": old and [old], "pkNames": ["id"], "type": kind}) + "\n"
+
+    move = row("UPDATE", {"id": 3, "memo": None}, {"id": 1})
+    back = row("INSERT", {"id": 1, "memo": "another"})
+    return move + back if again else row("INSERT", {"id": 1, "memo": "own"}) + move + back
+
+
 PARTS = {
     "cut": (
         "oms-default",
@@ -89,6 +109,7 @@ PARTS = {
     "mixed": ("maxwell", maxwell("insert", "a", 100), maxwell("bootstrap-insert", "the true row", None)),
     "read": ("dts-canal", canal("INSERT", 500, "a", "read"), canal("INIT", 400, "the true row", "read")),
     "older": ("dts-canal", canal("INSERT", 500, "a", "older"), canal("INSERT", 300, "a", "older")),
+    "again": ("oms-canal", ommove("again", False), ommove("again", True)),
     "fine": ("dts-canal", canal("INSERT", 500, "a", "fine"), canal("INIT", 600, "b", "fine")),
 }
 
@@ -124,6 +145,7 @@ def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path) -> None:
     assert {
         ("cut.t", "event_order"): "fail",
         ("mixed.t", "unplaced_changes"): "fail",
+        ("again.t", "repeated_moves"): "fail",
         ("read.t", "re_reads_ignored"): "warn",
         ("read.t", "old_positions"): "warn",
         ("older.t", "old_positions"): "warn",
