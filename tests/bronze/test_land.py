@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,3 +144,24 @@ def test_thousands_of_small_files_are_one_quick_batch(spark: SparkSession, tmp_p
         5000
         == rows(yard.lake, "SELECT count(DISTINCT topic) AS n FROM bronze WHERE kind = 'message'")[0]["n"]
     )
+
+
+def test_nothing_is_landed_after_a_broken_file_where_arrival_orders(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Its rest, put right later, would come after newer changes: a reversed history, and nothing says so."""
+    yard = Yard(spark, tmp_path)
+    (source,) = yard.pipeline.sources
+    yard.pipeline = replace(yard.pipeline, sources=(replace(source, format="canal"),))
+    whole = gzip.compress(yard.lines(2000), 1)
+    yard.write("part-1.jsonl.gz", whole[:-400])
+    yard.write("part-2.jsonl.gz", gzip.compress(yard.lines(1)))
+    first = yard.run()
+    assert any("What comes after it in source rows was not read" in text for text in first.failures)
+    landed = Lake(spark, yard.pipeline).read("bronze").where("kind = 'message'")
+    assert [] == [row for row in landed.select("topic").distinct().collect() if "part-2" in row["topic"]]
+    yard.write("part-1.jsonl.gz", whole)
+    yard.run()
+    found = Lake(spark, yard.pipeline).read("changes").where("kind = 'change'").orderBy("order_key")
+    ids = [int(row["id"]) for row in found.selectExpr("get_json_object(after, '$.id') AS id").collect()]
+    assert list(range(2001)) == ids
