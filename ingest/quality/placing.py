@@ -302,10 +302,10 @@ def _repeated_moves(lake: Lake, subject: Subject, lane: Lane, since: int) -> int
         f"SELECT *, {image_sql('before', names)} AS b, {image_sql('after', names)} AS a "
         f"FROM {lake.named(CHANGES.name)} WHERE kind = 'change' AND op = 'update' AND partial AND {_of(lane)}"
     )
-    moves = f"SELECT batch, order_key, row, event_time, before, after FROM ({rows}) WHERE {moved}"
+    moves = f"SELECT batch, order_key, `row`, event_time, before, after FROM ({rows}) WHERE {moved}"
     found = lake.spark.sql(
         f"SELECT count(DISTINCT n.order_key) AS n FROM ({moves}) n JOIN ({moves}) o ON n.before = o.before "
-        "AND n.after = o.after AND n.row = o.row AND n.event_time <=> o.event_time "
+        "AND n.after = o.after AND n.`row` = o.`row` AND n.event_time <=> o.event_time "
         f"WHERE n.batch > {since} AND o.order_key < n.order_key"
     ).first()
     return int(found["n"]) if found else 0
