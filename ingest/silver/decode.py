@@ -19,7 +19,7 @@ from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.silver import anchors, clearings, receipts, replay
+from ingest.silver import clearings, events, receipts, replay
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.registry import schemas
 
@@ -104,7 +104,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told) ->
 def lifting(lake: Lake, messages: DataFrame) -> Lifting:
     """What the workers need to decode these messages with today's parsers and options."""
     how = Lifting(_shipped(lake.pipeline), starts=epochs.read(lake).starts, schemas=schemas(lake, messages))
-    return replace(how, anchors=anchors.find(lake, messages, how))
+    return replace(how, anchors=events.anchors(lake, messages, how))
 
 
 def lifted(messages: DataFrame, how: Lifting) -> DataFrame:

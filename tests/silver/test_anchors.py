@@ -13,7 +13,7 @@ import pytest
 from ingest.change import Options
 from ingest.config import Pipeline, Source
 from ingest.order import order_of
-from ingest.silver.anchors import Event, _event_rows, _rows_before, stream_of
+from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Lifting, Spot, lift
 from ingest.silver.preview import _ARROW
 
@@ -68,7 +68,7 @@ def anchored(
     lifting: Lifting, messages: list[tuple[int, int, int, bytes]], size: int
 ) -> list[tuple[int, ...]]:
     """The sequences of all rows and events in the order of their order keys, as a run of silver gives them."""
-    found = [row for page in _event_rows(lifting)(iter(pages(messages, size))) for row in page.to_pylist()]
+    found = [row for page in event_rows(lifting)(iter(pages(messages, size))) for row in page.to_pylist()]
     events = [
         Event(
             stream_of(lifting.pipeline, row["source"], row["topic"], row["partition"]),
@@ -79,7 +79,7 @@ def anchored(
     ]
     anchors: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
     best: dict[int, tuple[int, int, str]] = {}
-    for page in _rows_before(lifting, events)(iter(pages(messages, size))):
+    for page in rows_before(lifting, events)(iter(pages(messages, size))):
         for row in page.to_pylist():
             here = (row["batch"], row["offset"], row["sequence"])
             best[row["number"]] = max(best.get(row["number"], here), here)
