@@ -48,11 +48,12 @@ def of_mirrors(
         statements: rows of the DDL ledger that may mean something.
     """
     sources = {source.name: source for source in lake.pipeline.sources}
+    by_table = _by_table(statements)
     for subject in chosen:
         for lane in subject.lanes:
             source = sources.get(lane.source)
             if source is not None and source.options.order_by != "event_time":
-                mine = [row for row in statements if _concerns(row, lane)]
+                mine = by_table.get((lane.source, lane.table), [])
                 yield from _of_lane(lake, subject, lane, source, since, mine)
                 yield from _doubts(lake, subject, lane, source, since)
 
@@ -64,7 +65,7 @@ def _of_lane(
         detail = (
             f"{unsure} rows of {lane.table} were sent in the second of a TRUNCATE or DDL statement that has no "
             "position, and the order of their arrival does not say whether they came before or after it: "
-            f"compare with the source, then `ingest rebuild` or `ingest epoch {lane.source} --resnapshot {lane.table}`; "
+            f"compare with the source, or load the table again ({_epoch(lake, lane)}); "
             "one partition for all messages of a table prevents it"
         )
         yield Metric("event_order", unsure, subject.name, detail=detail)
@@ -82,14 +83,14 @@ def _of_lane(
     elif lost:
         detail = (
             f"{lost} rows of {lane.table} that were read again lost against changes folded earlier: to let them win, "
-            f"`ingest epoch {lane.source} --from ... --resnapshot {lane.table}`"
+            f"{_epoch(lake, lane)}"
         )
         yield Metric("re_reads_ignored", lost, subject.name, detail=detail)
     if unplaced:
         detail = (
             f"{unplaced} changes of {lane.table} have no position while others before them have one, so they stand "
             f"before these: write `order_by: arrival` under the options of source {lane.source}, then run "
-            "`ingest backfill`"
+            f"`ingest backfill {lake.pipeline.file.name}`"
         )
         yield Metric("unplaced_changes", unplaced, subject.name, detail=detail)
     if (
@@ -100,7 +101,7 @@ def _of_lane(
     ):
         detail = (
             f"all {lane.changes:,} changes of {lane.table} since batch {since} stand before what the mirror has "
-            f"already: if its positions started again, `ingest epoch {lane.source} --from ...`"
+            f"already: if its positions started again, {_epoch(lake, lane)}"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
 
@@ -111,23 +112,31 @@ def _doubts(lake: Lake, subject: Subject, lane: Lane, source: Source, since: int
         detail = (
             f"{moves} updates of {lane.table} that change the key and lack unchanged columns came again; what they "
             "lack was taken from the row that has the old key now: compare these rows with the source, or load "
-            f"the table again with `ingest epoch {lane.source} --from ... --resnapshot {lane.table}`"
+            f"the table again with {_epoch(lake, lane)}"
         )
         yield Metric("repeated_moves", moves, subject.name, detail=detail)
     if topics := _topics_under_one_name(lake, lane, source):
         detail = (
             f"{topics} topics send rows of {lane.table}, a name without a database, so tables of two databases may "
-            "be one mirror: give each topic its table under `options: {table: ...}`, then `ingest backfill`"
+            "be one mirror: give each topic its table under `options: {table: ...}`, then "
+            f"`ingest backfill {lake.pipeline.file.name}`"
         )
         yield Metric("mixed_topics", topics, subject.name, detail=detail, limit=1)
 
 
-def _concerns(row: Mapping[str, Any], lane: Lane) -> bool:
-    """True if a statement of the ledger is about a lane's table."""
-    if row["source"] != lane.source:
-        return False
-    named = [TableId(*one["table"]) for one in json.loads(row.get("effects") or "[]")]
-    return lane.table in (named or [TableId(row.get("database"), row.get("schema"), row.get("table"))])
+def _epoch(lake: Lake, lane: Lane) -> str:
+    """The command that begins an epoch with a table that is loaded again."""
+    return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch N --resnapshot {lane.table}`"
+
+
+def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
+    """The statements of each source and table; those whose text could not be read are of their message's table."""
+    found: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
+    for row in statements:
+        named = {TableId(*one["table"]) for one in json.loads(row.get("effects") or "[]")}
+        for table in named or {TableId(row.get("database"), row.get("schema"), row.get("table"))}:
+            found.setdefault((row["source"], table), []).append(row)
+    return found
 
 
 # --- events that have a second and no counter -----------------------------------------------------
