@@ -13,7 +13,7 @@ from ingest.errors import ConfigError, IngestError, Undecodable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ingest.change import Hints
+    from ingest.change import Hints, Message
     from ingest.formats import About, Format
     from ingest.framing import Record
 
@@ -94,26 +94,31 @@ def _decoded(
     module: Format, hints: Hints, records: Iterable[Record | Undecodable], key: str | None, topic: str
 ) -> Iterator[dict[str, Any]]:
     """Changes as objects, and one object for each reject."""
-    from ingest.change import Message, describe
+    from ingest.change import Message
 
     for record in records:
         if isinstance(record, Undecodable):
             yield {"reject": record.code, "detail": record.detail}
-            continue
-        message = Message(record.value, None if key is None else key.encode(), topic)
-        try:
-            changes = list(module.parse(message, hints))  # all of a message or nothing
-        except Undecodable as error:
-            yield {"reject": error.code, "detail": error.detail}
-        except IngestError:  # the registry does not answer
-            raise
-        except Exception as error:
-            yield {
-                "reject": "decoder-error",
-                "detail": f"the decoder stumbled: {type(error).__name__}: {error}",
-            }
         else:
-            yield from map(describe, changes)
+            yield from described(
+                module, hints, Message(record.value, None if key is None else key.encode(), topic)
+            )
+
+
+def described(module: Format, hints: Hints, message: Message) -> Iterator[dict[str, Any]]:
+    """The changes of one message as objects, or its reject."""
+    from ingest.change import describe
+
+    try:
+        changes = list(module.parse(message, hints))  # all of a message or nothing
+    except Undecodable as error:
+        yield {"reject": error.code, "detail": error.detail}
+    except IngestError:  # the registry does not answer
+        raise
+    except Exception as error:
+        yield {"reject": "decoder-error", "detail": f"the decoder failed: {type(error).__name__}: {error}"}
+    else:
+        yield from map(describe, changes)
 
 
 def _print(found: Iterator[dict[str, Any]], form: str) -> bool:

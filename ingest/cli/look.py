@@ -288,11 +288,7 @@ def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[A
     Raises:
         IngestError: the query is none, names no table, or Spark refuses it.
     """
-    known = known_mirrors.known(lake).values()
-    # Later names win: a mirror keeps its name, whatever lies beside others.
-    named = [*_histories(lake, known).values(), *known]
-    mirrors = {one.table: lake.named(one.path) for one in named}
-    return _queried(lake, text, limit, mirrors)
+    return query_as_of(lake, text, limit, None)[:2]
 
 
 def query_as_of(
@@ -303,37 +299,45 @@ def query_as_of(
     Raises:
         IngestError: as for `query`, or a version that the log no longer holds.
     """
-    if batch is None:
-        return *query(lake, text, limit), []
-    known = asof.mirrors(lake, batch)
-    histories = _histories(lake, [one.mirror for one in known.values()])
-    pinned = asof.beside(lake, batch, known.values(), histories) | known  # a mirror keeps its name
-    mirrors = {
-        table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
-        for table, one in pinned.items()
-        if one.version is not None
-    }
-    behind = asof.complaints(pinned, batch)
+    found, behind = frame(lake, text, batch)
     try:
-        return *_queried(lake, text, limit, mirrors), behind
-    except IngestError as error:
-        raise IngestError(" ".join([str(error), *behind])) from None
-
-
-def _queried(
-    lake: Lake, text: str, limit: int, mirrors: dict[TableId, str]
-) -> tuple[list[str], list[list[Any]]]:
-    products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
-    try:
-        frame = lake.spark.sql(rewrite(text, mirrors, products, lake.pipeline.lake))
         if limit:
-            frame = frame.limit(limit)
-        names = frame.columns
-        rows = _exact(frame).collect()
+            found = found.limit(limit)
+        names = found.columns
+        rows = _exact(found).collect()
     except PySparkException as error:
         raise IngestError(f"Spark refuses the query: {_said(error)}") from None
-    kinds = [field.dataType for field in frame.schema.fields]
-    return names, [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
+    kinds = [field.dataType for field in found.schema.fields]
+    return names, [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows], behind
+
+
+def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str]]:
+    """One query by names as a data frame, now or as of a batch, and which mirrors do not hold all of the batch.
+
+    Raises:
+        IngestError: the query is none, names no table, or Spark refuses it.
+    """
+    behind: list[str] = []
+    if batch is None:
+        known = known_mirrors.known(lake).values()
+        # Later names win: a mirror keeps its name, whatever lies beside others.
+        mirrors = {one.table: lake.named(one.path) for one in [*_histories(lake, known).values(), *known]}
+    else:
+        pinned = asof.mirrors(lake, batch)
+        histories = _histories(lake, [one.mirror for one in pinned.values()])
+        mirrors = {
+            table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
+            for table, one in (asof.beside(lake, batch, pinned.values(), histories) | pinned).items()
+            if one.version is not None
+        }
+        behind = asof.complaints(pinned, batch)
+    products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
+    try:
+        return lake.spark.sql(rewrite(text, mirrors, products, lake.pipeline.lake)), behind
+    except PySparkException as error:
+        raise IngestError(" ".join([f"Spark refuses the query: {_said(error)}", *behind])) from None
+    except IngestError as error:
+        raise IngestError(" ".join([str(error), *behind])) from None
 
 
 def _said(error: PySparkException) -> str:

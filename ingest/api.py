@@ -1,0 +1,157 @@
+"""The functions that `ingest` exports; docs/python.md shows each at work.
+
+None has the name of a module beside this one: `ingest.fold` and `ingest.run` are modules once they are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingest.change import Hints, Message, TableHints
+from ingest.config import Pipeline, load
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from ingest.run import Result
+
+__all__ = ["decode", "detect", "fold_changes", "load", "read", "run_pipeline", "session"]
+
+STAGES = ("bronze", "silver", "gold", "quality")
+
+
+def decode(
+    format_name: str,
+    messages: Iterable[bytes | Message],
+    *,
+    keys: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    **options: str,
+) -> Iterator[dict[str, Any]]:
+    """Decode messages to exact changes, without Spark: one mapping each, as ``ingest decode`` prints them.
+
+    Args:
+        format_name: one of ``ingest formats``.
+        messages: each one's bytes, or a `Message` with its Kafka key, topic and headers.
+        keys: the key columns, for formats that name none.
+        columns: logical types of columns, for formats that tell none.
+        **options: as in ``options:`` of the pipeline file.
+
+    Yields:
+        ``{"op": ..., "table": ..., "after": {column: text or None}, ...}``, or ``{"reject": code, "detail": text}``
+        for a message that cannot be decoded.
+
+    Raises:
+        ConfigError: an option is unknown or has no meaning.
+    """
+    from ingest import formats
+    from ingest.cli.decode import described
+    from ingest.config import read as config
+
+    declared = TableHints(tuple(keys), dict(columns or {}))
+    hints = Hints(config.options(options, format_name), lambda _table: declared)
+    module = formats.load(format_name)
+    for message in messages:
+        yield from described(module, hints, message if isinstance(message, Message) else Message(message))
+
+
+def detect(messages: Sequence[bytes]) -> dict[str, Any]:
+    """Name the format of a sample of messages, with evidence, as ``ingest detect --output json`` does."""
+    from ingest.cli import detection
+
+    return detection.judge("messages", "lines", list(messages), None)
+
+
+def fold_changes(
+    changes: Iterable[Mapping[str, Any]], keys: Sequence[str], types: Mapping[str, str] | None = None
+) -> list[dict[str, str | None]]:
+    """The rows that decoded changes of one table leave, whatever order they are given in: what a mirror is.
+
+    Args:
+        changes: as `decode` gives them, in the order in which they arrived; rejects and statements are left out.
+        keys: the key columns.
+        types: logical types of the key columns; without them keys are compared as text.
+
+    Returns:
+        The live rows, each column's exact text.
+    """
+    from ingest.change import ROW_OPS, Change, Op
+    from ingest.fold import Placed, fold
+    from ingest.order import Order
+
+    placed = []
+    for arrival, one in enumerate(changes):
+        if one.get("op") not in ROW_OPS:
+            continue
+        epoch, phase, sequence, half, row = one["order"]
+        change = Change(
+            op=Op(one["op"]),
+            before=one["before"],
+            after=one["after"],
+            partial=one["partial"],
+            keys=tuple(keys),
+        )
+        placed.append(Placed(Order(epoch, phase, tuple(sequence), half, (arrival,), row), change))
+    return [row.values for row in fold(placed, tuple(keys), types).values()]
+
+
+def session(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
+    """A Spark session for a pipeline, stopped at the end; an active one is used as it is.
+
+    Raises:
+        SetupError: Java or a jar is missing; the text names the command that helps.
+    """
+    from ingest.cli.spark import session_for
+
+    return session_for([pipeline], None)
+
+
+def run_pipeline(
+    pipeline: Pipeline, spark: SparkSession, *, stages: Iterable[str] = STAGES, select: str = ""
+) -> Result:
+    """Land what is new, decode it, fold it into the mirrors, check them: once.
+
+    Args:
+        pipeline: what to run.
+        spark: the session.
+        stages: which of bronze, silver, gold and quality.
+        select: fold only mirrors that fit this pattern, such as ``shop.*``.
+
+    Returns:
+        What was done; ``exit_code`` is 1 where ``failures`` is not empty.
+
+    Raises:
+        LockedError: another run holds the lake.
+        IngestError: the lake cannot be used; the text says why and what to do.
+    """
+    from ingest.run import run
+
+    return run(spark, pipeline, stages, select=select)
+
+
+def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | None = None) -> DataFrame:
+    """Query mirrors and the product's own tables by name, now or as they were after a batch.
+
+    Args:
+        pipeline: whose lake.
+        spark: the session.
+        query: one SELECT, or a table's name such as ``shop.orders``.
+        batch: the batch; None reads the newest versions.
+
+    Raises:
+        IngestError: there is no lake or no such table, or a mirror does not hold all of the batch.
+    """
+    from ingest.cli import look
+    from ingest.lake.lake import Lake
+
+    if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
+        raise IngestError(f"There is no lake at {pipeline.lake} yet: run the pipeline first.")
+    text = query if " " in query.strip() else f"SELECT * FROM {query}"
+    frame, behind = look.frame(Lake(spark, pipeline), text, batch)
+    if behind:
+        raise IngestError(" ".join(behind))
+    return frame
