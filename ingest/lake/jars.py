@@ -194,7 +194,7 @@ def _cause(report: str) -> str:
     error = re.search(r"(?:HttpClientHandler|BasicURLHandler): (.*?) ?url=", report)
     said = error[1] if error else ""
     for pattern, cause in _CAUSES:
-        if re.search(pattern, said):
+        if pattern.search(said):
             return f"{cause} ({said[:200]})"
     if said:
         return f"the repository answered: {said[:200]}"
@@ -205,16 +205,16 @@ def _cause(report: str) -> str:
 
 _CAUSES = (
     (
-        "PKIX|certificate|SSL|TLS",
+        re.compile("PKIX|certificate|SSL|TLS"),
         f"the repository's certificate is not trusted: name your company's certificates with {trust.VARIABLES[0]}",
     ),
-    ("407|[Pp]roxy", "the proxy refused: check https_proxy"),
-    ("refused", "nothing answers there: check the network and https_proxy"),
+    (re.compile("407|[Pp]roxy"), "the proxy refused: check https_proxy"),
+    (re.compile("refused"), "nothing answers there: check the network and https_proxy"),
     (
-        "not known|UnknownHost|resolution|no such host|[.]invalid",
+        re.compile("not known|UnknownHost|resolution|no such host|[.]invalid"),
         "a host's name is not known: check the network and https_proxy",
     ),
-    ("timed out|[Tt]imeout", "there was no answer in time: check the network and https_proxy"),
+    (re.compile("timed out|[Tt]imeout"), "there was no answer in time: check the network and https_proxy"),
 )
 
 
