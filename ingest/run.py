@@ -20,7 +20,7 @@ from ingest.errors import SetupError
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
 from ingest.gold.work import COMPLETE, complete, open_books
-from ingest.lake import identity, lock, mirrors, pauses
+from ingest.lake import decoded_with, identity, lock, mirrors, pauses
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
@@ -94,6 +94,7 @@ class Warm:
     held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch, and version of `decisions`, when all was held
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     told: tuple[str, ...] = ()  # failures that `runs` holds already
+    looked: bool = False  # whether this process has looked for batches decoded with other settings
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
 
     def restarted(self) -> Warm:
@@ -150,6 +151,10 @@ def run(
             if result.batch is not None:
                 teller.start()
         warm.seen = identity.look(lake)
+        if not warm.looked:
+            newest = lake.decoded()
+            result.warnings += [one.sentence(pipeline, newest) for one in decoded_with.outdated(lake, newest)]
+            warm.looked = True
         if _record(lake, warm, result):
             teller.end(result.failures, result.messages, _written(result))
     result.warnings.extend(teller.warnings)

@@ -21,7 +21,7 @@ from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source
 from ingest.gold import preview as gold
 from ingest.gold.preview import HOLD, Foreseen, Known
-from ingest.lake import identity
+from ingest.lake import decoded_with, identity
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, target
@@ -85,6 +85,9 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         _add_sample(one, decoded, sum(message[1] == one["source"] for message in sources.messages))
     tables = gold.foresee(pipeline, known, decoded.lines, decoded.statements)
     guessed = {str(target(pipeline.rule(one), one)) for one in (line.table_id for line in decoded.lines)}
+    for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
+        told = next(one for one in sources.told if one["source"] == outdated.source)
+        told["warnings"].append(outdated.sentence(pipeline, known.last))
     due = any(one["due"] for one in sources.told)
     return {
         "pipeline": pipeline.name,

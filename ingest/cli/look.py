@@ -19,7 +19,7 @@ from ingest.cli.registering import Field, Registered
 from ingest.errors import IngestError, command, first_line
 from ingest.gold import approval, history
 from ingest.gold import fidelity as fidelities
-from ingest.lake import asof, rejects
+from ingest.lake import asof, decoded_with, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -268,7 +268,8 @@ def _problems(rows: list[dict[str, Any]], waiting: dict[str, int], statements: i
     problems += [f"{count} {_REJECTED.get(kind, 'changes were refused')}" for kind, count in waiting.items()]
     if statements:
         problems.append(f"{statements} statements wait for a decision: {command('ddl', lake.pipeline.file)}")
-    return problems
+    newest = lake.decoded()
+    return problems + [one.sentence(lake.pipeline, newest) for one in decoded_with.outdated(lake, newest)]
 
 
 def _span(span: dt.timedelta) -> str:

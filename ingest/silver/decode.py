@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
-from ingest.lake import epochs, identity
+from ingest.lake import decoded_with, epochs, identity
 from ingest.lake.books import Line, merged
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
@@ -52,6 +52,7 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     told = receipts.told(lake, batches)
     identity.refuse_missing_sources(lake, {source for _, source in told.landed})
     replayed = replay.landed(told.moved, batches)
+    decoded_with.note(lake, {source for _, source in told.landed}, batches[0])
     with paced(lake.spark, sum(told.landed.values()) + sum(replayed.values())):
         _write_changes(lake, batches, told)
     written = _written(lake, batches)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
-from ingest.lake import condensed
+from ingest.lake import condensed, decoded_with
 from ingest.lake.compare import Difference, as_sets
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
@@ -75,6 +75,7 @@ def rebuild(
             for one in TABLES:
                 tell("silver", f"publishing {one.name}")
                 _publish(lake, shadow, one, since, last)
+            decoded_with.note(lake, [source.name for source in lake.pipeline.sources], since + 1)
             if not since and was.batch:
                 condensed.decide(lake, condensed.Condensed(), "silver was decoded anew from all of bronze")
     return Rebuilt(last, not dry_run, differences)

@@ -177,3 +177,29 @@ def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
     other.write_text(depot.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other"), "utf-8")
     with pytest.raises(IngestError, match="name the same lake"):
         _refuse_shared_lakes([load(depot.file), load(other)])
+
+
+def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: Depot) -> None:
+    """Batches that were decoded with the wrong zone stay wrong until they are decoded again: status says so."""
+    from ingest import run as running
+    from ingest.cli import foresight
+    from ingest.lake import decoded_with
+    from ingest.lake.lake import Lake
+    from ingest.silver import rebuild
+
+    assert [] == decoded_with.outdated(Lake(spark, depot.pipeline), 2)
+    edit(depot, "settle: 1s}", "settle: 1s, options: {timezone: Asia/Shanghai}}")
+    said = "batches 1 to 2 of source bins were decoded with other settings (timezone was UTC and is Asia/Shanghai)"
+    warm = running.Warm()
+    for expected in ([said], []):  # once in each process
+        result = running.run(spark, depot.pipeline, ("bronze", "silver", "gold"), warm)
+        assert expected == [text[: len(said)] for text in result.warnings]
+    [source] = foresight.foresee(depot.pipeline, spark, 1)["sources"]
+    assert any(said in text for text in source["warnings"])
+    [outdated] = decoded_with.outdated(Lake(spark, depot.pipeline), 2)
+    assert "--last 2" in outdated.sentence(depot.pipeline, 2)
+    rebuild.rebuild(Lake(spark, depot.pipeline), 2, since=1, dry_run=False)
+    [outdated] = decoded_with.outdated(Lake(spark, depot.pipeline), 2)
+    assert (1, 1) == (outdated.first, outdated.last)
+    rebuild.rebuild(Lake(spark, depot.pipeline), 2, since=0, dry_run=False)
+    assert [] == decoded_with.outdated(Lake(spark, depot.pipeline), 2)
