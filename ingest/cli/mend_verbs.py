@@ -60,15 +60,23 @@ def backfill(
     file: File,
     last: Annotated[int, typer.Option(min=1, help="How many batches, counted from the newest.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")] = False,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Leave them as they were decoded, and no longer warn of it.")
+    ] = False,
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Decode the last batches again with today's parsers, show the rows that change, and fold the mirrors anew."""
+    """Decode the last batches again with today's parsers and options, show what changes, and fold the mirrors again."""
     with opened(file, jars_dir) as lake:
-        from ingest.lake import lock
+        from ingest.lake import decoded_with, lock
 
         with lock.held(lake.pipeline.lake, "backfill"):
             newest = lake.decoded()
+            if accept:
+                names = [one.name for one in lake.pipeline.sources]
+                decoded_with.note(lake, names, max(0, newest - last) + 1)
+                output.note(f"the last {last} batches stay as they were decoded")
+                return
             rows = _silver(lake, dry_run, max(0, newest - last))
             if not dry_run and any(row["missing"] or row["surplus"] for row in rows):
                 rows += fold_anew(lake, [], dry_run)
