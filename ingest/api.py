@@ -6,7 +6,7 @@ None has the name of a module beside this one: `ingest.fold` and `ingest.run` ar
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,14 +100,17 @@ def fold_changes(
 
 
 def session(pipeline: Pipeline) -> AbstractContextManager[SparkSession]:
-    """A Spark session for a pipeline, stopped at the end; an active one is used as it is.
+    """A Spark session for a pipeline, stopped at the end; an active one is used, and left running.
 
     Raises:
         SetupError: Java or a jar is missing; the text names the command that helps.
     """
+    from pyspark.sql import SparkSession
+
     from ingest.cli.spark import session_for
 
-    return session_for([pipeline], None)
+    active = SparkSession.getActiveSession()
+    return session_for([pipeline], None) if active is None else nullcontext(active)
 
 
 def run_pipeline(
