@@ -93,17 +93,19 @@ def _of_lane(
             f"`ingest backfill {lake.pipeline.file.name}`"
         )
         yield Metric("unplaced_changes", unplaced, subject.name, detail=detail)
-    if (
-        lane.changes
-        and lane.order_high
-        and lane.folded_high
-        and lane.order_high < same_place(lane.folded_high)
-    ):
+    if _all_older(lane):
         detail = (
             f"all {lane.changes:,} changes of {lane.table} since batch {since} stand before what the mirror has "
             f"already: if its positions started again, {_epoch(lake, lane)}"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
+
+
+def _all_older(lane: Lane) -> bool:
+    """True if all new changes have positions, and all of these are older than the newest one folded before."""
+    if not lane.changes or not lane.order_high or not lane.folded_high or is_weak(lane.order_high):
+        return False
+    return lane.order_high < same_place(lane.folded_high)
 
 
 def _doubts(lake: Lake, subject: Subject, lane: Lane, source: Source, since: int) -> Iterator[Metric]:
