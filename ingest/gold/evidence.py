@@ -25,7 +25,7 @@ from ingest.gold.gather import with_shard
 from ingest.gold.policy import Subject
 from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.work import LaneId, shard_of
-from ingest.lake import mirrors
+from ingest.lake import exact, mirrors
 from ingest.lake import rejects as rejected
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -240,7 +240,7 @@ def key_text(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
     """The key as cell rejects spell it: JSON with the columns' own names."""
     frame = lake.spark.createDataFrame([tuple(texts)], [f"t{i}" for i in range(len(texts))])
     cells = [cast(F.col(f"t{i}"), one.type).alias(one.name) for i, one in enumerate(mirror.key_columns)]
-    return str(frame.select(F.to_json(F.struct(*cells)).alias("key")).collect()[0]["key"])
+    return str(frame.select(exact.key_json(cells).alias("key")).collect()[0]["key"])
 
 
 # --- the mirror ---------------------------------------------------------------------------------

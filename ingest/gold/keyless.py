@@ -28,7 +28,8 @@ from ingest.gold import misfits
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
 from ingest.gold.gather import Lane, Steps, clearing, of_lane
-from ingest.gold.merge import Guard
+from ingest.gold.merge import Guard, compared
+from ingest.lake import exact
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -252,8 +253,8 @@ def _appended(happened: DataFrame, work: Work, anew: bool) -> DataFrame:
 
 
 def _content(mirror: Mirror) -> Column:
-    cells = [F.col(quoted(one.column)).alias(f"c{i}") for i, one in enumerate(mirror.columns)]
-    return F.to_json(F.struct(*cells), {"ignoreNullFields": "false"})
+    """What tells a row from every other: the exact texts of its cells."""
+    return exact.content((F.col(quoted(one.column)), one.delta) for one in mirror.columns)
 
 
 def _counted(happened: DataFrame, mirror: Mirror) -> DataFrame:
@@ -294,7 +295,10 @@ def _merge(
     sent = [sent_name(i) for i in range(len(names))]
     source = joined.where(n != m).select(*names, F.explode(copies).alias(TAKEN)).toDF(*sent, TAKEN)
     pairs = [(name, f"s.{quoted(one)}") for name, one in zip(names, sent, strict=True)]
-    equal = " AND ".join(f"t.{name} <=> {one}" for name, one in pairs)
+    equal = " AND ".join(
+        f"{compared(f't.{name}', one)} <=> {compared(value, one)}"
+        for (name, value), one in zip(pairs, mirror.columns, strict=True)
+    )
     guard.set_on(session)
     (
         DeltaTable.forPath(session, path)

@@ -14,6 +14,7 @@ from ingest.fold import SchemaStep
 from ingest.gold import tables
 from ingest.gold.cast import cast, converted
 from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, sent_name, value_name
+from ingest.lake.exact import FLOATING
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, literal, quoted
@@ -136,14 +137,14 @@ def merge(
 def _differs(values: Sequence[tuple[MirrorColumn, str]]) -> str:
     """SQL: does any column stand otherwise than sent?"""
     return " OR ".join(
-        f"NOT ({_compared(f't.{quoted(one.column)}', one)} <=> {_compared(value, one)})"
+        f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
         for one, value in values
     )
 
 
-def _compared(value: str, one: MirrorColumn) -> str:
+def compared(value: str, one: MirrorColumn) -> str:
     """A value to compare: to SQL, 0.0 and -0.0 are the same number."""
-    return f"CAST({value} AS STRING)" if one.delta in ("FLOAT", "DOUBLE") else value
+    return f"CAST({value} AS STRING)" if one.delta in FLOATING else value
 
 
 def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:

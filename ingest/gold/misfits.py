@@ -20,6 +20,7 @@ from ingest.config import TableRule
 from ingest.gold.cast import cast, matches
 from ingest.gold.fold import GONE, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import Lane, of_lane
+from ingest.lake import exact
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -58,7 +59,7 @@ def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFr
     ]
     if not found:
         return None
-    key = F.to_json(F.struct(*[F.col(key_name(i)).alias(name) for i, name in enumerate(mirror.keys)]))
+    key = exact.key_json(F.col(key_name(i)).alias(name) for i, name in enumerate(mirror.keys))
     rows = outcomes.where(~F.col(GONE)).select(
         (key if mirror.keys else F.lit(None)).alias("key"),
         F.explode(F.filter(F.array(*found), lambda cell: cell.isNotNull())).alias("cell"),

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ingest.lake.exact import FLOATING
 from ingest.lake.names import quoted
 
 SAMPLE = 10
@@ -47,8 +48,7 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
     """
     names = list(dict.fromkeys([*rebuilt.columns, *present.columns]))
     rest = [name for name in names if name not in keys]
-    left = _side(present, names)
-    right = _side(rebuilt, names)
+    left, right = (_side(one, names) for one in _exact(present, rebuilt))
     same = reduce(
         lambda a, b: a & b, [F.col(f"b.{quoted(key)}").eqNullSafe(F.col(f"a.{quoted(key)}")) for key in keys]
     )
@@ -73,8 +73,8 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
 
 def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
     """Compare rows without a key: each as often as it stands there."""
-    mine = present.select(*map(quoted, columns)).withColumn("_n", F.lit(-1))
-    theirs = rebuilt.select(*map(quoted, columns)).withColumn("_n", F.lit(1))
+    mine, theirs = (one.select(*map(quoted, columns)) for one in _exact(present, rebuilt))
+    mine, theirs = mine.withColumn("_n", F.lit(-1)), theirs.withColumn("_n", F.lit(1))
     totals = (
         mine.unionByName(theirs).groupBy(*map(quoted, columns)).agg(F.sum("_n").alias("_n")).where("_n <> 0")
     )
@@ -96,6 +96,16 @@ def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> D
         .collect()
     ]
     return Difference(rows, found["missing"] or 0, found["surplus"] or 0, sample=tuple(sample))
+
+
+def _exact(*frames: DataFrame) -> list[DataFrame]:
+    """Floating numbers, where all have them, as texts: to SQL, 0.0 and -0.0 are one number."""
+    floating = [
+        {one.name for one in frame.schema if one.dataType.simpleString().upper() in FLOATING}
+        for frame in frames
+    ]
+    texts = {name: F.col(quoted(name)).cast("string") for name in set.intersection(*floating)}
+    return [frame.withColumns(texts) for frame in frames]
 
 
 def _side(frame: DataFrame, names: Sequence[str]) -> DataFrame:

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from ingest.config import Expectation
+from ingest.lake import exact
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import quoted
 from ingest.quality.catalogue import FAILING_KEYS
@@ -60,7 +61,7 @@ def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, column: str | None
     if condition is None or column is None or not mirror.keys or wish.arguments.keys() & set(_PARTIAL):
         return ()
     cells = [F.col(quoted(one.column)).alias(one.name) for one in mirror.key_columns]
-    key = F.to_json(F.struct(*cells), {"ignoreNullFields": "false"})
+    key = exact.key_json(cells)
     try:
         bad = frame.select(key.alias("key"), condition(F.col(quoted(column)), wish.arguments).alias("bad"))
         rows = bad.where("bad").limit(FAILING_KEYS).collect()
