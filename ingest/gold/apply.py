@@ -95,6 +95,8 @@ def apply(
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
+        if job.rule.history and plan.mirror.keys:
+            plan = replace(plan, mirror=history.named(plan.mirror, known))
         if plan.mirror != known and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns)):
             rows.append(mirrors.decision(plan.mirror, books.last, "columns seen"))
             decided[job.path] = plan.mirror

@@ -52,13 +52,39 @@ _EXTRA = (
 Work = Sequence[tuple[Lane, Steps]]
 
 
+def named(mirror: Mirror, before: Mirror | None) -> Mirror:
+    """The mirror with names for its history's own columns, which stay whatever columns the source gets later.
+
+    Args:
+        mirror: as decided now.
+        before: as decided last.
+    """
+    if mirror.history:
+        return mirror
+    known = before if before is not None and before.columns else mirror
+    taken = {folded(one.column) for one in known.columns}
+    return replace(mirror, history=tuple(column_name(shown, taken) for _, shown, _ in _EXTRA))
+
+
 def table_of(mirror: Mirror) -> Mirror:
-    """The history table beside a mirror, as a mirror of its own."""
-    taken = {folded(one.column) for one in mirror.columns}
-    extra = [Column(name, column_name(shown, taken), logical) for name, shown, logical in _EXTRA]
+    """The history table beside a mirror, as a mirror of its own.
+
+    A source column that came later under the name of one of its own columns has another name there.
+    """
+    mirror = named(mirror, None)
+    own = {folded(name) for name in mirror.history}
+    taken = own | {folded(one.column) for one in mirror.columns}
+    extra = [
+        Column(name, column, logical)
+        for (name, _, logical), column in zip(_EXTRA, mirror.history, strict=True)
+    ]
+    columns = [
+        replace(one, column=column_name(one.name, taken)) if folded(one.column) in own else one
+        for one in mirror.columns
+    ]
     name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
     path = FOLDER + mirror.path.removeprefix(MIRRORS)
-    return replace(mirror, table=name, path=path, columns=(*mirror.columns, *extra))
+    return replace(mirror, table=name, path=path, columns=(*columns, *extra))
 
 
 def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:
@@ -71,7 +97,7 @@ def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: G
     source = _typed(reduce(DataFrame.unionByName, told), mirror)
     table = table_of(mirror)
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
-    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
+    on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in table.key_columns)
     if again:
         names = [F.col(quoted(sent_name(i))).alias(one.column) for i, one in enumerate(table.columns)]
         guard.replace(source.where(~F.col(TAKEN)).select(*names), lake.path(table.path))

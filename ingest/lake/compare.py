@@ -15,6 +15,7 @@ from ingest.lake.names import quoted
 
 SAMPLE = 10
 _BEFORE, _AFTER = "before", "after"
+_NUMBER, _THERE = "%n", "%there"  # no column of a mirror has a percent sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
         lambda a, b: a & b, [F.col(f"b.{quoted(key)}").eqNullSafe(F.col(f"a.{quoted(key)}")) for key in keys]
     )
     joined = left.alias("b").join(right.alias("a"), same, "full_outer")
-    missing, surplus = F.col("b._there").isNull(), F.col("a._there").isNull()
+    missing, surplus = F.col(f"b.{_THERE}").isNull(), F.col(f"a.{_THERE}").isNull()
     differs = {name: ~missing & ~surplus & ~_equal(name) for name in rest}
     any_cell = reduce(lambda a, b: a | b, differs.values(), F.lit(False))
     totals = joined.agg(
-        F.count("a._there").alias("rows"),
+        F.count(f"a.{_THERE}").alias("rows"),
         F.count_if(missing).alias("missing"),
         F.count_if(surplus).alias("surplus"),
         F.count_if(any_cell).alias("differing"),
@@ -74,24 +75,27 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
 def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
     """Compare rows without a key: each as often as it stands there."""
     mine, theirs = (one.select(*map(quoted, columns)) for one in _exact(present, rebuilt))
-    mine, theirs = mine.withColumn("_n", F.lit(-1)), theirs.withColumn("_n", F.lit(1))
+    mine, theirs = mine.withColumn(_NUMBER, F.lit(-1)), theirs.withColumn(_NUMBER, F.lit(1))
     totals = (
-        mine.unionByName(theirs).groupBy(*map(quoted, columns)).agg(F.sum("_n").alias("_n")).where("_n <> 0")
+        mine.unionByName(theirs)
+        .groupBy(*map(quoted, columns))
+        .agg(F.sum(_NUMBER).alias(_NUMBER))
+        .where(F.col(_NUMBER) != 0)
     )
     found = totals.agg(
-        F.sum(F.when(F.col("_n") > 0, F.col("_n"))).alias("missing"),
-        F.sum(F.when(F.col("_n") < 0, -F.col("_n"))).alias("surplus"),
+        F.sum(F.when(F.col(_NUMBER) > 0, F.col(_NUMBER))).alias("missing"),
+        F.sum(F.when(F.col(_NUMBER) < 0, -F.col(_NUMBER))).alias("surplus"),
     ).collect()[0]
     rows = rebuilt.count()
     if not (found["missing"] or found["surplus"]):
         return Difference(rows)
     sample = [
         {
-            (_AFTER if row["_n"] > 0 else _BEFORE): {
+            (_AFTER if row[_NUMBER] > 0 else _BEFORE): {
                 name: row[name] for name in columns if row[name] is not None
             }
         }
-        for row in totals.select(*[F.col(quoted(name)).cast("string") for name in columns], "_n")
+        for row in totals.select(*[F.col(quoted(name)).cast("string") for name in columns], _NUMBER)
         .limit(SAMPLE)
         .collect()
     ]
@@ -111,7 +115,7 @@ def _exact(*frames: DataFrame) -> list[DataFrame]:
 def _side(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     have = set(frame.columns)
     columns = [F.col(quoted(name)) if name in have else F.lit(None).alias(name) for name in names]
-    return frame.select(*columns, F.lit(1).alias("_there"))
+    return frame.select(*columns, F.lit(1).alias(_THERE))
 
 
 def _equal(name: str) -> Column:
@@ -119,7 +123,7 @@ def _equal(name: str) -> Column:
 
 
 def _sample(rows: DataFrame, names: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, Any], ...]:
-    cells: list[Column] = [F.col("b._there").alias("was"), F.col("a._there").alias("is")]
+    cells: list[Column] = [F.col(f"b.{_THERE}").alias("was"), F.col(f"a.{_THERE}").alias("is")]
     for i, name in enumerate(names):
         cells.append(F.col(f"b.{quoted(name)}").cast("string").alias(f"b{i}"))
         cells.append(F.col(f"a.{quoted(name)}").cast("string").alias(f"a{i}"))

@@ -43,6 +43,7 @@ class Mirror:
     keys: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     generation: int = 0
+    history: tuple[str, ...] = ()  # the own columns of the table of old states beside it, once it has one
 
     @property
     def name(self) -> str:
@@ -65,6 +66,7 @@ class Mirror:
                 for one in self.columns
             ],
             "generation": self.generation,
+            **({"history": list(self.history)} if self.history else {}),
         }
 
     @classmethod
@@ -76,6 +78,7 @@ class Mirror:
             tuple(found["keys"]),
             tuple(Column(*one) for one in found["columns"]),
             found.get("generation", 0),
+            tuple(found.get("history", ())),
         )
 
 
@@ -123,9 +126,9 @@ def grown(
             logical = rule.columns.get(name) or seen.get(name) or "unknown"
             columns.append(Column(name, column_name(name, taken), logical))
     columns = [_typed(one, rule, seen) for one in columns]
-    generation = mirror.generation if mirror else 0
-    return Mirror(
-        table, mirror_path(table), keys or (mirror.keys if mirror else ()), tuple(columns), generation
+    known = mirror or Mirror(table, mirror_path(table))
+    return replace(
+        known, table=table, path=mirror_path(table), keys=keys or known.keys, columns=tuple(columns)
     )
 
 

@@ -78,3 +78,25 @@ def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> Non
     assert (["id", "is_current"], [[7, True]]) == look.query(
         depot.lake(), "SELECT id, is_current FROM yard.depot__history__history"
     )
+
+
+def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    """The source's values would overwrite the moments of every state that stands."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
+    depot.row(id="1", n="1").run()
+    named = {"mysqlType": {"id": "int", "n": "int", "Valid_From": "date"}}
+    for number, day in ((2, "2023-11-14"), (3, None)):
+        row = {"id": str(number), "n": "1", "Valid_From": day}
+        depot.say(
+            table="depot", isDdl=False, type="INSERT", old=None, sql="", data=[row], pkNames=["id"], **named
+        )
+        assert ("done", "") == depot.run()
+    assert [(1, 1, 10, None, True), (2, 1, 20, None, True), (3, 1, 30, None, True)] == states(depot)
+    [taken] = [name for name in depot.lake().read("histories/yard/depot").columns if "Valid_From" in name]
+    kept = {row["id"]: row[taken] for row in depot.lake().read("histories/yard/depot").collect()}
+    assert {1: None, 2: dt.date(2023, 11, 14), 3: None} == kept
+    assert {1: None, 2: dt.date(2023, 11, 14), 3: None} == {
+        row["id"]: row["Valid_From"] for row in depot.rows()
+    }

@@ -1,0 +1,46 @@
+"""The names of a history's own columns, without Spark."""
+
+from __future__ import annotations
+
+import json
+
+from ingest.change import TableId
+from ingest.config.model import TableRule
+from ingest.gold import history
+from ingest.lake.mirrors import Mirror, grown
+
+TABLE = TableId("yard", None, "depot")
+RULE = TableRule("yard.*", history=True)
+
+
+def decided(before: Mirror | None, *columns: str) -> Mirror:
+    """The mirror as the next batch decides it, written down and read back."""
+    now = history.named(grown(before, TABLE, RULE, ("id",), dict.fromkeys(columns, "date")), before)
+    return Mirror.from_value(now.path, json.loads(json.dumps(now.to_value())))
+
+
+def test_they_stay_whatever_comes_later() -> None:
+    """Allocated anew, a moment's column would become the source's, and its values with it."""
+    first = decided(None, "id", "n")
+    later = decided(first, "id", "n", "valid_to", "IS_CURRENT", "Valid_To")
+    assert ("valid_from", "valid_to", "is_current") == first.history == later.history
+    names = [one.column for one in history.table_of(later).columns]
+    assert names[-3:] == list(first.history)
+    assert len(names) == len({name.lower() for name in names})
+    assert [one.column for one in later.columns][2] == "valid_to"  # in the mirror nothing is in its way
+    again = decided(later, "id", "n", "extra")
+    assert names[:-3] == [one.column for one in history.table_of(again).columns][: len(names) - 3]
+
+
+def test_a_source_that_had_the_name_first_keeps_it() -> None:
+    """A lake made before would otherwise exchange the two."""
+    first = decided(None, "id", "valid_from")
+    assert "valid_from" in [one.column for one in history.table_of(first).columns[:-3]]
+    assert first.history[0].startswith("valid_from_")
+
+
+def test_a_lake_made_before_keeps_the_names_that_it_has() -> None:
+    """Its decision names none; they are those of the columns before the new one came."""
+    old = grown(None, TABLE, RULE, ("id",), {"id": "int64"})
+    assert not old.history
+    assert "valid_from" == decided(old, "id", "valid_from").history[0]
