@@ -213,8 +213,11 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     last = lake.decoded()
+    first = warm.complete is None
     if warm.complete is None:
         warm.complete = complete(lake)
+    if first or last > warm.complete:
+        result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
     if last <= warm.complete:
         return
     tell("gold", "reading the books")

@@ -163,6 +163,7 @@ def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
         mirrors.target(lake.pipeline.rule(table), table) for table in epochs.tables(lake, source, start.first)
     )
     concerned = {known[path].name for path in map(mirror_path, targets) if path in known}
+    concerned |= {one.name for one in mirrors.outdated(lake)}
     return fold_anew(lake, sorted(concerned), dry_run=False) if concerned else []
 
 

@@ -266,6 +266,7 @@ def _open_rejects(lake: Lake) -> dict[str, int]:
 def _problems(rows: list[dict[str, Any]], waiting: dict[str, int], statements: int, lake: Lake) -> list[str]:
     problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
     problems += [f"{count} {_REJECTED.get(kind, 'changes were refused')}" for kind, count in waiting.items()]
+    problems += [known_mirrors.outdated_text(lake, one) for one in known_mirrors.outdated(lake)]
     if statements:
         problems.append(f"{statements} statements wait for a decision: {command('ddl', lake.pipeline.file)}")
     newest = lake.decoded()

@@ -71,21 +71,31 @@ def backfill(
         from ingest.lake import decoded_with, lock
 
         with lock.held(lake.pipeline.lake, "backfill"):
-            newest = lake.decoded()
             if accept:
                 names = [one.name for one in lake.pipeline.sources]
-                decoded_with.note(lake, names, max(0, newest - last) + 1)
+                decoded_with.note(lake, names, max(0, lake.decoded() - last) + 1)
                 output.note(f"the last {last} batches stay as they were decoded")
                 return
-            rows = _silver(lake, dry_run, max(0, newest - last))
-            if not dry_run and any(row["missing"] or row["surplus"] for row in rows):
-                rows += fold_anew(lake, [], dry_run)
+            rows = decode_again(lake, last, dry_run=dry_run)
     if output_as == "json":
         output.json(rows)
     else:
         printed(rows)
     if any(row["state"] in ("failed", "held") for row in rows):
         raise typer.Exit(1)
+
+
+def decode_again(lake: Lake, last: int, *, dry_run: bool) -> list[dict[str, Any]]:
+    """The last batches decoded again and the mirrors folded, those, too, that a killed command has left."""
+    from ingest.lake import mirrors
+
+    rows = _silver(lake, dry_run, max(0, lake.decoded() - last))
+    if dry_run:
+        return rows
+    if any(row["missing"] or row["surplus"] for row in rows):
+        return rows + fold_anew(lake, [], dry_run)
+    waiting = [one.name for one in mirrors.outdated(lake)]
+    return rows + (fold_anew(lake, waiting, dry_run) if waiting else [])
 
 
 def fold_anew(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:

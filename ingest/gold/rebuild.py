@@ -19,6 +19,7 @@ from ingest.gold.apply import STAGE, Folded, apply
 from ingest.gold.work import Books, open_books
 from ingest.lake import decisions, mirrors
 from ingest.lake.compare import Difference, as_sets, by_key
+from ingest.lake.decisions import REBUILT, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
@@ -143,8 +144,11 @@ def _next(lake: Lake, mirror: Mirror) -> Mirror:
 def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int) -> None:
     """The old states and the rows, in one commit each, then the decision that names their generation.
 
+    What does not fit is kept first, as by every fold.
+
     A run killed between the two goes on under the old generation, whose progress is the same batch.
     """
+    _add_misfits(lake, shadow, mirror, batch)
     states = history.table_of(mirror)
     for one in (states, mirror):
         if one is states and not shadow.exists(states.path):
@@ -152,8 +156,8 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
         _make(lake, one)
         writer = lake.writer(STAGE, one.path, mirror.generation)
         lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True, landed=True)
-    decisions.append(lake, [mirrors.decision(mirror, decided_at, "rebuilt")])
-    _add_misfits(lake, shadow, mirror, batch)
+    now = mirrors.decision(mirror, decided_at, "rebuilt")
+    decisions.append(lake, [now, Decision(REBUILT, mirror.path, batch=batch)])
 
 
 def _make(lake: Lake, mirror: Mirror) -> None:

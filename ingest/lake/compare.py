@@ -74,14 +74,7 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
 
 def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
     """Compare rows without a key: each as often as it stands there."""
-    mine, theirs = (one.select(*map(quoted, columns)) for one in _exact(present, rebuilt))
-    mine, theirs = mine.withColumn(_NUMBER, F.lit(-1)), theirs.withColumn(_NUMBER, F.lit(1))
-    totals = (
-        mine.unionByName(theirs)
-        .groupBy(*map(quoted, columns))
-        .agg(F.sum(_NUMBER).alias(_NUMBER))
-        .where(F.col(_NUMBER) != 0)
-    )
+    totals = _unequal(present, rebuilt, columns)
     found = totals.agg(
         F.sum(F.when(F.col(_NUMBER) > 0, F.col(_NUMBER))).alias("missing"),
         F.sum(F.when(F.col(_NUMBER) < 0, -F.col(_NUMBER))).alias("surplus"),
@@ -100,6 +93,19 @@ def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> D
         .collect()
     ]
     return Difference(rows, found["missing"] or 0, found["surplus"] or 0, sample=tuple(sample))
+
+
+def groups(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str], by: Sequence[str]) -> list[Any]:
+    """The values of some columns in the rows that `as_sets` would find missing or surplus."""
+    return _unequal(present, rebuilt, columns).select(*map(quoted, by)).distinct().collect()
+
+
+def _unequal(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Rows that one side has oftener than the other, with the difference."""
+    mine, theirs = (one.select(*map(quoted, columns)) for one in _exact(present, rebuilt))
+    both = mine.withColumn(_NUMBER, F.lit(-1)).unionByName(theirs.withColumn(_NUMBER, F.lit(1)))
+    sums = both.groupBy(*map(quoted, columns)).agg(F.sum(_NUMBER).alias(_NUMBER))
+    return sums.where(F.col(_NUMBER) != 0)
 
 
 def _exact(*frames: DataFrame) -> list[DataFrame]:

@@ -19,6 +19,7 @@ from ingest.lake.schemas import DECISIONS
 SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot"
 PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
+DECODED, REBUILT = "decoded-again", "rebuilt"  # changes that mirrors have folded before; a mirror
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
+from ingest.errors import command
 from ingest.lake import decisions
-from ingest.lake.decisions import SCHEMA, Decision
+from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.names import column_name, folded, mirror_path
 
@@ -98,6 +99,23 @@ def known(lake: Lake) -> dict[str, Mirror]:
     """Every mirror by its path, as last decided."""
     newest = decisions.read(lake).newest(SCHEMA)
     return {path: Mirror.from_value(path, one.value) for path, one in newest.items()}
+
+
+def outdated(lake: Lake) -> list[Mirror]:
+    """Mirrors that hold rows of changes which were decoded again since, and have not been rebuilt after that."""
+    paths: set[str] = set()
+    for one in decisions.read(lake).of(DECODED, REBUILT):
+        paths = paths | set(one.value["mirrors"]) if one.kind == DECODED else paths - {one.subject}
+    found = known(lake) if paths else {}
+    return [found[path] for path in sorted(paths) if path in found]
+
+
+def outdated_text(lake: Lake, mirror: Mirror) -> str:
+    """What is wrong with such a mirror, and what to do."""
+    return (
+        f"{mirror.name} was folded from changes that have been decoded again since: "
+        f"`{command('rebuild', lake.pipeline.file, mirror.name)}` folds it again."
+    )
 
 
 def decision(mirror: Mirror, batch: int, reason: str) -> Decision:

@@ -12,10 +12,13 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake import condensed, decoded_with
-from ingest.lake.compare import Difference, as_sets
+from ingest.lake import condensed, decisions, decoded_with, mirrors
+from ingest.lake.compare import Difference, as_sets, groups
+from ingest.lake.decisions import DECODED, Decision
 from ingest.lake.lake import Lake
+from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.shadow import shadow_of
 from ingest.silver.decode import STAGE, decode
@@ -72,6 +75,7 @@ def rebuild(
         tell("silver", "comparing")
         differences = {one.name: _difference(lake, shadow, one, since) for one in TABLES}
         if not dry_run:
+            _announce(lake, shadow, since, last, differences)
             for one in TABLES:
                 tell("silver", f"publishing {one.name}")
                 _publish(lake, shadow, one, since, last)
@@ -79,6 +83,27 @@ def rebuild(
             if not since and was.batch:
                 condensed.decide(lake, condensed.Condensed(), "silver was decoded anew from all of bronze")
     return Rebuilt(last, not dry_run, differences)
+
+
+def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapping[str, Difference]) -> None:
+    """Write down which mirrors hold rows of changes that are about to differ.
+
+    A run killed between here and their rebuild leaves them as they are: so the next one knows it.
+    """
+    if differences[CHANGES.name].none:
+        return
+    present, rebuilt = _rows(lake, CHANGES, since), _rows(shadow, CHANGES, since)
+    rows = groups(present, rebuilt, rebuilt.columns, ("kind", "database", "schema", "table"))
+    known = mirrors.known(lake)
+    if any(
+        row["kind"] == "ddl" for row in rows
+    ):  # a statement may concern other tables than its message names
+        paths = set(known)
+    else:
+        tables = (TableId(*row[1:]) for row in rows if row["kind"] == "change")
+        paths = {mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables}
+    if concerned := sorted(paths & known.keys()):
+        decisions.append(lake, [Decision(DECODED, CHANGES.name, {"mirrors": concerned}, last)])
 
 
 def _only(schema: TableSchema, since: int) -> str:
