@@ -19,7 +19,7 @@ from ingest.config import Pipeline
 from ingest.errors import SetupError
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
-from ingest.gold.work import COMPLETE, complete, open_books
+from ingest.gold.work import Progress, open_books, progress
 from ingest.lake import decoded_with, identity, lock, mirrors, pauses
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
@@ -88,10 +88,10 @@ class Warm:
 
     positions: Positions = field(default_factory=Positions)
     decided: dict[str, Mirror] | None = None
-    complete: int | None = None  # the last batch that every mirror has folded
+    progress: Progress | None = None  # how far gold is
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
-    held: tuple[int, int, list[Folded]] = (-1, -1, [])  # batch, and version of `decisions`, when all was held
+    resting: dict[str, Folded] = field(default_factory=dict)  # mirrors that are held or paused, by path
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     told: tuple[str, ...] = ()  # failures that `runs` holds already
     looked: bool = False  # whether this process has looked for batches decoded with other settings
@@ -213,15 +213,14 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     last = lake.decoded()
-    first = warm.complete is None
-    if warm.complete is None:
-        warm.complete = complete(lake)
-    if first or last > warm.complete:
+    first = warm.progress is None
+    now = warm.progress = warm.progress or progress(lake)
+    if first or last > now.complete:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
-    if last <= warm.complete:
+    if last <= now.complete and not now.lagging:
         return
     tell("gold", "reading the books")
-    result.mirrors = _folded(lake, warm, last, tell)
+    result.mirrors = _folded(lake, warm, now, last, tell)
     for one in result.mirrors:
         if one.state in ("failed", "held"):
             result.failures.append(f"{one.mirror} {one.state}: {one.message}")
@@ -232,29 +231,41 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         if unread := one.counts.get(UNREAD):
             result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
     result.incomplete = bool(lake.select) or lake.stop()
-    if all(one.state in ("done", "skipped") for one in result.mirrors) and not result.incomplete:
-        warm.complete = last
-    if result.touched or last == warm.complete:
+    unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
+    if result.incomplete:  # what was not tried is as it was
+        tried = {one.path for one in result.mirrors if one.state != "skipped"}
+        warm.progress = Progress(now.complete, (now.lagging - tried) | unfinished)
+    else:
+        warm.progress = Progress(last, unfinished)
+    if result.touched or warm.progress == Progress(last):
         result.batch = last
 
 
-def _folded(lake: Lake, warm: Warm, last: int, tell: Tell) -> list[Folded]:
-    """Fold what is new; what is held stays so, at no cost, until new changes or a decision come."""
-    assert warm.complete is not None
+def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> list[Folded]:
+    """Fold what is new; what waits for a decision stays as it is, at no cost, until one is made."""
     decisions = lake.snapshot(DECISIONS.name).version
-    if warm.held[:2] == (last, decisions) and not lake.select:
-        return warm.held[2]
     if warm.decisions != decisions:
         warm.decisions = decisions
         warm.decided = None  # a rebuild by another process gives a mirror its next generation
+        warm.resting = {}
     lake.paused = pauses.paused(lake)
+    if last <= now.complete and not lake.select and now.lagging <= warm.resting.keys():
+        return list(warm.resting.values())
     with paced(lake.spark, 0, lake.snapshot(BOOKS.name).size or 0):
-        books = open_books(lake, warm.complete, last)
+        books = open_books(lake, now.complete, last)
     if warm.decided is None:
         warm.decided = mirrors.known(lake)
-    found = apply(lake, books, warm.decided, lambda mirror, step: tell(f"gold {mirror}", step))
-    if all(one.state in ("held", "skipped") for one in found) and not lake.select and not lake.stop():
-        warm.held = (last, lake.snapshot(DECISIONS.name).version, found)
+    found = apply(
+        lake,
+        books,
+        warm.decided,
+        lambda mirror, step: tell(f"gold {mirror}", step),
+        lagging=now.lagging,
+        asleep={path: one for path, one in warm.resting.items() if one.waits and not lake.select},
+    )
+    if not lake.select:
+        warm.resting = {one.path: one for one in found if one.state in ("held", "paused")}
+        warm.decisions = lake.snapshot(DECISIONS.name).version  # its own are no news to it
     return found
 
 
@@ -299,8 +310,8 @@ def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     if result.batch is None and failures in ((), warm.told):
         return False
     warm.told = failures
-    done = {} if warm.complete is None else {COMPLETE: warm.complete}
-    lake.append_unguarded(list(_rows(lake, result)), RUNS, done)
+    marks = {} if warm.progress is None else warm.progress.marks
+    lake.append_unguarded(list(_rows(lake, result)), RUNS, marks)
     return True
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from threading import Lock
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,7 +29,20 @@ from ingest.gold.fold import Shape, has_name
 from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, decide, subject_of
-from ingest.gold.work import Books, Job, LaneId, jobs, lane, lanes_of, shard_of, whole
+from ingest.gold.work import (
+    STAGE,
+    Books,
+    Job,
+    LaneId,
+    behind,
+    catch_up,
+    folded,
+    jobs,
+    lane,
+    lanes_of,
+    shard_of,
+    whole,
+)
 from ingest.lake import decisions, log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -37,7 +51,6 @@ from ingest.lake.schemas import CHANGES
 from ingest.lake.session import new_session
 from ingest.lake.settings import is_set
 
-STAGE = "gold"
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
 # A mirror that is small beside its batch is written anew instead of given deletion vectors, which are some ten Spark
 # jobs more.  What is written anew stays on disk for the promised days: so no more than this for each change, nor
@@ -63,6 +76,7 @@ class Folded:
     message: str = ""
     size: int = 0  # bytes of its table
     began: dt.datetime | None = None  # None if nothing was begun
+    waits: bool = False  # for a decision: no message can change that
 
 
 def apply(
@@ -70,20 +84,34 @@ def apply(
     books: Books,
     decided: dict[str, Mirror],
     tell: Tell = lambda _mirror, _step: None,
+    *,
+    lagging: Collection[str] = (),
+    asleep: Mapping[str, Folded] = MappingProxyType({}),
 ) -> list[Folded]:
-    """Fold every mirror that has new batches.
+    """Fold every mirror that has new batches, and those that lag.
 
     Args:
         lake: the lake.
         books: the work list.
         decided: each mirror's schema as last decided; new decisions are added.
         tell: is told the mirror and the step that it begins.
+        lagging: paths of mirrors that have not folded all batches that the books sum up.
+        asleep: of these, the ones that wait for a decision, and what was said of them.
     """
+    resting = lake.paused | asleep.keys()
+    touched = {job.path for job in jobs(lake.pipeline, books)}
+    books = catch_up(lake, books, behind(lake, books, decided, touched - resting, {*lagging} - resting))
     chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
-    todo = [job for job in chosen if job.path not in lake.paused]
+    todo = [job for job in chosen if job.path not in resting]
     ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
     wanted: list[Plan] = []
-    done = [Folded(str(job.table), job.path, "paused", message=PAUSED) for job in chosen if job not in todo]
+    names = {job.path: str(job.table) for job in chosen} | {
+        path: one.name for path, one in decided.items() if path in lagging and not lake.select
+    }
+    done = [
+        Folded(name, path, "paused", message=PAUSED) for path, name in names.items() if path in lake.paused
+    ]
+    done += [one for path, one in asleep.items() if path not in lake.paused]
     rows = []
     for job in todo:
         known = decided.get(job.path)
@@ -111,7 +139,7 @@ def _needs_ledger(books: Books, job: Job, decided: dict[str, Mirror]) -> bool:
     """True for a new mirror, new statements, or late changes where there were statements before."""
     if job.path not in decided or any(line.ddl for line in books.lines):
         return True  # a statement may concern other tables than its message names
-    lanes = [lane(books, name, lines, books.complete) for name, lines in job.lines.items()]
+    lanes = [lane(books, name, lines, books.applied(job.path)) for name, lines in job.lines.items()]
     return any(one is not None and one.ddl_ever and one.late for one in lanes)
 
 
@@ -119,9 +147,8 @@ def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror 
     """The last batch that a mirror has folded, asked of its log only where a policy may want to know."""
     asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
     if mirror is None or not asked:
-        return books.complete
-    writer = lake.writer(STAGE, mirror.path, mirror.generation)
-    return max(log.progress(lake.spark, lake.path(mirror.path), writer), books.complete)
+        return books.applied(job.path)
+    return max(folded(lake, mirror), books.applied(job.path))
 
 
 def _one(
@@ -148,7 +175,7 @@ def _one(
         else:
             result.state = "skipped"
         if plan.hold is not None:
-            result.state, result.message = "held", plan.hold.why
+            result.state, result.message, result.waits = "held", plan.hold.why, True
     except HeldError as error:
         result.state, result.message = "held", str(error)
     except Exception as error:  # whatever one mirror meets, the others go on

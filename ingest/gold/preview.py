@@ -13,11 +13,11 @@ from typing import Any
 from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.gold import ledger as ledgers
-from ingest.gold.apply import PAUSED, STAGE
+from ingest.gold.apply import PAUSED
 from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, decide
-from ingest.gold.work import Books, Job, complete, jobs, open_books
+from ingest.gold.work import STAGE, Books, Job, complete, jobs, open_books
 from ingest.lake import log, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake

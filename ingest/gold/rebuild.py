@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
 from ingest.gold import history, tables
-from ingest.gold.apply import STAGE, Folded, apply
-from ingest.gold.work import Books, open_books
+from ingest.gold.apply import Folded, apply
+from ingest.gold.work import STAGE, Books, open_books
 from ingest.lake import decisions, mirrors
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.decisions import REBUILT, Decision

@@ -6,26 +6,32 @@ A mirror without a new book line costs nothing: it is not even looked at.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.gold.fold import Shape
 from ingest.gold.gather import Lane
+from ingest.gold.history import table_of
+from ingest.lake import mirrors
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import target
+from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, RUNS
 
-COMPLETE = "complete"  # the mark that a run leaves in the log of `runs`
+COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
+STAGE = "gold"
+LOOKS = 3  # logs that are asked at once
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
-_OF_NEW = ("changes", "reads")  # asked of new lines alone
-_SUMS = ("partials", "key_changes", "inherits", "truncates", "ddl")
+_OF_NEW = ("reads",)  # asked of new lines alone
+_SUMS = ("changes", "partials", "key_changes", "inherits", "truncates", "ddl")
 
 
 @dataclass(slots=True)
@@ -33,6 +39,7 @@ class History:
     """What the books say of a lane up to the last complete batch."""
 
     high: str | None = None
+    last: int = 0  # the last batch with changes or statements
     changes: int = 0
     reads: int = 0
     partials: int = 0
@@ -46,6 +53,8 @@ class History:
         """Count one more line as folded."""
         if line.order_high is not None and (self.high is None or line.order_high > self.high):
             self.high = line.order_high
+        if line.changes or line.ddl:
+            self.last = max(self.last, line.batch)
         for name in (*_OF_NEW, *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
@@ -55,13 +64,21 @@ class History:
 class Books:
     """The books as gold needs them, kept between the ticks of one session.
 
-    ``complete`` is the last batch that every mirror has folded; lines behind it are kept one by one.
+    ``complete`` is the last batch that every mirror has folded but those that lag; lines after it are kept one by one,
+    and of a mirror that lags those after its own progress.
     """
 
     complete: int
     last: int
     histories: dict[LaneId, History] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    lagging: dict[str, int] = field(
+        default_factory=dict
+    )  # by path, the last batch that such a mirror has folded
+
+    def applied(self, path: str) -> int:
+        """The last batch that a mirror has folded, as far as it needs no look into its log."""
+        return self.lagging.get(path, self.complete)
 
     @property
     def changes(self) -> int:
@@ -75,49 +92,152 @@ class Books:
     def first_rows(self, job: Job) -> int:
         """The batch that brought a mirror its first rows, or the last complete one if that is later."""
         if any(name in self.histories for name in job.lines):
-            return self.complete
+            return self.applied(job.path)
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
         return min(batches, default=self.last)
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far gold is: every mirror has folded all batches up to ``complete`` but those that lag, by their paths."""
+
+    complete: int = 0
+    lagging: frozenset[str] = frozenset()
+
+    @property
+    def marks(self) -> dict[str, object]:
+        """What a run leaves in the log of `runs`."""
+        return {COMPLETE: self.complete, LAGGING: sorted(self.lagging)}
+
+
 def complete(lake: Lake) -> int:
-    """The last batch of which a run has recorded that every mirror folded it; 0 before the first."""
+    """The last batch that every mirror has folded, those that lag among them; 0 before the first."""
+    now = progress(lake)
+    known = mirrors.known(lake) if now.lagging else {}
+    return min([now.complete, *(max(0, folded(lake, known.get(path))) for path in now.lagging)])
+
+
+def folded(lake: Lake, mirror: Mirror | None) -> int:
+    """The last batch that a mirror has folded, as its own log has it; -1 before the first."""
+    if mirror is None:
+        return -1
+    return lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), -1)
+
+
+def progress(lake: Lake) -> Progress:
+    """What a run has recorded last."""
     if not lake.exists(RUNS.name):
-        return 0
-    if (marked := lake.last_mark(RUNS.name, COMPLETE)) is not None:
-        return marked
+        return Progress()
+    marks = lake.last_marks(RUNS.name)
+    if isinstance(marks.get(COMPLETE), int):
+        return Progress(marks[COMPLETE], frozenset(marks.get(LAGGING) or ()))
     found = (
         lake.read(RUNS.name)
         .where((F.col("stage") == "gold") & F.col("subject").isNull() & (F.col("state") == "done"))
         .agg(F.max("batch").alias("batch"))
         .first()
     )
-    return (found["batch"] if found else None) or 0
+    return Progress((found["batch"] if found else None) or 0)
 
 
 def open_books(lake: Lake, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines behind it."""
     books = Books(complete, last)
     table = lake.rows(BOOKS).where(F.col("table").isNotNull())
-    sums = (
-        table.where(F.col("batch") <= complete)
-        .groupBy(*_TABLE)
-        .agg(
-            F.max("order_high").alias("high"),
-            *[F.sum(name).alias(name) for name in _SUMS],
-            F.flatten(F.collect_set(F.map_keys(F.from_json("servers", "map<string,bigint>")))).alias(
-                "servers"
-            ),
-        )
-    )
-    for row in sums.collect() if complete > 0 else []:
-        lane = (row["source"], TableId(row["database"], row["schema"], row["table"]))
-        books.histories[lane] = History(
-            row["high"], servers=set(row["servers"]), **{name: row[name] for name in _SUMS}
-        )
-    for row in table.where(F.col("batch").between(complete + 1, last)).collect():
-        books.lines.append(_line(row.asDict()))
+    books.histories = _histories(table.where(F.col("batch") <= complete)) if complete > 0 else {}
+    books.lines = _lines(table.where(F.col("batch").between(complete + 1, last)))
     return books
+
+
+def catch_up(lake: Lake, books: Books, lagging: Mapping[str, int]) -> Books:
+    """The same books, with the lines of mirrors that lag one by one after what each of them has folded."""
+    found = replace(books, histories=dict(books.histories), lagging=dict(lagging))
+    lanes = [
+        (*name[:1], *name[1], lagging[path]) for name, path in _paths(lake.pipeline, books) if path in lagging
+    ]
+    if not lanes:
+        return found
+    for name in [(source, TableId(*table)) for source, *table, _ in lanes]:
+        del found.histories[name]
+    text = "source STRING, `database` STRING, `schema` STRING, `table` STRING, applied BIGINT"
+    wanted = F.broadcast(lake.spark.createDataFrame(lanes, text)).alias("w")
+    same = [F.col(f"b.{name}").eqNullSafe(F.col(f"w.{name}")) for name in _TABLE]
+    table = lake.rows(BOOKS).where(F.col("batch") <= books.complete).alias("b").join(wanted, same)
+    table = table.select("b.*", "w.applied").cache()
+    try:
+        found.histories |= _histories(table.where(F.col("batch") <= F.col("applied")))
+        found.lines = [*_lines(table.where(F.col("batch") > F.col("applied")).drop("applied")), *books.lines]
+    finally:
+        table.unpersist()
+    return found
+
+
+def behind(
+    lake: Lake,
+    books: Books,
+    known: Mapping[str, Mirror],
+    touched: Collection[str],
+    lagging: Collection[str],
+) -> dict[str, int]:
+    """Which of some mirrors lack a batch that the books sum up, with the last one that each has folded.
+
+    A mirror that is not known yet lacks all of them, unless nothing but statements and truncates ever came for it.
+
+    Args:
+        lake: the lake.
+        books: its books.
+        known: each mirror's schema as last decided.
+        touched: the paths of mirrors with new batches.
+        lagging: those of mirrors that were not finished; each goes over its last batch again at the least.
+    """
+    last: dict[str, int] = {}
+    with_history: set[str] = set()
+    for name, path in _paths(lake.pipeline, books):
+        past = books.histories[name]
+        if (path in touched or path in lagging) and (path in known or past.changes > past.truncates):
+            last[path] = max(last.get(path, 0), past.last)
+            with_history |= {path} if lake.pipeline.rule(name[1]).history else set()
+
+    def have(path: str) -> int:
+        mirror = known.get(path)
+        rows = folded(lake, mirror)
+        if mirror is None or path not in with_history:
+            return rows
+        states = table_of(mirror)
+        there = path in lagging or lake.snapshot(states.path).exists
+        return min(rows, folded(lake, states)) if there else rows
+
+    with ThreadPoolExecutor(LOOKS) as pool:
+        found = dict(zip(last, pool.map(have, last), strict=True))
+    found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
+    return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}
+
+
+def _paths(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
+    """The lanes that the books sum up, with the paths of their mirrors."""
+    for name in books.histories:
+        rule = pipeline.rule(name[1])
+        if not rule.exclude:
+            yield name, mirror_path(target(rule, name[1]))
+
+
+def _histories(table: DataFrame) -> dict[LaneId, History]:
+    rows = table.groupBy(*_TABLE).agg(
+        F.max("order_high").alias("high"),
+        F.max(F.when((F.col("changes") > 0) | (F.col("ddl") > 0), F.col("batch"))).alias("last"),
+        *[F.sum(name).alias(name) for name in _SUMS],
+        F.flatten(F.collect_set(F.map_keys(F.from_json("servers", "map<string,bigint>")))).alias("servers"),
+    )
+    return {
+        (row["source"], TableId(row["database"], row["schema"], row["table"])): History(
+            row["high"], row["last"] or 0, servers=set(row["servers"]), **{name: row[name] for name in _SUMS}
+        )
+        for row in rows.collect()
+    }
+
+
+def _lines(table: DataFrame) -> list[Line]:
+    return [_line(row.asDict()) for row in table.collect()]
 
 
 def _line(row: dict[str, object]) -> Line:

@@ -22,7 +22,7 @@ from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BOOKS, BRONZE, TableSchema
 
-NOTHING: Mapping[str, int] = MappingProxyType({})
+NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -191,14 +191,14 @@ class Lake:
         writing.save(self.path(name))
 
     def append_unguarded(
-        self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, int] = NOTHING
+        self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, object] = NOTHING
     ) -> None:
         """Append driver rows to a history table (`runs`, `checks`, `decisions`); a shadow keeps no history.
 
         Args:
             rows: in the order of the schema's columns.
             schema: the table.
-            marks: numbers that `last_mark` gives back without reading the table.
+            marks: what `last_marks` gives back without reading the table.
         """
         if not rows or self.shadow:
             return
@@ -213,11 +213,13 @@ class Lake:
 
     def last_mark(self, name: str, mark: str) -> int | None:
         """A number that the newest commit of a table carries; None if that commit has none or there is no table."""
-        state = self.snapshot(name)
-        if not state.exists:
-            return None
-        found = log.commit_metadata(self.spark, self.path(name), state.version).get(mark)
+        found = self.last_marks(name).get(mark)
         return found if isinstance(found, int) else None
+
+    def last_marks(self, name: str) -> dict[str, Any]:
+        """All that the newest commit of a table carries; nothing if there is no table."""
+        state = self.snapshot(name)
+        return log.commit_metadata(self.spark, self.path(name), state.version) if state.exists else {}
 
     def metadata(self, batch: int | None = None, *, landed: bool = False) -> str:
         """The ``userMetadata`` of this run's commits; with ``landed``, the run that landed the batch, too."""
