@@ -217,6 +217,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     now = warm.progress = warm.progress or progress(lake)
     if first or last > now.complete:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
+    if first:
+        now = Progress(now.complete, now.lagging | mirrors.awaited(lake))
     if last <= now.complete and not now.lagging:
         return
     tell("gold", "reading the books")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingest.change import TableId
     from ingest.config import Pipeline
     from ingest.lake.lake import Lake
+    from ingest.lake.mirrors import Mirror
     from ingest.lake.starts import Start
 
 app = typer.Typer()
@@ -114,7 +115,7 @@ def decide(
     withdraw: bool,
 ) -> None:
     """Append what is new among the decisions; all of it is checked before any of it is written."""
-    from ingest.lake import epochs
+    from ingest.lake import decisions, epochs, mirrors
 
     known = epochs.read(lake)
     stands = start in known.starts.get(source, ())
@@ -125,6 +126,9 @@ def decide(
     tables = _tables(lake, source, asked, start if complete else None)
     if complete and not tables:
         raise IngestError("Nothing says which tables were read anew: name them with --resnapshot.")
+    if start.first <= lake.decoded() and (found := _concerned(lake, source, start)):
+        paths = [one.path for one in found]  # a command killed from here on leaves them as they are
+        decisions.append(lake, [mirrors.announced(paths, paths, lake.decoded())])
     if withdraw or not stands:
         epochs.decide(lake, source, start, reason, stands=not withdraw)
     done = {one.table: one.complete for one in told}
@@ -150,21 +154,26 @@ def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> l
 
 def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
     """Decode again what landed since, and fold the mirrors that it concerns."""
-    from ingest.lake import epochs, mirrors
-    from ingest.lake.names import mirror_path
+    from ingest.lake import mirrors
     from ingest.silver.rebuild import rebuild
 
     if start.first > lake.decoded():
         return []  # it begins with what comes next
     cores = max(1, lake.spark.sparkContext.defaultParallelism)
     rebuild(lake, cores, since=start.first - 1, dry_run=False)
-    known = mirrors.known(lake)
-    targets = (
-        mirrors.target(lake.pipeline.rule(table), table) for table in epochs.tables(lake, source, start.first)
-    )
-    concerned = {known[path].name for path in map(mirror_path, targets) if path in known}
-    concerned |= {one.name for one in mirrors.outdated(lake)}
+    concerned = {one.name for one in (*_concerned(lake, source, start), *mirrors.outdated(lake))}
     return fold_anew(lake, sorted(concerned), dry_run=False) if concerned else []
+
+
+def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:
+    """The mirrors of which a source has told anything since a start."""
+    from ingest.lake import epochs, mirrors
+    from ingest.lake.names import mirror_path
+
+    known = mirrors.known(lake)
+    tables = epochs.tables(lake, source, start.first)
+    targets = {mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables}
+    return [known[path] for path in sorted(targets & known.keys())]
 
 
 # --- shown ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ so that a killed run finds again what it was about to do, and a rebuild takes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from ingest.lake import decisions
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.names import column_name, folded, mirror_path
+from ingest.lake.schemas import CHANGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,19 @@ def outdated(lake: Lake) -> list[Mirror]:
         paths = paths | set(one.value["mirrors"]) if one.kind == DECODED else paths - {one.subject}
     found = known(lake) if paths else {}
     return [found[path] for path in sorted(paths) if path in found]
+
+
+def awaited(lake: Lake) -> frozenset[str]:
+    """Paths of mirrors of which there was nothing before old changes were decoded again, and that are not made yet."""
+    paths = {path for one in decisions.read(lake).of(DECODED) for path in one.value.get("new", ())}
+    return frozenset(paths - known(lake).keys()) if paths else frozenset()
+
+
+def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decision:
+    """The decision that these mirrors' changes are decoded again; those that are not known yet are to be made."""
+    there = sorted(path for path in paths if path in known)
+    new = sorted(path for path in paths if path not in known)
+    return Decision(DECODED, CHANGES.name, {"mirrors": there, "new": new}, batch)
 
 
 def outdated_text(lake: Lake, mirror: Mirror) -> str:

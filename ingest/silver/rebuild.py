@@ -16,7 +16,6 @@ from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake import condensed, decisions, decoded_with, mirrors
 from ingest.lake.compare import Difference, as_sets, groups
-from ingest.lake.decisions import DECODED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
@@ -95,15 +94,16 @@ def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapp
     present, rebuilt = _rows(lake, CHANGES, since), _rows(shadow, CHANGES, since)
     rows = groups(present, rebuilt, rebuilt.columns, ("kind", "database", "schema", "table"))
     known = mirrors.known(lake)
-    if any(
+    everything = any(
         row["kind"] == "ddl" for row in rows
-    ):  # a statement may concern other tables than its message names
-        paths = set(known)
-    else:
-        tables = (TableId(*row[1:]) for row in rows if row["kind"] == "change")
-        paths = {mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables}
-    if concerned := sorted(paths & known.keys()):
-        decisions.append(lake, [Decision(DECODED, CHANGES.name, {"mirrors": concerned}, last)])
+    )  # a statement may concern other tables than its own
+    paths = set(known) if everything else set()
+    for row in rows:
+        table = TableId(*row[1:])
+        if row["kind"] == "change" and not lake.pipeline.rule(table).exclude:
+            paths.add(mirror_path(mirrors.target(lake.pipeline.rule(table), table)))
+    if paths:
+        decisions.append(lake, [mirrors.announced(paths, known, last)])
 
 
 def _only(schema: TableSchema, since: int) -> str:
