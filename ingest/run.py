@@ -89,6 +89,7 @@ class Warm:
     positions: Positions = field(default_factory=Positions)
     decided: dict[str, Mirror] | None = None
     progress: Progress | None = None  # how far gold is
+    begun: bool = False  # gold has looked at the lake
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
     resting: dict[str, Folded] = field(default_factory=dict)  # mirrors that are held or paused, by path
@@ -213,7 +214,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     last = lake.decoded()
-    first = warm.progress is None
+    first, warm.begun = not warm.begun, True
     now = warm.progress = warm.progress or progress(lake)
     if first or last > now.complete:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))

@@ -23,7 +23,7 @@ from ingest.lake import asof, decoded_with, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import literal
+from ingest.lake.names import MIRRORS, literal
 from ingest.lake.query import rewrite
 from ingest.lake.schemas import ALL, BOOKS, RUNS
 from ingest.values import fraction
@@ -81,13 +81,21 @@ def _histories(lake: Lake, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
 
 def _entry(lake: Lake, mirror: Mirror, run: dict[str, Any], rows: int | None) -> dict[str, Any]:
     snapshot = lake.snapshot(mirror.path)
+    have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
+    is_mirror = mirror.path.startswith(MIRRORS)  # old states may be left as they are
+    if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):
+        told = f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have else 'none'}"
+        run = {
+            "state": "failed",
+            "message": f"{told}: `{command('retry', lake.pipeline.file)}` folds the rest again",
+        }
     return {
         "table": mirror.name,
         "path": lake.path(mirror.path),
         "keys": list(mirror.keys),
         "columns": [{"name": one.column, "source": one.name, "type": one.delta} for one in mirror.columns],
         "rows": rows,
-        "batch": snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation)),
+        "batch": have,
         "version": snapshot.version if snapshot.exists else None,
         "state": _state(run),
         "message": run.get("message") or "",

@@ -13,6 +13,7 @@ from ingest.cli.spark import JarsDir, opened
 from ingest.errors import IngestError
 
 if TYPE_CHECKING:
+    from ingest.gold.work import Progress
     from ingest.lake.compare import Difference
     from ingest.lake.lake import Lake
     from ingest.lake.mirrors import Mirror
@@ -162,7 +163,8 @@ def retry(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> 
         from ingest.cli import look
 
         stuck = [row["table"] for row in look.tables(lake) if row["state"] in ("failed", "held")]
-        result = running.run(lake.spark, lake.pipeline, ("gold", "quality")) if stuck else None
+        warm = running.Warm(progress=_with(lake, stuck))
+        result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm) if stuck else None
     tried = [one for one in result.mirrors if one.state != "skipped"] if result else []
     if output_as == "json":
         output.json({"tried": stuck, "run": None if result is None else describe(result)})
@@ -174,6 +176,16 @@ def retry(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> 
         output.error(text)
     if result is not None and result.exit_code:
         raise typer.Exit(result.exit_code)
+
+
+def _with(lake: Lake, stuck: list[str]) -> Progress:
+    """How far gold is, with these mirrors among those that lag: a table may have lost batches since."""
+    from ingest.gold import work
+    from ingest.lake import mirrors
+
+    now = work.progress(lake)
+    paths = {path for path, one in mirrors.known(lake).items() if one.name in stuck}
+    return work.Progress(now.complete, now.lagging | paths)
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -72,6 +72,7 @@ def test_a_mirror_that_lost_batches_gets_them_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was deleted, or a fold that failed, would come back with the newest rows alone."""
+    from ingest.cli import look
     from ingest.gold import merge
     from ingest.run import Warm
 
@@ -85,5 +86,9 @@ def test_a_mirror_that_lost_batches_gets_them_back(
     assert ("idle", "") == depot.run()
 
     shutil.rmtree(tmp_path / "lake" / "mirrors" / "yard" / "depot")
+    told = {one["table"]: (one["state"], one["message"]) for one in look.tables(depot.lake())}
+    assert ("ok", "") == told["yard.other"]
+    assert "failed" == told["yard.depot"][0]
+    assert "`ingest retry" in told["yard.depot"][1]
     assert ("done", "") == depot.row(id="3", n="3").run()
     assert [(1, 1), (2, 2), (3, 3)] == [(row["id"], row["n"]) for row in depot.rows()]
