@@ -136,8 +136,8 @@ def apply(
 
 
 def _needs_ledger(books: Books, job: Job, decided: dict[str, Mirror]) -> bool:
-    """True for a new mirror, new statements, or late changes where there were statements before."""
-    if job.path not in decided or any(line.ddl for line in books.lines):
+    """True for a mirror that is new or lags, new statements, or late changes where there were statements before."""
+    if job.path not in decided or job.path in books.lagging or any(line.ddl for line in books.lines):
         return True  # a statement may concern other tables than its message names
     lanes = [lane(books, name, lines, books.applied(job.path)) for name, lines in job.lines.items()]
     return any(one is not None and one.ddl_ever and one.late for one in lanes)
