@@ -154,7 +154,7 @@ BY_SECOND = ("oms-default", "oms-default-extended", "oms-shareplex")
 
 def sure(capture: Capture) -> Life:
     """A life of the steps of which nothing may go wrong."""
-    return capture.life(histories.SURE, guards=True, hurried=capture.name not in BY_SECOND)
+    return capture.life(histories.SURE, hurried=capture.name not in BY_SECOND)
 
 
 def share(first: int, seed: str) -> list[Wrong]:
@@ -186,8 +186,8 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
     """What differs between a table and its mirror."""
     if not mirror.rows and not table.rows:
         return []
-    wanted = {table.key_of(row): row for row in table.rows.values()}
-    actual = {table.key_of({name: row.get(name) for name in table.key}): row for row in mirror.rows.values()}
+    wanted = {_key(table, row): row for row in table.rows.values()}
+    actual = {_key(table, row): row for row in mirror.rows.values()}
     wrong = [] if len(actual) == len(mirror.rows) else ["one key twice"]
     wrong += [f"row {key} is missing" for key in wanted.keys() - actual.keys()]
     wrong += [f"row {key} should not be" for key in actual.keys() - wanted.keys()]
@@ -197,6 +197,10 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
             if typed(column.type.logical, truth) != typed(column.type.logical, value):
                 wrong.append(f"row {key}, {column.name}: {truth!r} became {value!r}")
     return wrong
+
+
+def _key(table: Table, row: Mapping[str, str | None]) -> tuple[object, ...]:
+    return tuple(typed(table.shape[name].logical, row.get(name)) for name in table.key)
 
 
 def typed(logical: str, text: str | None) -> object:

@@ -47,6 +47,7 @@ WIDER: dict[str, tuple[str, ...]] = {
 """Types that hold every value of another, unchanged."""
 NOISE = ("ENGINE=InnoDB", "COMMENT = 'x'", "ALGORITHM=COPY", "ROW_FORMAT=DYNAMIC")
 KEYS = ("int", "bigint", "varchar(20)", "smallint unsigned")
+_NO_KEYS = ("text", "json", "timestamp", "float", "double")
 NAMES = ("a", "b", "c", "d", "Total", "note")
 TABLES = ("orders", "items")
 
@@ -330,8 +331,8 @@ class _Writer:
         """A MODIFY after which every value is what it was."""
         table = self.some_table()
         column = self.some_column(table)
-        wider = WIDER.get(column.type.declared)
-        if wider is None:
+        wider = [one for one in WIDER.get(column.type.declared, ()) if one in self.life.types]
+        if not wider:
             raise RefusedError("nothing is wider")
         self.alter(table, [self.modified(column, self.type_of(wider))])
 
@@ -383,7 +384,7 @@ class _Writer:
             Clause("drop_key", text="DROP PRIMARY KEY"),
             Clause("add_key", keys=keys, text=f"ADD PRIMARY KEY ({listed})"),
         ]
-        if any(table.column(name).type.name in ("text", "json", "timestamp") for name in keys):
+        if any(table.column(name).type.name in _NO_KEYS for name in keys):
             raise RefusedError("no key type")
         self.alter(table, clauses)
 
@@ -402,7 +403,10 @@ class _Writer:
         self.alter(table, [self.modified(column, self.type_of(self.life.keys))])
 
     def free_name(self, table: Table) -> str:
-        return self.random.choice([name for name in NAMES if not table.has(name)])
+        free = [name for name in NAMES if not table.has(name)]
+        if not free:
+            raise RefusedError("no name is free")
+        return self.random.choice(free)
 
     def rotate(self) -> None:
         """RENAME TABLE away and CREATE it again: log rotation."""

@@ -55,6 +55,12 @@ OPEN = {
     "case of tables": Open(
         "a statement that spells a table in another letter case", {"add_column": 3}, {"lower": True}
     ),
+    "guarded": Open(
+        "ADD COLUMN IF NOT EXISTS of a column that an earlier statement added fills its NULLs",
+        {"add_column": 5},
+        {"guards": True},
+        "debezium",
+    ),
     "one second": Open(
         "a TRUNCATE or DROP within the second of its table's rows",
         {"truncate": 3, "recreate": 3},

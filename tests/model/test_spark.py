@@ -1,0 +1,29 @@
+"""The same histories through a whole pipeline of several dialects, with real Delta merges."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.model.checks import CAPTURES
+from tests.model.histories import SURE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+SEED = os.environ.get("INGEST_SEED", "")
+COUNT = int(os.environ.get("INGEST_SPARK_HISTORIES", "200"))
+
+
+def test_no_mirror_is_silently_wrong(spark: SparkSession, tmp_path: Path) -> None:
+    """A mirror that differs from its source without a word is the worst that can happen."""
+    from tests.model import lakes
+
+    feeds = lakes.feeds(CAPTURES, range(COUNT), SURE, SEED)
+    wrong = lakes.played(spark, feeds, tmp_path)
+    assert "" == "\n".join(map(str, wrong[:3])), f"{len(wrong)} of {COUNT} are wrong, INGEST_SEED={SEED}"
