@@ -158,6 +158,7 @@ SECTIONS = (
             "suite": Key("orders-suite.json", "A suite that you have must be written again."),
             "on": Key("changed", "Every run looks at all rows."),
             "source_counts": Key("counts.csv", "Nothing compares with the source's own counts."),
+            "cells_checked": Key("500", "200 of the keys that a batch touches are compared cell by cell."),
             "freshness": Key("1h", "A stream that has stopped is not noticed."),
             "thresholds": Key("{reject_rate: 0.1%}", "The built-in limits hold."),
         },

@@ -13,6 +13,11 @@ def command(*words: object) -> str:
     return shlex.join(["ingest", *map(str, words)])
 
 
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """A number with its noun: ``1 message``, ``1,204 messages``."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
 def first_line(error: object) -> str:
     """The first line of an error's text, which may be empty: clients put Java traces and hints below it."""
     return next(iter(str(error).strip().splitlines()), "")
@@ -38,6 +43,12 @@ class SetupError(IngestError):
 
 class LockedError(IngestError):
     """Another live run holds the lake's lock."""
+
+
+class StoppedError(IngestError):
+    """A run ended in the middle of a stage: a full disk, a refused access, a damaged file."""
+
+    exit_code = 1
 
 
 class HeldError(IngestError):

@@ -10,17 +10,18 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
-from ingest.errors import SetupError
+from ingest.errors import IngestError, SetupError, StoppedError
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
 from ingest.gold.work import Progress, open_books, progress
-from ingest.lake import decoded_with, identity, lock, mirrors, pauses
+from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, Written
@@ -146,8 +147,14 @@ def run(
             try:
                 _STAGES[stage](lake, warm, result, tell)
             except Exception as error:
-                teller.end([f"{stage}: {error}"], result.messages, [])
-                raise
+                told = f"{stage} stopped: {faults.said(error)}"
+                teller.end([told], result.messages, [])
+                result.failures.append(told)
+                with suppress(Exception):  # what stopped the stage may keep this from being written, too
+                    _record(lake, warm, result)
+                if isinstance(error, IngestError) or faults.fault(error) is None:
+                    raise
+                raise StoppedError(f"{told}.") from error
             result.stages[stage] = time.monotonic() - started
             if result.batch is not None:
                 teller.start()

@@ -104,6 +104,10 @@ def _is_control(error: Exception) -> bool:
 def _unexpected(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory; give the command more or the work less"
+    from ingest.lake.faults import fault
+
+    if (found := fault(error)) is not None:
+        return f"{found}."
     text = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {text[0]}" if text else type(error).__name__
     return f"something unexpected went wrong ({what}); add --debug for the traceback"

@@ -16,12 +16,13 @@ from pyspark.sql import types as T
 
 from ingest.change import TableId
 from ingest.cli.registering import Field, Registered
-from ingest.errors import IngestError, command, first_line
+from ingest.errors import IngestError, command, counted, first_line
 from ingest.gold import approval, history
 from ingest.gold import fidelity as fidelities
-from ingest.lake import asof, decoded_with, rejects
+from ingest.lake import asof, decoded_with, faults, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.lake import Lake
+from ingest.lake.log import NO_TABLE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, literal
 from ingest.lake.query import rewrite
@@ -76,11 +77,17 @@ def _histories(lake: Lake, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
     if not any(rule.history for rule in lake.pipeline.tables):
         return {}
     beside = {one.path: history.table_of(one) for one in mirrors if one.keys}
-    return {path: table for path, table in beside.items() if lake.exists(table.path)}
+    return {path: table for path, table in beside.items() if _exists(lake, table.path)}
 
 
 def _entry(lake: Lake, mirror: Mirror, run: dict[str, Any], rows: int | None) -> dict[str, Any]:
-    snapshot = lake.snapshot(mirror.path)
+    try:
+        snapshot = lake.snapshot(mirror.path)
+        if rows is None and snapshot.exists:
+            lake.read(mirror.path).count()
+    except Exception as error:  # one damaged table must not hide how the others are
+        told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        snapshot, run = NO_TABLE, {"state": "damaged", "message": told}
     have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
     is_mirror = mirror.path.startswith(MIRRORS)  # old states may be left as they are
     if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):
@@ -138,13 +145,26 @@ def _last_runs(lake: Lake) -> dict[str, dict[str, Any]]:
 
 def _row_counts(lake: Lake, mirrors: list[Mirror]) -> dict[str, int]:
     """Rows of every mirror in one query, which Delta answers from its log."""
-    there = [one for one in mirrors if lake.exists(one.path)]
+    there = [one for one in mirrors if _exists(lake, one.path)]
     if not there:
         return {}
     counts = " UNION ALL ".join(
         f"SELECT {literal(one.path)} AS path, count(*) AS rows FROM {lake.named(one.path)}" for one in there
     )
-    return {row["path"]: row["rows"] for row in lake.spark.sql(counts).collect()}
+    try:
+        return {row["path"]: row["rows"] for row in lake.spark.sql(counts).collect()}
+    except Exception:
+        if len(there) == 1:
+            return {}
+    return {path: rows for one in there for path, rows in _row_counts(lake, [one]).items()}
+
+
+def _exists(lake: Lake, path: str) -> bool:
+    """True if there is a table that can be opened."""
+    try:
+        return lake.exists(path)
+    except Exception:
+        return False
 
 
 def registered(lake: Lake) -> list[Registered]:
@@ -168,7 +188,8 @@ def _registered(lake: Lake, mirror: Mirror, run: dict[str, Any]) -> Registered:
         source = (column.name, column.type) if column else (one.name, "unknown")
         comment = str(one.metadata.get("comment", ""))
         fields.append(Field(one.name, one.dataType.simpleString().upper(), *source, comment))
-    return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys)
+    states = mirror.path.startswith(history.FOLDER)
+    return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys, states=states)
 
 
 def _absent(run: dict[str, Any]) -> str:
@@ -205,10 +226,8 @@ def status(lake: Lake) -> dict[str, Any]:
     bad = [row for row in rows if row["state"] != "ok"]
     headline = (
         f"{lake.pipeline.name}: {len(rows) - len(bad)} of {len(rows)} mirrors are up to date with batch "
-        f"{max((row['batch'] or 0 for row in rows), default=0)}."
+        f"{lake.decoded()}."
     )
-    file = lake.pipeline.file
-    following = command("rejects" if problems and not bad else "run", file)
     return {
         "pipeline": lake.pipeline.name,
         "headline": headline,
@@ -217,8 +236,29 @@ def status(lake: Lake) -> dict[str, Any]:
         "open_rejects": waiting,
         "pending_statements": statements,
         "last_run": _last_run(lake),
-        "next": following,
+        "next": _next(lake, bad, waiting, statements),
     }
+
+
+_ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")
+
+
+def _next(lake: Lake, bad: list[dict[str, Any]], waiting: dict[str, int], statements: int) -> str:
+    """The words that lead out of the first trouble; a held mirror's own message knows them best."""
+    file = lake.pipeline.file
+    if not bad:
+        return command("ddl" if statements else "rejects" if waiting else "run", file)
+    worst = bad[0]
+    if worst["state"] == "paused":
+        return command("resume", file, worst["table"])
+    if worst["state"] == "damaged":
+        return command("rebuild", file, worst["table"])
+    if advised := _ADVISED.search(worst["message"]):
+        verb = advised[1]
+        return command(verb, file, worst["table"]) if verb in ("rebuild", "resume") else command(verb, file)
+    if worst["state"] == "held":
+        return f"{command('retry', file)} (after {file} says what the message asks for)"
+    return command("retry", file)
 
 
 def _last_run(lake: Lake) -> dict[str, Any] | None:
@@ -260,9 +300,6 @@ def _lanes(lake: Lake) -> dict[str, dict[str, Any]]:
     return found
 
 
-_REJECTED = {"message": "messages could not be decoded", "cell": "cells did not fit their column"}
-
-
 def _open_rejects(lake: Lake) -> dict[str, int]:
     """The rejects that wait, by kind."""
     waiting = rejects.still_open(lake)
@@ -273,12 +310,24 @@ def _open_rejects(lake: Lake) -> dict[str, int]:
 
 def _problems(rows: list[dict[str, Any]], waiting: dict[str, int], statements: int, lake: Lake) -> list[str]:
     problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
-    problems += [f"{count} {_REJECTED.get(kind, 'changes were refused')}" for kind, count in waiting.items()]
+    problems += [_rejected(kind, count) for kind, count in waiting.items()]
     problems += [known_mirrors.outdated_text(lake, one) for one in known_mirrors.outdated(lake)]
     if statements:
-        problems.append(f"{statements} statements wait for a decision: {command('ddl', lake.pipeline.file)}")
+        wait = "waits" if statements == 1 else "wait"
+        problems.append(
+            f"{counted(statements, 'statement')} {wait} for a decision: {command('ddl', lake.pipeline.file)}"
+        )
     newest = lake.decoded()
     return problems + [one.sentence(lake.pipeline, newest) for one in decoded_with.outdated(lake, newest)]
+
+
+def _rejected(kind: str, count: int) -> str:
+    one = count == 1
+    return {
+        "message": f"{counted(count, 'message')} could not be decoded; "
+        f"{'it' if one else 'each'} may belong to any table",
+        "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
+    }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
 
 
 def _span(span: dt.timedelta) -> str:

@@ -103,10 +103,27 @@ def fold_anew(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any
     """Mirrors made anew from silver, none meaning all: one entry for each, for people or as JSON."""
     from ingest.gold.rebuild import rebuild as made
 
-    return [
-        _row(one.mirror, one.state, one.batch, one.message, one.difference)
-        for one in made(lake, names, dry_run=dry_run)
-    ]
+    found = made(lake, names, dry_run=dry_run)
+    if not dry_run:
+        _check_again(lake, {one.mirror for one in found if one.state == "rebuilt"})
+    return [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in found]
+
+
+def _check_again(lake: Lake, names: set[str]) -> None:
+    """Check the mirrors that have new rows, so that the report speaks of these; where nothing is checked, nothing."""
+    from ingest.gold.steps import steps_of
+    from ingest.lake import mirrors
+    from ingest.lake.schemas import CHECKS
+    from ingest.quality.stage import check, complaints
+
+    if not names or not lake.exists(CHECKS.name):
+        return
+    paths = {one.path for one in mirrors.known(lake).values() if one.name in names}
+    failures, warnings = complaints(check(lake, steps=steps_of(lake), only=paths))
+    for text in failures:
+        output.error(text)
+    for text in warnings:
+        output.warning(text)
 
 
 def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float | None]
 
-STATES = ("ok", "held", "failed", "paused")
+STATES = ("ok", "held", "failed", "damaged", "paused")
 
 
 def text(found: Mapping[str, Any]) -> str:

@@ -30,6 +30,12 @@ def quality(
     fail_on: Annotated[
         Literal["error", "warn"], typer.Option(help="The least severity that makes exit code 1.")
     ] = "error",
+    deep: Annotated[
+        str,
+        typer.Option(
+            help="Compare every key of these mirrors cell by cell with its changes: a name or a pattern, '*' for all."
+        ),
+    ] = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
@@ -37,12 +43,13 @@ def quality(
     from ingest.cli.progress import Progress
 
     with opened(file, jars_dir) as lake:
+        from ingest.gold.steps import steps_of
         from ingest.lake import lock
         from ingest.quality.stage import check, complaints
 
         name = lake.pipeline.name
         with lock.held(lake.pipeline.lake, f"checks of {name}"), Progress(lake.spark, name) as progress:
-            checked = check(lake, tell=progress.tell)
+            checked = check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
     failures, warnings = complaints(checked)
     if output_as == "json":
         output.json({"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]})

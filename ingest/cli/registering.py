@@ -38,6 +38,7 @@ class Registered:
     path: str = ""
     fields: tuple[Field, ...] = ()
     keys: tuple[str, ...] = ()
+    states: bool = False  # it keeps every state of each row, so that a key stands more than once
     comment: str = ""
     why: str = ""
 
@@ -153,11 +154,22 @@ def uri(path: str) -> str:
 
 
 def _told(one: Registered) -> str:
-    key = f", key ({', '.join(one.keys)})" if one.keys else ", no key"
-    return f"mirror of {one.table}{key}"
+    keys = ", ".join(one.keys)
+    if one.states:
+        return f"history of {str(one.table).removesuffix('__history')}: every state of each row, key ({keys}) and valid_from"
+    return f"mirror of {one.table}{f', key ({keys})' if keys else ', no key'}"
+
+
+_OF_HISTORY = {
+    "%from": "from when the row was so",
+    "%to": "until when it was so; NULL if it still is, or the moment is not known",
+    "%current": "true for the state that the mirror holds",
+}
 
 
 def _source_of(each: Field) -> str:
+    if each.source in _OF_HISTORY:
+        return _OF_HISTORY[each.source]
     kind = "of a type that the messages do not tell" if each.source_type == "unknown" else each.source_type
     return kind if each.source == each.name else f"{each.source}, {kind}"
 

@@ -28,6 +28,7 @@ from ingest.config.kinds import (
     Logical,
     Match,
     Name,
+    Natural,
     Pattern,
     Ratio,
     Settings,
@@ -41,6 +42,7 @@ from ingest.config.kinds import (
     choice,
     read,
 )
+from ingest.config.model import CELLS_CHECKED
 
 
 def _plain(value: Any) -> Any:
@@ -250,6 +252,11 @@ class QualityKeys(_Keys):
     )
     source_counts: Text | None = Field(
         default=None, description="the source's own row counts: CSV or JSON with table and rows"
+    )
+    cells_checked: Natural = Field(
+        default=CELLS_CHECKED,
+        description="how many of the keys that a batch touches are compared cell by cell with the fold of all "
+        "their changes; 0 compares none, `ingest quality --deep` all",
     )
     freshness: Duration | None = Field(default=None, description="how old the newest change may be")
     thresholds: Annotated[dict[str, Ratio], AfterValidator(words.limits)] = Field(

@@ -134,6 +134,7 @@ Name = Annotated[str, *read(words.name, {"type": "string", "pattern": "^[A-Za-z0
 Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.names())})]
 Flag = Annotated[bool, *read(words.boolean, {"type": "boolean"})]
 Count = Annotated[int, *read(words.count, {"type": "integer", "minimum": 1})]
+Natural = Annotated[int, *read(words.natural, {"type": "integer", "minimum": 0})]
 Size = Annotated[int, *read(words.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
 Duration = Annotated[
     float, *read(words.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})

@@ -74,6 +74,9 @@ class Expectation:
     severity: str = "error"  # warn | error
 
 
+CELLS_CHECKED = 200
+
+
 @dataclass(frozen=True, slots=True)
 class QualityRule:
     """The expectations of one mirror (``database.table`` or a pattern)."""
@@ -84,6 +87,7 @@ class QualityRule:
     thresholds: Mapping[str, float] = field(default_factory=dict)
     on: str = "mirror"  # mirror | changed: which rows the expectations look at
     source_counts: str = ""  # absolute path of a file with the source's own row counts
+    cells_checked: int = CELLS_CHECKED  # touched keys whose cells are compared after each batch; 0 is none
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,6 +247,7 @@ def _quality(keys: fields.QualityKeys, folder: Path, listed: tuple[Expectation, 
         _plain(keys.thresholds),
         on=str(keys.on),
         source_counts=absolute(str(keys.source_counts), folder) if keys.source_counts else "",
+        cells_checked=keys.cells_checked,
     )
 
 

@@ -24,8 +24,8 @@ ORDER_BY = ("sequence", "arrival", "event_time")
 PLACEHOLDERS = ("database", "schema", "table")
 
 CHECKS = (
-    "rows key_unique key_not_null missing_rows ghost_rows row_count up_to_date schema freshness "
-    "ambiguities cell_rejects ddl_pending order_strength event_order unplaced_changes re_reads_ignored "
+    "rows readable key_unique key_not_null missing_rows ghost_rows wrong_cells cells_checked row_count up_to_date schema "
+    "freshness ambiguities cell_rejects ddl_pending order_strength event_order unplaced_changes re_reads_ignored "
     "old_positions repeated_moves mixed_topics incomplete_rows duplicates books_balance gaps losses missing_parts reject_rate"
 ).split()
 
@@ -102,6 +102,11 @@ def count(text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19 and int(digits) > 0):
         raise ValueError(f"{text!r} is no positive whole number")
     return int(digits)
+
+
+def natural(text: str) -> int:
+    """A whole number, zero included."""
+    return 0 if text.strip() == "0" else count(text)
 
 
 def limits(given: dict[str, float]) -> dict[str, float]:

@@ -43,7 +43,7 @@ from ingest.gold.work import (
     shard_of,
     whole,
 )
-from ingest.lake import decisions, log, mirrors
+from ingest.lake import decisions, faults, log, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import SMALL, narrow, pace
@@ -123,6 +123,13 @@ def apply(
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
+        except Exception as error:  # a damaged log, for example: the others go on
+            done.append(
+                Folded(
+                    str(job.table), job.path, "failed", message=_why(lake, str(job.table), job.path, error)
+                )
+            )
+            continue
         if job.rule.history and plan.mirror.keys:
             plan = replace(plan, mirror=history.named(plan.mirror, known))
         if plan.mirror != known and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns)):
@@ -179,7 +186,7 @@ def _one(
     except HeldError as error:
         result.state, result.message = "held", str(error)
     except Exception as error:  # whatever one mirror meets, the others go on
-        result.state, result.message = "failed", _sentence(error)
+        result.state, result.message = "failed", _why(lake, plan.mirror.name, plan.mirror.path, error)
     if plan.left_out:
         result.counts["columns_left_out"] = len(plan.left_out)
     if plan.noticed:
@@ -188,10 +195,8 @@ def _one(
     return result
 
 
-def _sentence(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    told = next((line for line in lines if not line.startswith("An error occurred while calling")), lines[0])
-    return f"{type(error).__name__}: {told[:500]}"
+def _why(lake: Lake, name: str, path: str, error: Exception) -> str:
+    return faults.of_mirror(error, lake.pipeline.file, name, lake.path(path))
 
 
 def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, tell: Tell) -> None:

@@ -17,7 +17,7 @@ from ingest.errors import IngestError
 from ingest.gold import history, tables
 from ingest.gold.apply import Folded, apply
 from ingest.gold.work import STAGE, Books, open_books
-from ingest.lake import decisions, mirrors
+from ingest.lake import decisions, faults, mirrors
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.decisions import REBUILT, Decision
 from ingest.lake.lake import Lake
@@ -64,7 +64,18 @@ def rebuild(
             "Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first."
         )
     books = open_books(lake, 0, last)
-    return [_one(lake, books, mirror, dry_run, tell) for mirror in chosen(known, names)]
+    return [_apart(lake, books, mirror, dry_run, tell) for mirror in chosen(known, names)]
+
+
+def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) -> Rebuilt:
+    """One mirror; what it meets in its files does not end the others."""
+    try:
+        return _one(lake, books, mirror, dry_run, tell)
+    except Exception as error:
+        if faults.fault(error) is None:
+            raise
+        told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        return Rebuilt(mirror.name, "failed", books.last, message=told)
 
 
 def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:

@@ -7,6 +7,8 @@ threshold is None is measured and shown but never complains, unless the pipeline
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
@@ -47,6 +49,8 @@ CHECKS = {
     check.name: check
     for check in (
         Check("rows", "Rows", "Rows", "rows in the mirror", "warn", None),
+        Check("readable", "The mirror can be read", "The mirror cannot be read", "mirrors whose table or files are damaged", "error", 0,
+              advice="Nothing of silver is lost: the mirror is made again from its changes as the message says."),
         Check("key_unique", "Each key stands once", "Keys stand more than once", "rows beyond the first of their key", "error", 0,
               advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:]),
         Check("key_not_null", "No key is empty", "Keys are empty", "rows with a NULL in a key column", "error", 0,
@@ -55,13 +59,16 @@ CHECKS = {
               advice=_HISTORY),
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
               advice=_HISTORY),
+        Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
+              advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`."),
+        Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),
         Check("up_to_date", "Every batch is applied", "Batches wait to be applied", "decoded batches that the mirror has not folded", "error", 0,
               advice="Read the message of the last batch below, mend its cause and run again; nothing is lost meanwhile."),
         Check("schema", "Columns are as decided", "Columns are not as decided", "columns whose name or type differs from the decision", "error", 0,
               advice="Somebody else may have altered this mirror; put the column back as decided."),
-        Check("freshness", "The newest change is recent", "The newest change is old", "age of the newest source commit", "error", None, "seconds",
+        Check("freshness", "Age of the newest change", "The newest change is old", "age of the newest source commit", "error", None, "seconds",
               advice="See whether the source still sends: a quiet table looks like a broken export."),
         Check("ambiguities", "Order decides every key", "Order leaves ties", "ties: two different changes of one key at one place", "warn", 0,
               advice="The later arrival won. Compare the key with the source if the order of arrival is not certain."),
@@ -69,7 +76,7 @@ CHECKS = {
               advice="Declare a type that holds them under columns:, or correct them at the source."),
         Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that could not be read, and that nobody has decided on", "warn", 0,
               advice="Read the statements under schema changes below, then see `ingest ddl`."),
-        Check("order_strength", "Arrival need not be trusted", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
+        Check("order_strength", "Arrival order is enough", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
         Check("event_order", "TRUNCATE and DDL have their place", "The place of TRUNCATE or DDL is not sure", "rows or events whose order cannot be known", "error", 0,
               advice="Compare the table with the source; send all messages of a table to one partition."),
@@ -90,7 +97,7 @@ CHECKS = {
               subject="source", advice="Keep the lake as it is and report this: it should never happen."),
         Check("gaps", "Nothing was skipped", "Messages were skipped", "ranges of files and partitions that were never read", "error", 0,
               subject="source", advice="See the alarms of the last runs, restore the file and run again."),
-        Check("losses", "Nothing was given up", "Messages were given up", "gaps in a topic that somebody has accepted", "warn", 0,
+        Check("losses", "No loss was accepted", "Losses were accepted", "gaps in a topic that somebody has accepted", "warn", 0,
               subject="source", advice="Compare the mirrors with the source, or load their tables once in full."),
         Check("missing_parts", "Every transaction came whole", "Transactions lack parts", "transactions of which fewer changes came than they say", "warn", 0,
               subject="source", advice="See whether a table of these transactions is not sent; then set a limit under thresholds:."),
@@ -156,6 +163,11 @@ class Checked:
     def of(self, *states: str) -> list[Verdict]:
         """The verdicts with one of these states, the worst first."""
         return [one for state in STATES if state in states for one in self.verdicts if one.state == state]
+
+
+def key_json(names: Iterable[str], texts: Iterable[str]) -> str:
+    """A key as JSON under the source's names."""
+    return json.dumps(dict(zip(names, texts, strict=True)), ensure_ascii=False, separators=(",", ":"))
 
 
 def explained(check: str, observed: float, limit: float | None) -> str:

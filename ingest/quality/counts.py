@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from ingest import formats
 from ingest.change import TableId
+from ingest.errors import counted
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import still_open
@@ -47,7 +48,10 @@ def _up_to_date(lake: Lake, subject: Subject) -> Metric:
         .first()
     )
     assert waiting is not None
-    detail = f"{waiting['n']} decoded batches with {waiting['changes']} changes wait: the mirror is held or its fold failed"
+    batches, changes = counted(waiting["n"], "decoded batch", "decoded batches"), waiting["changes"] or 0
+    detail = (
+        f"{batches} with {counted(changes, 'change')} not applied yet: the mirror is held or its fold failed"
+    )
     return Metric("up_to_date", float(waiting["n"]), subject.name, detail=detail)
 
 
@@ -78,8 +82,7 @@ def _order_strength(lake: Lake, subject: Subject) -> Metric:
 
 def _columns(lake: Lake, subject: Subject, mirror: Mirror) -> Metric:
     """Compare the Delta table's columns with those decided, names and types."""
-    schema = lake.read(subject.path).schema
-    there = {one.name: one.dataType.simpleString().upper() for one in schema.fields}
+    there = subject.types_in(lake)
     wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
     wrong = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
     told = [f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}" for name in wrong]
@@ -98,7 +101,8 @@ def cell_rejects(lake: Lake, chosen: Iterable[Subject], since: int) -> Iterator[
         found.add(subject.name)
         yield Metric(
             "cell_rejects", row["n"], subject.name, column=row["column"],
-            detail=f"{row['n']} cells do not fit: {row['why']}" + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
+            detail=f"{counted(row['n'], 'cell')} {'does' if row['n'] == 1 else 'do'} not fit: {row['why']}"
+            + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
             failing=tuple(row["keys"]),
         )  # fmt: skip
     yield from (Metric("cell_rejects", 0, one.name) for one in by_table.values() if one.name not in found)
@@ -149,25 +153,30 @@ def of_sources(
     landed = _landed(found.receipts)
     for source in sorted(booked.keys() | landed.keys()):
         books = booked.get(source, Booked())
-        counted, ranges = landed.get(source, (0, {}))
-        off = abs(counted - books.messages) + books.off
-        detail = f"{counted:,} messages landed, {books.messages:,} are in the books" if off else ""
+        messages, ranges = landed.get(source, (0, {}))
+        off = abs(messages - books.messages) + books.off
+        detail = f"{messages:,} messages landed, {books.messages:,} are in the books" if off else ""
         yield Metric("books_balance", off, source=source, detail=detail)
         accepted = [gap for name, gap in found.accepted if name == source]
         yield _gaps(source, ranges, {_place(gap) for gap in accepted})
         yield _losses(source, [gap for gap in accepted if gap["batch"] > since])
-        waiting = rejected.get(source, 0) if books.rejected else 0
-        share = min(1.0, waiting / books.messages) if books.messages else 0.0
-        detail = f"{waiting:,} of {books.messages:,} messages could not be decoded" if share else ""
+        waiting = rejected.get(source, 0)
+        share = min(1.0, waiting / books.messages_ever) if books.messages_ever else 0.0
+        detail = ""
+        if share:
+            detail = (
+                f"{waiting:,} of {counted(books.messages_ever, 'message')} could not be decoded and "
+                f"{'waits: it' if waiting == 1 else 'wait: each'} may belong to any table of {source}"
+            )
         yield Metric("reject_rate", share, source=source, detail=detail)
 
 
-def open_rejects(lake: Lake, booked: Mapping[str, Booked], since: int) -> dict[str, int]:
-    """Messages by source that were neither decoded later nor dismissed; read only if any was rejected."""
-    rows = still_open(lake) if any(one.rejected for one in booked.values()) else None
+def open_rejects(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
+    """Messages by source that were neither decoded later nor dismissed; read only if any was ever rejected."""
+    rows = still_open(lake) if any(one.rejected_ever for one in booked.values()) else None
     if rows is None:
         return {}
-    mine = rows.where((F.col("kind") == "message") & (F.col("batch") > since))
+    mine = rows.where(F.col("kind") == "message")
     return {row["source"]: row["count"] for row in mine.groupBy("source").count().collect()}
 
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import VariantType
 
 from ingest.config import Expectation, matches
+from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.quality import keys, unexpected
@@ -47,13 +48,24 @@ def expected(
         for on, wishes in _wishes(lake, subject).items():
             gx = gx or context()
             tell(f"quality {subject.name}", "expectations")
-            frame = readable(_rows(lake, subject, since, on)).cache()
             try:
-                batch = _batch(gx, f"{subject.name} {on}", frame)
-                found += [_judged(batch, frame, subject.name, subject.mirror, wish) for wish in wishes]
-            finally:
-                frame.unpersist()
+                found += _of_rows(lake, gx, subject, since, on, wishes)
+            except Exception as error:  # one mirror's files must not hide how the others are
+                told = faults.of_mirror(error, lake.pipeline.file, subject.name, lake.path(subject.path))
+                found.append(Verdict(Metric(wishes[0].type, 0.0, subject.name, detail=told), ERROR))
     return found
+
+
+def _of_rows(
+    lake: Lake, gx: Any, subject: Subject, since: int, on: str, wishes: Iterable[Expectation]
+) -> list[Verdict]:
+    assert subject.mirror is not None
+    frame = readable(_rows(lake, subject, since, on)).cache()
+    try:
+        batch = _batch(gx, f"{subject.name} {on}", frame)
+        return [_judged(batch, frame, subject.name, subject.mirror, wish) for wish in wishes]
+    finally:
+        frame.unpersist()
 
 
 def _wishes(lake: Lake, subject: Subject) -> dict[str, list[Expectation]]:

@@ -88,6 +88,7 @@ class TableFact:
     newest: dt.datetime | None = None  # source commit
     losses: tuple[str, ...] = ()  # that the source's dialect documents
     explain: str = ""  # the query that shows one row's history
+    stale: bool = False  # the mirror was written after it was checked
 
     def check(self, name: str) -> CheckFact | None:
         """The mirror's check of that name."""
@@ -161,3 +162,4 @@ class Facts:
     runs: list[RunFact] = field(default_factory=list)
     books: list[BookFact] = field(default_factory=list)
     rejects: list[RejectFact] = field(default_factory=list)
+    batch: int | None = None  # the last that a run has recorded: everything is as of its end

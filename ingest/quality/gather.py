@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -46,17 +47,21 @@ _NO_MIRROR = "~"  # before the name of what was checked and is no mirror; no pat
 
 
 def gather(lake: Lake) -> Facts:
-    """Everything that the report shows."""
+    """Everything that the report shows, as of the last batch that a run has recorded.
+
+    A run records itself last of all, so that of a batch under way nothing is shown.
+    """
     pace(lake.spark, 0)
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
     tables = {path: _table(pipeline, mirror) for path, mirror in mirrors.known(lake).items()}
     facts.sources = [SourceFact(one.name, one.format) for one in pipeline.sources]
+    facts.batch = _last_batch(lake)
     _add_books(lake, facts, tables)
     _add_runs(lake, facts, tables)
     _add_checks(lake, facts, tables)
-    _add_ddl(lake, tables)
-    facts.rejects = _rejects(lake)
+    _add_ddl(lake, tables, facts.batch)
+    facts.rejects = _rejects(lake, facts.batch)
     facts.tables = [tables[path] for path in sorted(tables)]
     for table in facts.tables:
         _complete(table, pipeline)
@@ -68,6 +73,22 @@ def gather(lake: Lake) -> Facts:
 
 def _rows(lake: Lake, name: str) -> DataFrame | None:
     return lake.read(name) if lake.exists(name) else None
+
+
+def _last_batch(lake: Lake) -> int | None:
+    """The newest batch that was checked, or of which a run has recorded its end; None before the first."""
+    tables = [rows for name in (RUNS.name, CHECKS.name) if (rows := _rows(lake, name)) is not None]
+    if not tables:
+        return None
+    batches = reduce(DataFrame.unionAll, [rows.select("batch") for rows in tables])
+    found = batches.agg(F.max("batch").alias("batch")).first()
+    batch: int | None = found["batch"] if found else None
+    return batch
+
+
+def _up_to(rows: DataFrame, batch: int | None) -> DataFrame:
+    """The rows of batches that have ended."""
+    return rows if batch is None else rows.where(F.col("batch").isNull() | (F.col("batch") <= batch))
 
 
 def _moment(micros: int | None) -> dt.datetime | None:
@@ -102,6 +123,7 @@ def _add_books(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
     books = _rows(lake, BOOKS.name)
     if books is None:
         return
+    books = _up_to(books, facts.batch)
     lanes = (
         books.where(F.col("table").isNotNull() & ((F.col("changes") > 0) | (F.col("ddl") > 0)))
         .groupBy("source", *_LANE)
@@ -131,6 +153,7 @@ def _add_runs(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
     rows = _rows(lake, RUNS.name)
     if rows is None:
         return
+    rows = _up_to(rows, facts.batch)
     recent = rows.groupBy("run").agg(F.max("started_at").alias("at")).orderBy(F.desc("at")).limit(TREND)
     found = rows.join(F.broadcast(recent.select("run")), "run").withColumn("at", F.unix_micros("started_at"))
     by_name = {table.name: table for table in tables.values()}
@@ -177,6 +200,7 @@ def _add_checks(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
     rows = _rows(lake, CHECKS.name)
     if rows is None:
         return
+    rows = _up_to(rows, facts.batch)
     one = F.struct(
         F.unix_micros("checked_at").alias("at"),
         "observed",
@@ -243,10 +267,11 @@ def _bad_since(trend: list[dict[str, Any]]) -> dt.datetime | None:
 # --- schema changes and rejects ---
 
 
-def _add_ddl(lake: Lake, tables: dict[str, TableFact]) -> None:
+def _add_ddl(lake: Lake, tables: dict[str, TableFact], batch: int | None) -> None:
     rows = _rows(lake, DDL.name)
     if rows is None:
         return
+    rows = _up_to(rows, batch)
     waiting = statements.pending(statements.read(lake), lake.pipeline)
     newest = rows.orderBy(F.desc("batch"), F.desc("order_key")).limit(2000)
     shown = newest.select(
@@ -275,10 +300,11 @@ def _add_ddl(lake: Lake, tables: dict[str, TableFact]) -> None:
             )
 
 
-def _rejects(lake: Lake) -> list[RejectFact]:
+def _rejects(lake: Lake, batch: int | None) -> list[RejectFact]:
     rows = still_open(lake)
     if rows is None:
         return []
+    rows = _up_to(rows, batch)
     table = F.concat_ws(".", *_LANE).alias("table")
     position = F.concat_ws(":", "topic", F.col("offset").cast("string")).alias("place")
     groups = (
@@ -307,6 +333,8 @@ def _rejects(lake: Lake) -> list[RejectFact]:
 def _complete(table: TableFact, pipeline: Pipeline) -> None:
     """Queries for every check, the dialects' losses, and each column's own."""
     table.batches = table.batches[:TREND]
+    changed = max((one.at for one in table.batches if one.state == "done"), default=None)
+    table.stale = bool(changed and table.checked_at and table.checked_at < changed)
     names = {one.name: one.column for one in table.columns}
     keys = [(key, names.get(key, key)) for key in table.keys]
     source = table.lanes[0][1] if table.lanes else table.id

@@ -10,12 +10,14 @@ Of a large mirror only the keys are grouped of which the batch speaks; its other
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.session import new_session
@@ -26,6 +28,8 @@ from ingest.quality.subjects import Subject
 
 AT_ONCE = 50  # mirrors a job: planning grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
 SPOKEN = "spoken"  # view of what the changes say
 
 # How much each check finds in a key's group; `alive` is NULL where no change spoke of the key, and so is
@@ -60,15 +64,44 @@ def count(
         since: the changes of later batches are compared; 0 compares everything.
         logged: the DDL ledger.
     """
-    session = _session(lake)
-    passes = [Side(lake, one, since, i) for i, one in enumerate(chosen) if one.exists and one.mirror]
+    own = session(lake)
+    passes = [
+        Side(lake, one, since, i)
+        for i, one in enumerate(chosen)
+        if one.exists and one.mirror and not one.damage
+    ]
     found: dict[str, Counted] = {}
+
+    def counted(some: Sequence[Side]) -> dict[str, Counted]:
+        work = _Some(own, some)
+        work.clear(logged)
+        new = work.counted()
+        work.explain(new, EXPLAINED - sum(len(one.failing) for one in (found | new).values()))
+        return new
+
     for start in range(0, len(passes), AT_ONCE):
-        some = _Some(session, passes[start : start + AT_ONCE])
-        some.clear(logged)
-        found.update(some.counted())
-        some.explain(found, EXPLAINED - sum(len(one.failing) for one in found.values()))
+        for part in apart(lake, passes[start : start + AT_ONCE], counted, lambda one: one.subject):
+            found.update(part)
     return found
+
+
+def apart(
+    lake: Lake,
+    some: Sequence[_Item],
+    work: Callable[[Sequence[_Item]], _Found],
+    subject: Callable[[_Item], Subject],
+) -> Iterator[_Found]:
+    """Work for many mirrors at once; if that fails, for each alone, so that only what is damaged goes without."""
+    try:
+        yield work(some)
+        return
+    except Exception as error:
+        if len(some) == 1:
+            mine = subject(some[0])
+            mine.damage = faults.of_mirror(error, lake.pipeline.file, mine.name, lake.path(mine.path))
+            return
+    for one in some:
+        yield from apart(lake, [one], work, subject)
 
 
 def changed_rows(lake: Lake, subject: Subject, since: int) -> DataFrame | None:
@@ -79,18 +112,18 @@ def changed_rows(lake: Lake, subject: Subject, since: int) -> DataFrame | None:
     if not told:
         return None
     names = ", ".join(f"r.{quoted(column.column)}" for column in one.columns)
-    return _session(lake).sql(
+    return session(lake).sql(
         f"SELECT r.* FROM {lake.named(subject.path)} r LEFT SEMI JOIN ({told[0]}) e "
         f"ON xxhash64({names}) = e.h"
     )
 
 
-def _session(lake: Lake) -> SparkSession:
+def session(lake: Lake) -> SparkSession:
     """A session in which names mean what they say."""
-    session = new_session(lake.spark)
-    session.conf.set("spark.sql.caseSensitive", "true")
-    session.conf.set("spark.sql.variable.substitute", "false")
-    return session
+    found = new_session(lake.spark)
+    found.conf.set("spark.sql.caseSensitive", "true")
+    found.conf.set("spark.sql.variable.substitute", "false")
+    return found
 
 
 @dataclass(slots=True)

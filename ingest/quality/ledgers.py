@@ -114,6 +114,8 @@ def _lanes(books: str, since: int) -> str:
         "SELECT 'lane' AS what, source AS whose, to_json(struct(*)) AS value FROM ("
         f"SELECT {lane}, max(active) AS active, max(new AND active) AS new, {sums}, "
         "max(CASE WHEN changed THEN batch END) AS last, sum(truncates) AS truncates_ever, "
+        "sum(changes) AS changes_ever, sum(inherits) AS inherits_ever, sum(messages) AS messages_ever, "
+        "sum(rejected) AS rejected_ever, "
         "sum(control) AS control_ever, "
         "min(CASE WHEN new AND changed THEN order_low END) AS order_low, "
         "max(CASE WHEN new AND changed THEN order_high END) AS order_high, "

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ingest import formats
 from ingest.config import Source
+from ingest.errors import counted
 from ingest.formats import About
 from ingest.lake import condensed
 from ingest.lake.lake import Lake
@@ -69,7 +70,7 @@ def _has_marks(booked: Booked, about: About) -> bool:
 def _detail(n: int, some: list[str]) -> str:
     if not n:
         return ""
-    return f"{n:,} transactions lack changes: {'; '.join(some[:FAILING_KEYS])}"
+    return f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes: {'; '.join(some[:FAILING_KEYS])}"
 
 
 def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
+from ingest.errors import counted
 from ingest.quality.catalogue import CHECKS, ERROR, FAIL, PASS, WARN, duration, explained, number, shown
 from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
 
@@ -88,8 +89,9 @@ def page(facts: Facts) -> Page:
     if any(one.light == "bad" for one in problems):
         light = "bad"
     made = Page(
-        facts, rows, sources, problems, counts, _headline(counts, len(rows)), _verdict(facts, problems), light
-    )
+        facts, rows, sources, problems, counts, _headline(counts, len(rows), _unread(facts)),
+        _verdict(facts, problems), light,
+    )  # fmt: skip
     made.tiles = _tiles(facts)
     made.full = len(rows) <= FULL_DETAIL
     return made
@@ -99,6 +101,8 @@ def _row(table: TableFact, anchor: str) -> Row:
     checks = sorted(table.checks, key=lambda one: (_ORDER.get(one.state, 0), _rank(one.check)))
     light = _light(checks)
     stuck = table.batches and table.batches[0].state in ("failed", "held")
+    if table.stale and light == "good":
+        return Row(table, "none", anchor, checks, "Changed since its check")
     if stuck:
         return Row(table, "bad", anchor, checks, table.batches[0].state.capitalize())
     return Row(table, light, anchor, checks, LIGHTS[light])
@@ -190,13 +194,25 @@ def observed(check: CheckFact) -> str:
     return shown(check.observed, known.unit if known else "count")
 
 
+def state_word(check: CheckFact) -> str:
+    """The verdict in a word; a number without a limit is shown, not judged."""
+    if check.state == PASS and check.limit is None and check.check in CHECKS:
+        return "Measured"
+    return STATE_WORDS.get(check.state, check.state)
+
+
 def limit(check: CheckFact) -> str:
     """The most that may be found; a dash where nothing is set."""
     known = CHECKS.get(check.check)
     return "–" if check.limit is None else shown(check.limit, known.unit if known else "count")
 
 
-def _headline(counts: dict[str, int], tables: int) -> str:
+def _unread(facts: Facts) -> int:
+    """Messages that could not be decoded and still wait: any of them may be about any table."""
+    return sum(one.count for one in facts.rejects if one.kind == "message")
+
+
+def _headline(counts: dict[str, int], tables: int, unread: int) -> str:
     if not tables:
         return "There is no table yet."
     bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
@@ -216,6 +232,9 @@ def _headline(counts: dict[str, int], tables: int) -> str:
         )
     if unchecked:
         return f"{_tables(tables - unchecked)} of {tables:,} can be trusted; the others are not checked."
+    if unread:
+        whole = f"All {tables:,} tables agree" if tables > 1 else "The table agrees"
+        return f"{whole} with what could be read; {counted(unread, 'message')} could not be, and may belong to any table."
     return f"All {tables:,} tables can be trusted." if tables > 1 else "The table can be trusted."
 
 
@@ -244,9 +263,7 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
     last = facts.runs[0] if facts.runs else None
     pending = sum(one.pending for table in facts.tables for one in table.ddl)
     rejected = sum(one.count for one in facts.rejects)
-    trends = {
-        name: [run.counts.get(name, 0) for run in runs] for name in ("read", "changes", "rejected", "ddl")
-    }
+    trends = {name: [run.counts.get(name, 0) for run in runs] for name in ("read", "changes")}
     return [
         (
             "Tables",
@@ -278,8 +295,8 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
             "in the last run",
             trends["changes"],
         ),
-        ("Rejects", number(rejected), "kept, in all", trends["rejected"]),
-        ("Schema changes", number(pending), "wait for a decision", trends["ddl"]),
+        ("Rejects", number(rejected), "wait, of all batches", ()),
+        ("Schema changes", number(pending), "wait for a decision", ()),
     ]
 
 
@@ -340,7 +357,7 @@ def _template() -> jinja2.Template:
     )
     environment.filters.update(
         spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
-        observed=observed, limit=limit, asks=asks, light_of=_check_light, ticks=ticks,
+        observed=observed, limit=limit, asks=asks, word_of=state_word, light_of=_check_light, ticks=ticks,
     )  # fmt: skip
-    environment.globals.update(state_words=STATE_WORDS, most=MOST_PROBLEMS)
+    environment.globals.update(most=MOST_PROBLEMS)
     return environment.get_template("report.html.j2")

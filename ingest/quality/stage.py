@@ -6,16 +6,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches
+from ingest.config.model import CELLS_CHECKED
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
-from ingest.quality import counted, counts, judge, keys, ledgers, parts, placing, statements
+from ingest.quality import cells, counted, counts, judge, keys, ledgers, parts, placing, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
+from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
 from ingest.quality.ledgers import Ledgers
 from ingest.quality.statements import Statement
@@ -33,7 +36,10 @@ def check(
     decided: Mapping[str, Mirror] | None = None,
     tell: Tell = lambda _subject, _step: None,
     *,
+    steps: StepsOf | None = None,
+    deep: str = "",
     partly: bool = False,
+    only: Collection[str] | None = None,
 ) -> Checked:
     """Check every mirror that has changes behind batch ``since``, and the mirrors of the paths ``also``.
 
@@ -43,22 +49,33 @@ def check(
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
         tell: is told what is being worked on.
+        steps: gives the schema steps of a lane; without them no cells are compared.
+        deep: a pattern: of the mirrors that fit it every key is compared cell by cell.
+        only: the paths of the mirrors to check; None means all that ``since`` and ``also`` name.
         partly: not all mirrors were meant to be brought up to date, so the batches stay unchecked.
     """
     last = lake.decoded()
     checked, touched = Checked(since if partly else last), frozenset(also)
+    if only is not None:
+        checked.batch = last_checked(lake)
+    look = partial(_look, lake, last=last, also=touched, decided=decided, only=only)
     with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # what can be done while Spark counts
         imported = pool.submit(judge.great_expectations)
         behind = pool.submit(ledgers.behind, lake) if since > 0 else None
         tell(STAGE, "counting")
-        found = _look(lake, since, last, touched, decided)
+        found = look(since)
         earlier = _earlier(found, touched, behind.result() if behind else {})
         if earlier < since:
-            found = _look(lake, earlier, last, touched, decided)
+            found = look(earlier)
+        if steps is not None:
+            tell(STAGE, "comparing cells")
+            asked = cells.Asked(steps, partial(cells_checked, lake.pipeline), partial(_fits, deep))
+            found.metrics.extend(cells.compare(keys.session(lake), lake, found.subjects, found.since, asked))
+        found.metrics.extend(_readable(found.subjects))
         imported.result()
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
-    checked.verdicts += expected(lake, found.subjects, found.since, tell)
+    checked.verdicts += expected(lake, [one for one in found.subjects if not one.damage], found.since, tell)
     keep(lake, checked)
     return checked
 
@@ -111,14 +128,21 @@ class _Found:
 
 
 def _look(
-    lake: Lake, since: int, last: int, also: Collection[str], decided: Mapping[str, Mirror] | None
+    lake: Lake,
+    since: int,
+    last: int,
+    also: Collection[str],
+    decided: Mapping[str, Mirror] | None,
+    only: Collection[str] | None,
 ) -> _Found:
     """Measure the mirrors that batches behind ``since`` touched, and the sources that fed them."""
     told = ledgers.read(lake, since, last)
-    surveyed = survey(lake, told.lanes, also, decided)
+    surveyed = survey(lake, told.lanes, also, decided, only)
     logged = statements.understood(lake, told.statements)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
-    metrics += placing.of_mirrors(lake, surveyed.subjects, since, told.statements)
+    metrics += placing.of_mirrors(
+        lake, [one for one in surveyed.subjects if not one.damage], since, told.statements
+    )
     metrics += _of_sources(lake, surveyed, told, since, last)
     rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
     differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
@@ -140,15 +164,21 @@ def _of_mirrors(
         if found is not None:
             for name, n in found.numbers.items():
                 yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
-    yield from counts.of_mirrors(lake, chosen)
-    yield from counts.cell_rejects(lake, chosen, since)
+    sound = [one for one in chosen if not one.damage]
+    yield from counts.of_mirrors(lake, sound)
+    yield from counts.cell_rejects(lake, sound, since)
     yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
 
 
 def _of_sources(lake: Lake, known: Survey, told: Ledgers, since: int, last: int) -> Iterator[Metric]:
-    rejected = counts.open_rejects(lake, known.booked, since)
+    rejected = counts.open_rejects(lake, known.booked)
     yield from counts.of_sources(known.booked, told, rejected, since)
     yield from parts.missing(lake, known.booked, since, last)
+
+
+def _readable(chosen: Iterable[Subject]) -> Iterator[Metric]:
+    for one in chosen:
+        yield Metric("readable", float(bool(one.damage)), one.name, detail=one.damage)
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[Subject], metrics: Iterable[Metric]) -> list[Metric]:
@@ -168,6 +198,16 @@ def limits_of(pipeline: Pipeline, table: TableId) -> dict[str, float]:
     if rule.freshness is not None:
         found.setdefault("freshness", rule.freshness)
     return found
+
+
+def cells_checked(pipeline: Pipeline, table: TableId) -> int:
+    """How many touched keys of a mirror are compared cell by cell."""
+    rule = rule_of(pipeline, table)
+    return CELLS_CHECKED if rule is None else rule.cells_checked
+
+
+def _fits(pattern: str, table: TableId) -> bool:
+    return bool(pattern) and matches(pattern, table)
 
 
 def rule_of(pipeline: Pipeline, table: TableId) -> QualityRule | None:

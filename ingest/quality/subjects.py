@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.change import TableId
 from ingest.config import matches
-from ingest.lake import mirrors
+from ingest.lake import faults, mirrors
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
@@ -33,6 +33,8 @@ class Lane:
     key_changes: int
     truncates: int
     truncates_ever: int
+    changes_ever: int
+    inherits_ever: int
     order_low: str | None  # of the batches to check
     order_high: str | None
     folded_high: str | None  # of the batches before
@@ -58,12 +60,23 @@ class Subject:
     applied: int = -1  # the last batch that it has folded
     exists: bool = False
     size: int = 0  # bytes of its table, where they are known
+    damage: str = ""  # why its table cannot be read
+    types: dict[str, str] = field(
+        default_factory=dict
+    )  # the Delta type that each column really has, once asked
     lanes: list[Lane] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """The name people use."""
         return str(self.table)
+
+    def types_in(self, lake: Lake) -> dict[str, str]:
+        """The Delta type that each column of its table really has; asked once, for Spark takes its time."""
+        if not self.types:
+            fields = lake.read(self.path).schema.fields
+            self.types = {one.name: one.dataType.simpleString().upper() for one in fields}
+        return self.types
 
     @property
     def last(self) -> int:
@@ -89,6 +102,8 @@ class Booked:
     rejected: int = 0
     off: int = 0
     control_ever: int = 0
+    messages_ever: int = 0
+    rejected_ever: int = 0
     tables: set[str] = field(default_factory=set)  # as a connector names them, with and without database
 
 
@@ -106,6 +121,7 @@ def survey(
     lines: Iterable[Mapping[str, Any]],
     also: Iterable[str] = (),
     decided: Mapping[str, Mirror] | None = None,
+    only: Collection[str] | None = None,
 ) -> Survey:
     """The mirrors that new batches touched, those of the paths ``also``, and the books' sums.
 
@@ -114,6 +130,7 @@ def survey(
         lines: the books by lane.
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
+        only: leave out all mirrors but those of these paths.
     """
     known = mirrors.known(lake) if decided is None else decided
     made, found, touched = Survey(), dict[str, Subject](), set(also)
@@ -131,11 +148,18 @@ def survey(
         if row.get("new"):
             touched.add(path)
     made.subjects = [
-        found[path] for path in sorted(found) if path in touched and _selected(lake, found[path])
+        found[path]
+        for path in sorted(found)
+        if path in touched and _selected(lake, found[path]) and (only is None or path in only)
     ]
     made.names = frozenset(one.name for one in found.values())
     for subject in made.subjects:
-        _look_up(lake, subject)
+        try:
+            _look_up(lake, subject)
+        except Exception as error:  # one damaged table must not hide how the others are
+            subject.damage = faults.of_mirror(
+                error, lake.pipeline.file, subject.name, lake.path(subject.path)
+            )
     return made
 
 
@@ -157,8 +181,14 @@ def _selected(lake: Lake, subject: Subject) -> bool:
     return not lake.select or matches(lake.select, subject.table)
 
 
-_BOOKED = ("messages", "rejected", "off", "control_ever")
-_COUNTS = (*(name for name in SUMS if name not in _BOOKED), "truncates_ever", "places")
+_BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
+_COUNTS = (
+    *(name for name in SUMS if name not in _BOOKED),
+    "truncates_ever",
+    "changes_ever",
+    "inherits_ever",
+    "places",
+)
 
 
 def _look_up(lake: Lake, subject: Subject) -> None:

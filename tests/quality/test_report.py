@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from ingest.quality import facts as f
-from ingest.quality.report import page, render, spark
+from ingest.quality.report import page, render, spark, state_word
 
 EVIL = "<script>alert('x')</script>\"&`"
 VOID = {"meta", "br", "link", "img", "input", "hr", "circle", "polyline", "rect", "path", "use"}
@@ -146,9 +146,13 @@ def test_tables_have_captions_and_scopes(made):
     [
         (lambda facts: None, "2 tables of 6 cannot be trusted right now."),
         (lambda facts: facts.tables.clear(), "There is no table yet."),
-        (lambda facts: facts.tables.__delitem__(slice(1, 5)), "All 2 tables can be trusted."),
+        (lambda facts: facts.tables.__delitem__(slice(1, 5)) or facts.rejects.clear(), "All 2 tables can be trusted."),
+        (
+            lambda facts: facts.tables.__delitem__(slice(1, 5)),
+            "All 2 tables agree with what could be read; 12 messages could not be, and may belong to any table.",
+        ),
         (lambda facts: facts.tables.__delitem__(slice(1, 3)), "2 tables of 4 need a look."),
-        (lambda facts: facts.tables.__delitem__(slice(1, 6)), "The table can be trusted."),
+        (lambda facts: facts.tables.__delitem__(slice(1, 6)) or facts.rejects.clear(), "The table can be trusted."),
         (lambda facts: [table.checks.clear() for table in facts.tables[3:]] and facts.tables.__delitem__(slice(3)), "Nothing has been checked yet."),
     ],
 )  # fmt: skip
@@ -213,3 +217,24 @@ def test_a_line_goes_up_where_numbers_do():
     ]
     assert ys == sorted(ys, reverse=True)
     assert ys[0] > ys[-1]
+
+
+def test_a_number_without_a_limit_is_not_judged(made):
+    """The word Passed beside an age of 935 days says that the newest change is recent."""
+    facts = made(6)
+    facts.tables = facts.tables[:1]
+    check = facts.tables[0].check("freshness")
+    check.limit, check.observed = None, 935 * 86400.0
+    text = render(facts)
+    assert "Age of the newest change" in text
+    assert "Measured" == state_word(check)
+    check.limit = 3600.0
+    assert "Passed" == state_word(check)
+
+
+def test_a_mirror_written_after_its_check_is_not_called_good(made):
+    """The report would show the old numbers as present ones."""
+    facts = made(6)
+    facts.tables = facts.tables[:1]
+    facts.tables[0].stale = True
+    assert ["Changed since its check"] == [row.word for row in page(facts).rows]

@@ -370,10 +370,10 @@ def test_each_fault_is_said_in_words(checked):
         ("depot.broken", "key_unique"): "Rows beyond the first of their key: 1 (at most 0)",
         ("depot.broken", "key_not_null"): "Rows with a NULL in a key column: 1 (at most 0)",
         ("depot.broken", "missing_rows"): "Live keys among the changes that the mirror lacks: 1 (at most 0)",
-        ("depot.late", "up_to_date"): "1 decoded batches with 1 changes wait",
+        ("depot.late", "up_to_date"): "1 decoded batch with 1 change not applied yet",
         ("depot.late", "freshness"): "Age of the newest source commit",
         ("depot.tied", "ambiguities"): "Ties: two different changes of one key at one place: 1",
-        ("depot.tied", "cell_rejects"): "1 cells are no text, for example '?'",
+        ("depot.tied", "cell_rejects"): "1 cell does not fit: not a text, for example '?'",
         ("depot.tied", "ddl_pending"): "1 waits, the last: 'ALTER TABLE tied FROBNICATE'",
         ("depot.tied", "schema"): "extra is INT, decided absent",
         ("depot.counted", "row_count"): "the source counts 4 rows, the mirror has 1",
@@ -383,8 +383,8 @@ def test_each_fault_is_said_in_words(checked):
         ("source gate", "gaps"): "gate/1.jsonl bytes 50 to 70",
         ("source bus", "gaps"): "parcels/0 offsets 5 to 8",
         ("source bus", "losses"): "parcels/1 was trimmed by retention: offsets 4 to 5 were not read",
-        ("source bus", "missing_parts"): "1 transactions lack changes: tx1 has 2 of 3",
-        ("source plex", "missing_parts"): "1 transactions lack changes: 7 has 2 of 3",
+        ("source bus", "missing_parts"): "1 transaction lacks changes: tx1 has 2 of 3",
+        ("source plex", "missing_parts"): "1 transaction lacks changes: 7 has 2 of 3",
     }
     assert {} == {about: said.get(about) for about, text in words.items() if text not in said.get(about, "")}
 
@@ -392,7 +392,7 @@ def test_each_fault_is_said_in_words(checked):
 def test_failures_and_warnings_part(checked):
     """Only what makes a mirror wrong may end a run with exit code 1."""
     failures, warnings = stage.complaints(checked, {("up_to_date", "depot.late")})
-    assert not any("wait: the mirror" in text for text in failures)
+    assert not any("not applied yet" in text for text in failures)
     assert any("depot.broken" in text for text in failures)
     again = stage.complaints(checked, {("ddl_pending", "depot.tied"), ("gaps", "source gate")})
     spoken = [text for text in stage.complaints(checked)[1] if text not in again[1]]

@@ -1,0 +1,35 @@
+"""The schema steps of a mirror's lane, for whoever folds it apart from the stage: the check of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ingest.change import TableId
+from ingest.fold import SchemaStep
+from ingest.gold import ledger as ledgers
+from ingest.gold import policy
+from ingest.gold.policy import Subject
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+
+
+def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
+    """A function of mirror, source, source table and last batch: the steps in order, each with its batch.
+
+    The ledger is read once, and only if it is asked for.
+    """
+    read: list[ledgers.Ledger] = []
+
+    def steps(mirror: Mirror, source: str, table: TableId, last: int) -> Sequence[tuple[SchemaStep, int]]:
+        if not read:
+            read.append(ledgers.read(lake))
+        statements = read[0].of(source, table, last)
+        if not statements:
+            return ()
+        rule = lake.pipeline.rule(table)
+        known = {one.name: one.type for one in mirror.columns} | dict(rule.columns)
+        excluded = lambda other: lake.pipeline.rule(other).exclude  # noqa: E731
+        subject = Subject(table, rule.on_schema_change, known, excluded, last)
+        return policy.steps(statements, subject)
+
+    return steps

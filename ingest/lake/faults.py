@@ -1,0 +1,105 @@
+"""What went wrong with a table's files, in one sentence: a full disk, a refused access, a damaged file.
+
+Spark and Delta tell these in traces of hundreds of lines; what an operator needs of them is the path.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+
+from ingest.errors import command
+
+_WORD = re.compile(r"[^\s'\"(),;\[\]]+")
+_FILES = (".parquet", ".json", ".crc", ".bin")
+_CALLING = "An error occurred while calling"
+
+# What the text says, and what is said of it; the first that fits holds.
+_KINDS = (
+    (
+        re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|There is not enough space"),
+        "the disk is full{at}: free some space, then run again; what was half written is not counted",
+    ),
+    (
+        re.compile(r"Permission denied|AccessDeniedException|AccessControlException|Operation not permitted"),
+        "access was refused{at}: let the user that runs ingest read and write there, then run again",
+    ),
+    (
+        re.compile(
+            r"is not a Parquet file|Could not read footer|[Ee]xpected magic number|CANNOT_READ_FILE|FAILED_READ_FILE"
+            r"|ParquetDecodingException|Corrupted? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"
+            r"|DELTA_DELETION_VECTOR_(?:CHECKSUM|SIZE)|DELTA_FILE_NOT_FOUND|FileNotFoundException|FAILED_TO_READ"
+        ),
+        "a data file is damaged or missing{at}",
+    ),
+    (
+        re.compile(
+            r"_delta_log|DELTA_(?:STATE_RECOVER|TRUNCATED|VERSIONS_NOT_CONTIGUOUS|INVALID_PROTOCOL|LOG)"
+            r"|JsonEOFException|end-of-input"
+        ),
+        "the table's log is damaged{at}",
+    ),
+)
+
+
+def fault(error: BaseException) -> str | None:
+    """What a failure says of files, as a sentence without its full stop; None if it says something else."""
+    text = _whole(error)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = f"{error.filename or ''}: No space left on device"
+    for pattern, sentence in _KINDS:
+        if pattern.search(text):
+            found = _path(error, text)
+            return sentence.format(at=f" at {_plain(found)}" if found else "")
+    return None
+
+
+def of_mirror(error: BaseException, file: object, name: str, folder: str) -> str:
+    """What keeps a mirror from being read or written, and the words that lead out."""
+    if not damaged(error):
+        again = f", then `{command('retry', file)}`" if fault(error) else ""
+        return f"{said(error)}{again}".replace(", then run again,", ",")
+    return (
+        f"{said(error)}; move the folder {folder} away, and `{command('rebuild', file, name)}` makes the mirror "
+        "again from its changes."
+    )
+
+
+def damaged(error: BaseException) -> bool:
+    """True if a table's own files are the trouble, so that only a copy or a rebuild brings them back."""
+    found = fault(error) or ""
+    return "damaged" in found
+
+
+def said(error: BaseException) -> str:
+    """A failure in one line: its fault if it is one, else what the library says, without Java's frame."""
+    if (found := fault(error)) is not None:
+        return found
+    lines = str(error).strip().splitlines() or [""]
+    told = next((line for line in lines if not line.startswith(_CALLING)), lines[0])
+    return f"{type(error).__name__}: {told.removeprefix(': ')[:500]}"
+
+
+def _path(error: BaseException, text: str) -> str:
+    """The first file that a text names; a path of another kind if there is none."""
+    if isinstance(error, OSError) and error.filename:
+        return str(error.filename)
+    paths = [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
+    named = [one for one in paths if one.endswith(_FILES)]
+    return next(iter([*named, *(one for one in paths if one.startswith(("/", "file:")))]), "")
+
+
+def _plain(path: str) -> str:
+    """A local file as a shell takes it; a URI of another store as it is."""
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith(("file:", "/")) else path
+
+
+def _whole(error: BaseException) -> str:
+    """The texts of a failure and its causes; an interrupted query tells the cause only there."""
+    texts, seen = [], set[int]()
+    found: BaseException | None = error
+    while found is not None and id(found) not in seen:
+        seen.add(id(found))
+        texts.append(f"{type(found).__name__}: {found}")
+        found = found.__cause__ or found.__context__
+    return "\n".join(texts)[:200_000]

@@ -1,0 +1,213 @@
+"""What a canonical text is as a Delta value, in plain Python: the rule by which cells are compared.
+
+It is written from the table of logical types alone and shares no code with the casts that fill the
+mirrors, so that a mistake there is a difference here.  Values of equal type compare with ``==``.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+import struct
+from collections.abc import Callable
+from decimal import Context, Decimal
+
+from ingest import types
+from ingest.lake.names import quoted
+from ingest.values import MAX_NUMBER_LENGTH
+
+_INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
+_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
+_PATTERNS = dict(zip(types.PATTERNS, map(re.compile, types.PATTERNS.values()), strict=True))
+_EXACT = Context(prec=5000, Emax=999999, Emin=-999999)
+
+
+def of_text(text: str | None, logical: str, *, key: bool = False) -> object:
+    """The value that a mirror holds for a canonical text; None for NULL and where the text does not fit.
+
+    Args:
+        text: the canonical text.
+        logical: the column's logical type.
+        key: the cell is part of a key, where a value that would be cut does not fit either.
+    """
+    delta, kind = types.delta(logical), types.family(logical)
+    if text is None or delta == "STRING" or kind is None:
+        return text
+    if not _PATTERNS[kind].fullmatch(text):
+        return None
+    if key and kind in ("datetime", "timestamp") and re.search(r"\.\d{6}\d*[1-9]", text):
+        return None
+    return _READERS[kind](text, delta)
+
+
+def selected(column: str, delta: str) -> str:
+    """SQL for a mirror's cell as a text that `of_cell` reads back without loss."""
+    name = quoted(column)
+    if delta == "BINARY":
+        return f"base64({name})"
+    return f"CAST(unix_micros({name}) AS STRING)" if delta == "TIMESTAMP" else f"CAST({name} AS STRING)"
+
+
+def of_cell(text: str | None, delta: str) -> object:
+    """The value of a mirror's cell that `selected` wrote."""
+    if text is None or delta in ("STRING", "DATE"):
+        return text
+    if delta in _INTEGERS or delta == "TIMESTAMP":
+        return int(text)
+    if delta.startswith("DECIMAL"):
+        return Decimal(text)
+    if delta in ("FLOAT", "DOUBLE"):
+        return _bits(float(text), delta)
+    if delta == "BOOLEAN":
+        return text == "true"
+    if delta == "BINARY":
+        return base64.b64decode("".join(text.split()))
+    return _micros(text, zoned=False)
+
+
+def shown(value: object, most: int = 60) -> str:
+    """A value for people."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, _Bits):
+        return repr(value.number)
+    text = base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+    return repr(text) if len(text) <= most else f"{text[:most]!r}..."
+
+
+class _Bits(bytes):
+    """A floating number as its bits: NaN equals NaN, and a negative zero is not zero."""
+
+    number: float
+
+
+def _bits(number: float, delta: str) -> object:
+    code = ">f" if delta == "FLOAT" else ">d"
+    made = _Bits(struct.pack(code, math.nan if math.isnan(number) else number))
+    made.number = struct.unpack(code, made)[0]
+    return made
+
+
+def _integer(text: str, delta: str) -> object:
+    value = int(text)
+    if delta in _INTEGERS:
+        return value if -(1 << _INTEGERS[delta]) <= value < 1 << _INTEGERS[delta] else None
+    return _decimal(text, delta)
+
+
+def _decimal(text: str, delta: str) -> object:
+    precision, scale = map(int, delta.removeprefix("DECIMAL(").rstrip(")").split(","))
+    if len(text) > MAX_NUMBER_LENGTH:
+        return None
+    value = _EXACT.create_decimal(text)
+    _sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    whole = "".join(map(str, digits)).rstrip("0")
+    if not whole:
+        return Decimal(0)
+    exponent += len(digits) - len(whole)
+    fits = -exponent <= scale and len(whole.lstrip("0")) + exponent <= precision - scale
+    return value if fits else None
+
+
+def _float(text: str, delta: str) -> object:
+    if text in ("NaN", "Infinity", "-Infinity"):
+        return _bits(float(text), delta)
+    if len(text) > MAX_NUMBER_LENGTH:
+        return None
+    try:
+        number = _single(text) if delta == "FLOAT" else float(text)
+    except OverflowError:
+        return None
+    return None if math.isinf(number) else _bits(number, delta)
+
+
+def _single(text: str) -> float:
+    """The nearest single to a decimal text, rounded once: by way of a double it would be rounded twice."""
+    double = float(text)
+    below, above = (_packed(math.nextafter(double, way)) for way in (-math.inf, math.inf))
+    exact = _EXACT.create_decimal(text)
+    if below != above and exact != _EXACT.create_decimal(double):
+        return above if exact > _EXACT.create_decimal(double) else below
+    return _packed(double)
+
+
+def _packed(number: float) -> float:
+    found: float = struct.unpack(">f", struct.pack(">f", number))[0]
+    return found
+
+
+def _boolean(text: str, _delta: str) -> object:
+    return text == "true"
+
+
+def _binary(text: str, _delta: str) -> object:
+    return base64.b64decode(text) if len(text) % 4 == 0 else None
+
+
+def _date(text: str, _delta: str) -> object:
+    year, month, day = map(int, text.split("-"))
+    return text if _is_date(year, month, day) else None
+
+
+def _is_date(year: int, month: int, day: int) -> bool:
+    leap = month == 2 and (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
+    return 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] + leap
+
+
+def _datetime(text: str, _delta: str) -> object:
+    return _micros(text, zoned=False)
+
+
+def _timestamp(text: str, _delta: str) -> object:
+    return _micros(text, zoned=True)
+
+
+def _micros(text: str, *, zoned: bool) -> int | None:
+    """Microseconds since 1970, in the zone's own clock or in UTC; fraction digits beyond six are cut."""
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found[i]) for i in range(1, 7))
+    if not _is_date(year, month, day) or hour > 23 or minute > 59 or second > 59:
+        return None
+    micros = int(((found[7] or "") + "000000")[:6])
+    seconds = ((_day(year, month, day) * 24 + hour) * 60 + minute) * 60 + second
+    if zoned:
+        offset = _offset(found[8])
+        if offset is None:
+            return None
+        seconds -= offset
+    return seconds * 1_000_000 + micros
+
+
+def _offset(zone: str) -> int | None:
+    """Seconds east of Greenwich; None beyond 18 hours, which no zone has."""
+    if zone == "Z":
+        return 0
+    hours, minutes = int(zone[1:3]), int(zone[4:6])
+    if minutes > 59 or hours * 60 + minutes > 18 * 60:
+        return None
+    return (hours * 60 + minutes) * 60 * (-1 if zone[0] == "-" else 1)
+
+
+def _day(year: int, month: int, day: int) -> int:
+    """Days since 1970 in the Gregorian calendar, also for the year 0, which Python's own dates lack."""
+    year -= month <= 2
+    era, of_era = year // 400, year % 400
+    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
+
+
+_READERS: dict[str, Callable[[str, str], object]] = {
+    "boolean": _boolean,
+    "integer": _integer,
+    "decimal": _decimal,
+    "float": _float,
+    "date": _date,
+    "datetime": _datetime,
+    "timestamp": _timestamp,
+    "binary": _binary,
+}

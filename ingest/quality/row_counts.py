@@ -1,0 +1,113 @@
+"""A mirror without a key compared as a multiset of rows, folded from its changes in plain Python.
+
+``append`` keeps a row for each insert and read.  ``full_row`` takes away one row equal to what a delete or an
+update says of the row before; a row that is not there cannot be taken.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ingest.change import Image, Op
+from ingest.fold import Placed, SchemaStep, Table, steps
+from ingest.lake.mirrors import Mirror
+from ingest.order import order_of, same_place
+from ingest.quality.cell_diff import History, change_of
+from ingest.quality.cell_values import of_cell, of_text, shown
+
+Content = tuple[object, ...]
+_NUMBER = "%number"  # the name under which each row has a number of its own; no source column is called so
+
+
+def folded(history: History, mirror: Mirror, *, appends: bool) -> Counter[Content]:
+    """How often each row has to be there."""
+    table = Table((_NUMBER,))
+    wanted = [one for one in history.steps if not appends or one.action == "new_incarnation"]
+    events: list[tuple[Any, Any]] = [(order_of(str(one.order)), one) for one in wanted]
+    events += [(order_of(row["order_key"]), row) for row in _once(history.rows)]
+    index: dict[str, list[str]] = {}
+    serial = 0
+    for order, event in sorted(events, key=lambda one: one[0]):
+        if isinstance(event, SchemaStep):
+            _apply(table, event._replace(order=order))
+            index = _indexed(table, mirror)
+            continue
+        change = change_of(event, mirror, {}, history.shard)
+        if change.op is Op.TRUNCATE:
+            _apply(table, Placed(order, change))
+            index = {}
+            continue
+        if change.op in (Op.UPDATE, Op.DELETE):
+            if appends:
+                continue
+            went = _name({**(change.after or {}), **(change.before or {})}, mirror)
+            if index.get(went):
+                del table.rows[(index[went].pop(),)]
+        if change.op is not Op.DELETE:
+            serial += 1
+            after = {**(change.before or {}), **(change.after or {})}
+            whole = change.__class__(op=Op.INSERT, after={**after, _NUMBER: str(serial)})
+            _apply(table, Placed(order, whole))
+            index.setdefault(_name(after, mirror), []).append(str(serial))
+    return Counter(_content(row.values, mirror) for row in table.rows.values())
+
+
+def differences(
+    wanted: Counter[Content], rows: Iterable[Sequence[str | None]], types: Sequence[str]
+) -> Iterator[str]:
+    """What differs, in words."""
+    present = Counter(
+        tuple(of_cell(cell, delta) for cell, delta in zip(cells, types, strict=True)) for cells in rows
+    )
+    for content in sorted(wanted.keys() | present.keys(), key=str):
+        if wanted[content] != present[content]:
+            cells = ", ".join(shown(value, 20) for value in content[:8])
+            yield f"the row ({cells}) stands {present[content]} times, the changes give {wanted[content]}"
+
+
+def _apply(table: Table, event: Any) -> None:
+    for _step in steps(table, [event]):
+        pass
+
+
+def _indexed(table: Table, mirror: Mirror) -> dict[str, list[str]]:
+    """The numbers of the rows by their content."""
+    found: dict[str, list[str]] = {}
+    for (number,), row in table.rows.items():
+        found.setdefault(_name(row.values, mirror), []).append(str(number))
+    return found
+
+
+def _name(values: Image, mirror: Mirror) -> str:
+    """A row's content as a text: equal where every value is, in whatever columns it has."""
+    kinds = {one.name: one.type for one in mirror.columns}
+    typed = {
+        name: repr(of_text(text, kinds.get(name, "unknown")))
+        for name, text in values.items()
+        if name != _NUMBER and text is not None
+    }
+    return json.dumps(typed, sort_keys=True)
+
+
+def _content(values: Image, mirror: Mirror) -> Content:
+    return tuple(of_text(values.get(one.name), one.type) for one in mirror.columns)
+
+
+def _once(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Each change once.  Without a position, and where a snapshot's rows share one, arrival tells rows apart."""
+    listed = sorted(rows, key=lambda row: str(row["order_key"]))
+    snapshot: dict[str, set[str | None]] = {}
+    for row in listed:
+        if row["op"] == "read":
+            snapshot.setdefault(same_place(row["order_key"]), set()).add(row["after"])
+    seen: dict[tuple[object, ...], Mapping[str, Any]] = {}
+    for row in listed:
+        key = row["order_key"]
+        order, place = order_of(key), same_place(key)
+        shared = row["op"] == "read" and len(snapshot[place]) > 1
+        own = key if shared or not order.sequence else place
+        seen.setdefault((own, order.row, row["op"], row["before"], row["after"]), row)
+    return list(seen.values())

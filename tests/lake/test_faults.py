@@ -1,0 +1,64 @@
+"""What libraries say of broken files, as the one sentence that an operator needs."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from ingest.lake.faults import fault, of_mirror, said
+
+JAVA = "An error occurred while calling o2663.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
+TEXTS = {
+    JAVA + "Lost task 0.0: java.io.IOException: No space left on device\n\tat java.base": "the disk is full",
+    JAVA
+    + "Task 1 in stage 151.0: java.io.FileNotFoundException: /lake/mirrors/shop/a/part-0.parquet (Permission denied)": "access was refused at /lake/mirrors/shop/a/part-0.parquet: let the user",
+    JAVA
+    + "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///lake/mirrors/shop/a/part-0.snappy.parquet. SQLSTATE: KD001": "a data file is damaged or missing at /lake/mirrors/shop/a/part-0.snappy.parquet",
+    JAVA
+    + "java.lang.RuntimeException: file:/lake/bronze/part-3.parquet is not a Parquet file. Expected magic number at tail": "a data file is damaged or missing at /lake/bronze/part-3.parquet",
+    JAVA
+    + "com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input in field name": "the table's log is damaged",
+    "org.apache.spark.sql.delta.DeltaFileNotFoundException: [DELTA_TRUNCATED_TRANSACTION_LOG] s3a://b/lake/mirrors/a/_delta_log/00000000000000000000.json: Unable": "damaged",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=list(TEXTS.values()))
+def test_a_fault_is_one_sentence(text: str) -> None:
+    """Five hundred lines of Java, three times, hide the one path that matters."""
+    found = fault(RuntimeError(text))
+    assert found is not None
+    assert TEXTS[text] in found
+    assert "\n" not in found
+
+
+def test_other_failures_keep_their_own_words() -> None:
+    """A fault that is no fault of files would send the operator to the wrong place."""
+    error = ValueError("An error occurred while calling o1.x\n: the key column is NULL")
+    assert fault(error) is None
+    assert "ValueError: the key column is NULL" == said(error)
+
+
+def test_python_errors_count_too() -> None:
+    """The disk is as full for Python as for Java."""
+    assert "the disk is full at /lake/x" in str(fault(OSError(errno.ENOSPC, "No space", "/lake/x")))
+    assert "access was refused at /lake/x" in str(
+        fault(PermissionError(errno.EACCES, "Permission denied", "/lake/x"))
+    )
+
+
+def test_the_cause_is_asked_too() -> None:
+    """A query that another failure ended tells nothing by itself."""
+    error = RuntimeError("query stopped")
+    error.__cause__ = OSError(errno.ENOSPC, "No space left on device")
+    assert "the disk is full" in str(fault(error))
+
+
+def test_the_words_lead_out() -> None:
+    """A sentence without what to do is a riddle."""
+    torn = RuntimeError("file:/lake/m/part-0.parquet is not a Parquet file")
+    assert "move the folder /lake/m away, and `ingest rebuild shop.yaml shop.a`" in of_mirror(
+        torn, "shop.yaml", "shop.a", "/lake/m"
+    )
+    denied = PermissionError(errno.EACCES, "Permission denied", "/lake/m/part-0.parquet")
+    assert of_mirror(denied, "shop.yaml", "shop.a", "/lake/m").endswith("then `ingest retry shop.yaml`")

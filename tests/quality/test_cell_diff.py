@@ -1,0 +1,157 @@
+"""Rows compared with the plain fold of their changes, without Spark."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingest.change import TableId
+from ingest.fold import SchemaStep
+from ingest.lake.mirrors import Column, Mirror
+from ingest.order import Order, order_key
+from ingest.quality.cell_diff import History, differences, expected
+
+COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
+MIRROR = Mirror(TableId("shop", None, "t"), "mirrors/shop/t", ("id",), COLUMNS)
+TYPES = ["BIGINT", "STRING", "DECIMAL(10,2)"]
+
+
+def place(at: int) -> str:
+    return order_key(Order(0, 1, (at,), 0, (1, 0, 0, at), 0))
+
+
+def row(
+    at: int, op: str, key: int, was: int | None = None, partial: bool = False, **cells: Any
+) -> dict[str, Any]:
+    """A change as the check reads it; ``was`` is the key before."""
+    image = {"id": str(key), **cells}
+    before = {"id": str(key if was is None else was)} if op != "insert" else None
+    return {
+        "op": op, "order_key": place(at), "partial": partial, "h": key, "was": key if was is None else was,
+        "before": json.dumps(before) if before else None, "after": None if op == "delete" else json.dumps(image),
+    }  # fmt: skip
+
+
+def truncate(at: int) -> dict[str, Any]:
+    return {
+        "op": "truncate",
+        "order_key": place(at),
+        "partial": False,
+        "h": 0,
+        "was": 0,
+        "before": None,
+        "after": None,
+    }
+
+
+def found(
+    history: History, rows: list[list[str | None]], sample: set[int] | None = None, closed: bool = True
+) -> list[str]:
+    """What is wrong with a mirror's rows, as texts."""
+    wanted = expected(history, MIRROR, sample)
+    return [
+        f"{one.key[0]} {one.column} {one.text}" for one in differences(wanted, rows, MIRROR, TYPES, closed)
+    ]
+
+
+STORY = [
+    row(1, "insert", 1, a="x", n="1.10"),
+    row(2, "insert", 2, a="y", n="2"),
+    row(3, "update", 1, partial=True, a="z"),
+    row(4, "delete", 2),
+    row(5, "update", 3, was=1, partial=True),
+]
+
+
+def test_equal_rows_pass() -> None:
+    """A false alarm on a right mirror stops every run."""
+    assert [] == found(History(STORY), [["3", "z", "1.10"]])
+    assert [] == found(History(STORY[::-1]), [["3", "z", "1.1"]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([["3", "z", "1.20"]], "3 n holds '1.20', the changes give '1.10'"),
+        ([["3", "x", "1.10"]], "3 a holds 'x', the changes give 'z'"),
+        ([["3", None, "1.10"]], "3 a holds NULL, the changes give 'z'"),
+        ([], "3  is missing, the changes give this row"),
+        ([["3", "z", "1.10"], ["2", "y", "2"]], "2  is a row that the changes do not give"),
+        ([["3", "z", "1.10"], ["9", "y", "2"]], "9  is a row that the changes do not give"),
+        ([["3", "z", "1.10"], ["3", "z", "1.10"]], "3  stands more than once"),
+    ],
+)
+def test_each_fault_is_named(rows: list[list[str | None]], told: str) -> None:
+    """A wrong cell that passes is what the check is for."""
+    assert [told] == found(History(STORY), rows)
+
+
+def test_only_the_sample_is_compared() -> None:
+    """A key whose history was not read is no fault."""
+    history = History([row(1, "insert", 1, a="x"), row(2, "update", 2, was=7, a="y")])
+    assert [] == found(history, [["1", "x", None]], {1, 7}, closed=False)
+    assert ["1 a holds 'q', the changes give 'x'"] == found(history, [["1", "q", None]], {1}, closed=False)
+
+
+def test_statements_take_part() -> None:
+    """Wrong fills and lost renames are what no row message tells."""
+    steps = [
+        SchemaStep(place(2), "add_column", "n", default="7"),
+        SchemaStep(place(3), "rename_column", "b", "a"),
+    ]
+    history = History([row(1, "insert", 1, b="old"), row(4, "insert", 2, a="new")], steps)
+    assert [] == found(history, [["1", "old", "7"], ["2", "new", None]])
+    assert ["1 n holds NULL, the changes give '7'"] == found(
+        history, [["1", "old", None], ["2", "new", None]]
+    )
+    assert ["1 a holds NULL, the changes give 'old'"] == found(
+        history, [["1", None, "7"], ["2", "new", None]]
+    )
+
+
+def test_truncates_and_incarnations_clear() -> None:
+    """Rows from before a TRUNCATE are surplus rows."""
+    cleared = History([row(1, "insert", 1, a="x"), truncate(2), row(3, "insert", 2, a="y")])
+    again = History(
+        [row(1, "insert", 1, a="x"), row(3, "insert", 2, a="y")], [SchemaStep(place(2), "new_incarnation")]
+    )
+    for history in (cleared, again):
+        assert [] == found(history, [["2", "y", None]])
+        assert ["1  is a row that the changes do not give"] == found(
+            history, [["1", "x", None], ["2", "y", None]]
+        )
+
+
+def test_part_of_a_history_says_only_what_it_can() -> None:
+    """A partial update without its row's beginning must not be compared, nor called equal."""
+    history = History([row(5, "update", 1, partial=True, a="z"), row(6, "insert", 2, a="y")], whole=False)
+    wanted = expected(history, MIRROR, {1, 2})
+    assert (1, 1) == (len(wanted.open), len(wanted.rows))
+    assert [] == found(history, [["1", "anything", "3"], ["2", "y", None]], {1, 2}, closed=False)
+    assert ["2 a holds 'q', the changes give 'y'"] == found(history, [["2", "q", None]], {1, 2}, closed=False)
+
+
+def test_keys_are_typed() -> None:
+    """Two spellings of one instant are one key."""
+    columns = (Column("id", "id", "timestamp"), Column("a", "a", "string"))
+    mirror = Mirror(MIRROR.table, MIRROR.path, ("id",), columns)
+    rows = [row(1, "insert", 0, a="x"), row(2, "insert", 0, a="y")]
+    for one, text in zip(rows, ("2024-01-01T08:00:00+08:00", "2024-01-01T00:00:00.000Z"), strict=True):
+        one["after"] = json.dumps({"id": text, "a": json.loads(one["after"])["a"]})
+    wanted = expected(History(rows), mirror, None)
+    cells = [["1704067200000000", "y"]]
+    assert [] == list(differences(wanted, cells, mirror, ["TIMESTAMP", "STRING"], closed=True))
+
+
+def test_a_renamed_key_keeps_its_rows() -> None:
+    """Rows sent under the key's old name are the same rows."""
+    columns = (Column("order_id", "order_id", "int64"), Column("a", "a", "string"))
+    mirror = Mirror(MIRROR.table, MIRROR.path, ("order_id",), columns)
+    wanted = expected(
+        History([row(1, "insert", 1, a="x")], [SchemaStep(place(2), "rename_column", "id", "order_id")]),
+        mirror,
+        None,
+    )
+    assert [] == list(differences(wanted, [["1", "x"]], mirror, ["BIGINT", "STRING"], closed=True))
