@@ -153,6 +153,8 @@ def _offset(zone: str) -> int:
 
 
 def _binary(text: str, _delta: str) -> object:
+    if len(text) % 4:
+        raise ValueError(text)
     return base64.b64decode(text)
 
 
