@@ -16,12 +16,14 @@ column definitions in `columns`, ALTER TABLE in `alter`, all other statements in
 
 from __future__ import annotations
 
-from ingest.ddl.model import ACTIONS, Column, Ddl, Effect, from_json, kind_of, to_json
+from ingest.ddl.model import ACTIONS, EXCHANGED, Column, Ddl, Effect, from_json, kind_of, to_json
 from ingest.ddl.statements import effects
-from ingest.ddl.structure import of_change
+from ingest.ddl.structure import UNPLACED, of_change
 
 __all__ = [
     "ACTIONS",
+    "EXCHANGED",
+    "UNPLACED",
     "Column",
     "Ddl",
     "Effect",

@@ -8,10 +8,11 @@ mirror; a clause that begins with anything else not known makes the statement un
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ingest.change import TableId
 from ingest.ddl import columns
-from ingest.ddl.model import Effect, of_column
+from ingest.ddl.model import EXCHANGED, Effect, of_column
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 
@@ -42,13 +43,51 @@ def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
     if cursor.accept("WAIT"):
         cursor.next()
     cursor.accept("NOWAIT")
-    found: list[Effect] = []
-    for clause in _clauses(cursor.rest(), scope):
-        found += _clause(Cursor(clause), scope, table)
-    found.sort(
-        key=lambda effect: effect.action != "drop_primary_key"
-    )  # in any order of words, the old key goes first
+    found = _in_force([_clause(Cursor(clause), scope, table) for clause in _clauses(cursor.rest(), scope)])
     return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
+
+
+def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
+    """The effects in the order in which one statement's clauses come into force, whatever order they are written in.
+
+    All clauses use the names from before the statement: what goes goes first, then what is changed under its old
+    name, then come the renames, which apply at once, then all else.
+    """
+    renames = [one for clause in clauses for one in clause if one.action == "rename_column"]
+    ranked: list[list[Effect]] = [[], [], [], []]
+    for clause in clauses:
+        renamed = any(one.action == "rename_column" for one in clause)
+        for one in clause:
+            if one.action != "rename_column":
+                ranked[3 if renamed else _RANKS.get(one.action, 3)].append(one)
+    gone_key, gone, changed, rest = ranked
+    return [*gone_key, *gone, *changed, *_one_by_one(renames), *rest]
+
+
+_RANKS = {"drop_primary_key": 0, "drop_column": 1, "modify_column": 2}
+
+
+def _one_by_one(renames: list[Effect]) -> list[Effect]:
+    """Renames in an order in which each new name is free; those that exchange their names say so."""
+    found: list[Effect] = []
+    waiting = {str(one.column).casefold(): one for one in renames}
+    while waiting:
+        free = [old for old, one in waiting.items() if str(one.to).casefold() not in waiting.keys() - {old}]
+        for old in free:
+            found.append(waiting.pop(old))
+        if not free:
+            found += _exchanged(waiting)
+    return found
+
+
+def _exchanged(waiting: dict[str, Effect]) -> list[Effect]:
+    """One ring of columns, each of which takes the next one's name."""
+    old = next(iter(waiting))
+    ring: list[Effect] = []
+    while old in waiting:
+        ring.append(replace(waiting.pop(old), note=EXCHANGED))
+        old = str(ring[-1].to).casefold()
+    return ring
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
@@ -90,7 +129,7 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _PARTITIONS or (cursor.word() == "COLUMN" and cursor.word(1) == "GROUP"):
         return ()
     explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
-    cursor.accept("IF", "NOT", "EXISTS")
+    guarded = cursor.accept("IF", "NOT", "EXISTS")
     if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
         return _constraint(cursor.rest(), scope, table)
     found: list[Effect] = []
@@ -98,7 +137,7 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         if columns.is_constraint(part, scope.dialect) and not explicit:
             found += _constraint(part, scope, table)
         else:
-            found += _new_column(part, scope, table)
+            found += [replace(one, guarded=guarded) for one in _new_column(part, scope, table)]
     return found
 
 

@@ -7,6 +7,7 @@ engine options need no list.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -99,6 +100,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     if found.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(found, logical, dialect)
+    default = _as_stored(default, logical, declared, dialect)
     made = Column(
         column,
         logical,
@@ -301,12 +303,15 @@ def literal_default(items: Sequence[Token], logical: str | None, dialect: Dialec
         return None, True, None
     if len(items) == 2 and items[0].word in ("DATE", "TIMESTAMP", "TIME") and items[1].kind == "string":
         items = items[1:]
+    if (made := _EMPTY_JSON.get("".join(token.text.upper() for token in items[:4]))) and logical == "json":
+        return made, True, None
     try:
         return _canonical(items, logical, dialect), True, None
     except ValueError:
         return None, True, "expression"
 
 
+_EMPTY_JSON = {"JSON_OBJECT()": "{}", "JSON_ARRAY()": "[]"}  # how MySQL must write them
 _MAX_BRACKETS = 8  # around one literal; each costs a pass over what it holds
 
 
@@ -358,16 +363,86 @@ def _text_literal(text: str, family: str) -> str:
         return values.base64_text(text.encode("utf-8"))
     if family == "boolean":
         return values.boolean_text(text)
-    if family == "datetime":
-        return values.zoneless_text(text if len(text) > 10 else text + " 00:00:00")
-    if family == "timestamp":
-        raise ValueError("the session's zone is not known")
-    if family in ("date", "time") or types.family(family) is None:
+    read = _MOMENTS.get(family)
+    if read is not None:
+        return read(text.strip())
+    if types.family(family) is None:
         return text
     return values.number_text(text.strip())
 
 
-_ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "binary": "", "bit": "0"}
+def _date(text: str) -> str:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    year, month, day = (int(part) for part in found.groups())
+    return dt.date(year, month, day).isoformat()
+
+
+def _datetime(text: str) -> str:
+    found = _DATE_TIME.fullmatch(text)
+    if found is None:
+        return values.zoneless_text(text if len(text) > 10 else text + " 00:00:00")
+    return f"{_date(found['date'])} {_time(found['time']) if found['time'] else '00:00:00'}"
+
+
+def _timestamp(text: str) -> str:
+    if not _OFFSET.search(text):
+        raise ValueError("the session's zone is not known")
+    return values.zoned_text(text, "UTC")
+
+
+def _time(text: str) -> str:
+    found = _CLOCK.fullmatch(text) or _CLOCK_DIGITS.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    hours, minutes, seconds = (int(found[name] or 0) for name in ("h", "m", "s"))
+    if minutes > 59 or seconds > 59:
+        raise ValueError(text)
+    return f"{found['sign']}{hours:02}:{minutes:02}:{seconds:02}{values.fraction(found['f'] or '')}"
+
+
+def _year(text: str) -> str:
+    number = int(text)
+    if len(text) > 2:
+        return str(number)
+    return str(number + (2000 if number < 70 else 1900))
+
+
+_DATE = re.compile(r"([0-9]{4})[-/.]?([0-9]{1,2})[-/.]?([0-9]{1,2})")
+_DATE_TIME = re.compile(
+    r"(?P<date>[0-9]{8}|[0-9]{4}[-/.][0-9]{1,2}[-/.][0-9]{1,2})(?:[ T]?(?P<time>[0-9:.]{4,15}))?"
+)
+_CLOCK = re.compile(
+    r"(?P<sign>-?)(?P<h>[0-9]{1,3}):(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?)?"
+)
+_CLOCK_DIGITS = re.compile(
+    r"(?P<sign>-?)(?:(?:(?P<h>[0-9]{1,3}?)(?=[0-9]{3}))?(?P<m>[0-9]{1,2})(?=[0-9]{2}))?(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?"
+)
+_OFFSET = re.compile(r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)? ?[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
+_MOMENTS = {"date": _date, "datetime": _datetime, "timestamp": _timestamp, "time": _time, "year": _year}
+_ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0", "json": "null"}
+_OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is no empty text
+
+
+def _padded(base64: str, declared: str | None) -> str:
+    """Bytes as BINARY(n) stores them: filled up with zeros."""
+    size = re.fullmatch(r"binary(?:\(([0-9]{1,3})\))?", (declared or "").lower())
+    if size is None:
+        return base64
+    return values.base64_text(values.bytes_of(base64, "base64").ljust(int(size[1] or 1), b"\0"))
+
+
+def _as_stored(text: str | None, logical: str | None, declared: str | None, dialect: Dialect) -> str | None:
+    """A default as the column stores it: a label as it was declared, bytes in their fixed length."""
+    if text is None or dialect != "mysql":
+        return None if dialect == "oracle" and text == "" else text
+    if logical == "enum":
+        return next(
+            (one for one in types.labels(declared or "") if one.casefold() == text.rstrip(" ").casefold()),
+            text,
+        )
+    return _padded(text, declared) if logical == "binary" else text
 
 
 def implicit(column: Column) -> Column:
@@ -375,8 +450,12 @@ def implicit(column: Column) -> Column:
     if column.nullable is not False or column.has_default or column.type is None:
         return column
     default = _ZEROS.get(column.type)
-    if column.type == "enum":
+    if (column.declared or "").lower().startswith(_OWN_ZEROS):
+        default = None
+    elif column.type == "enum":
         default = next(iter(types.labels(column.declared or "")), None)
+    elif column.type == "binary":
+        default = _padded("", column.declared)
     elif types.family(column.type) in ("integer", "decimal", "float") and default is None:
         default = "0"
     return replace(

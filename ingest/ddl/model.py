@@ -29,6 +29,7 @@ Kind = Literal["safe", "lossy", "none", "unknown"]
 ACTIONS = (
     "create_table",
     "drop_table",
+    "drop_database",
     "rename_table",
     "truncate",
     "truncate_partition",
@@ -40,8 +41,9 @@ ACTIONS = (
     "add_primary_key",
     "drop_primary_key",
 )
+EXCHANGED = "exchanged"  # note of renames that stand one behind the other and exchange their names
 _LOSSY = frozenset(
-    {"drop_table", "rename_table", "truncate", "truncate_partition", "drop_column", "rename_column"}
+    "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column".split()
 )
 
 
@@ -78,6 +80,8 @@ class Effect:
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
     ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.  For ``add_primary_key``, ``keys``
     are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
+    For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
+    is added only IF NOT EXISTS.
     """
 
     action: str
@@ -94,6 +98,7 @@ class Effect:
     columns: tuple[Column, ...] = ()
     keys: tuple[str, ...] = ()
     note: str | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,10 +51,7 @@ def effects(
         found, reasons = _statements(scope)
     except Unread as why:
         return Ddl((), "unknown", str(why))
-    kind = kind_of(found)
-    if not found and _LOSSY_REASON in reasons:
-        kind = "lossy"
-    return Ddl(tuple(found), kind, "; ".join(dict.fromkeys(reasons)) or "no statement")
+    return Ddl(tuple(found), kind_of(found), "; ".join(dict.fromkeys(reasons)) or "no statement")
 
 
 _LOSSY_REASON = "drops every table of a database"
@@ -174,8 +171,8 @@ def _alter(cursor: Cursor, scope: Scope) -> _Found:
 
 def _drop(cursor: Cursor, scope: Scope) -> _Found:
     kind, modifiers = _object(cursor)
-    if kind in _DATABASES:
-        return (), _LOSSY_REASON
+    if kind in _DATABASES or (kind == "USER" and scope.dialect == "oracle"):
+        return _drop_databases(cursor, scope, kind), _LOSSY_REASON
     if kind == "INDEX" and scope.dialect == "mysql":
         return _drop_index(cursor, scope)
     if kind != "TABLE":
@@ -184,6 +181,19 @@ def _drop(cursor: Cursor, scope: Scope) -> _Found:
     if modifiers & {"TEMPORARY", "EXTERNAL", "FOREIGN"}:
         return (), "a temporary or external table has no mirror"
     return [Effect("drop_table", table) for table in _tables(cursor, scope)], "drops a table"
+
+
+def _drop_databases(cursor: Cursor, scope: Scope, kind: str) -> list[Effect]:
+    """In MySQL a schema is a database; in the others it is a part of one."""
+    cursor.accept("IF", "EXISTS")
+    found = []
+    while True:
+        parts = scope.parts(cursor)
+        inside = kind == "SCHEMA" and scope.dialect != "mysql" and scope.message.schema is not None
+        named = TableId(scope.message.database, parts[-1], None) if inside else TableId(parts[-1], None, None)
+        found.append(Effect("drop_database", named))
+        if not cursor.symbol(","):
+            return found
 
 
 def _drop_index(cursor: Cursor, scope: Scope) -> _Found:

@@ -14,6 +14,7 @@ from ingest.ddl.model import Column, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
+UNPLACED = "the message has no position"  # note of a TRUNCATE of which nobody knows which rows it found
 
 
 def of_change(change: Change) -> Ddl:
@@ -27,6 +28,8 @@ def of_change(change: Change) -> Ddl:
 def _of_event(change: Change) -> Ddl:
     database, schema, table = change.table
     found = effects(change.ddl or "", change.dialect, database, schema, table)  # type: ignore[arg-type]
+    if change.note == UNPLACED:
+        return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
     if change.structure is None:
         return found
     told = json.loads(change.structure)

@@ -51,7 +51,7 @@ _LEXERS = {
 | (?P<hint>/\*M?![0-9]*+|\*/)
 | (?P<bits>[bB]'[01]*+'|0b[01]++(?!\w))
 | (?P<hex>[xX]'[0-9a-fA-F]*+'|0x[0-9a-fA-F]++(?!\w))
-| (?P<escaped>(?:[nN]|_[a-z0-9]++\s*+)?{_STRING}|"(?:[^"\\]|\\.|"")*+")
+| (?P<escaped>(?:[nN]|_[A-Za-z0-9]++\s*+)?{_STRING}|"(?:[^"\\]|\\.|"")*+")
 | {_COMMON}""",
         re.VERBOSE | re.DOTALL,
     ),

@@ -71,4 +71,4 @@ def _compared() -> list[tuple[Case, Facts]]:
 )
 def test_same_columns(case: Case, facts: Facts) -> None:
     """A disagreement means that one of two parsers misreads a common statement."""
-    assert MISREAD_BY_SQLGLOT.get(case.statement, facts) == _own_facts(case)
+    assert sorted(MISREAD_BY_SQLGLOT.get(case.statement, facts)) == sorted(_own_facts(case))

@@ -1,0 +1,81 @@
+"""What a DEFAULT gives to the rows that stood before the column, as the source stores it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.ddl import effects
+
+MYSQL = [
+    ("TIME DEFAULT '8:00'", "08:00:00"),
+    ("TIME DEFAULT 83000", "08:30:00"),
+    ("TIME DEFAULT 130", "00:01:30"),
+    ("TIME(2) DEFAULT '-100:00:01.50'", "-100:00:01.5"),
+    ("DATE DEFAULT '2024-2-9'", "2024-02-09"),
+    ("DATE DEFAULT 20240209", "2024-02-09"),
+    ("DATE DEFAULT DATE'2024-01-01'", "2024-01-01"),
+    ("DATETIME DEFAULT '20240209123000'", "2024-02-09 12:30:00"),
+    ("DATETIME DEFAULT '2024-02-09 8:30'", "2024-02-09 08:30:00"),
+    ("DATETIME DEFAULT TIMESTAMP'2024-01-01 01:02:03'", "2024-01-01 01:02:03"),
+    ("TIMESTAMP DEFAULT '2024-02-09 08:30:00+02:00'", "2024-02-09T06:30:00Z"),
+    ("YEAR DEFAULT 24", "2024"),
+    ("ENUM('Red','b') DEFAULT 'red'", "Red"),
+    ("BINARY(4) DEFAULT 'ab'", "YWIAAA=="),
+    ("BINARY(2) NOT NULL", "AAA="),
+    ("VARBINARY(2) NOT NULL", ""),
+    ("BLOB NOT NULL", ""),
+    ("JSON DEFAULT (JSON_OBJECT())", "{}"),
+    ("JSON DEFAULT (json_array())", "[]"),
+    ("JSON NOT NULL", "null"),
+    ("SET('a','b') NOT NULL", ""),
+    ("VARCHAR(9) DEFAULT _UTF8MB4'x'", "x"),
+    ("VARCHAR(9) DEFAULT ('x')", "x"),
+    ("VARCHAR(4) DEFAULT x'4142'", "AB"),
+    ("INT DEFAULT (-5)", "-5"),
+    ("BIT(4) DEFAULT b'101'", "5"),
+    ("TINYINT(1) DEFAULT TRUE", "1"),
+]
+OTHERS = [
+    ("oracle", "DATE DEFAULT DATE '2024-01-01'", "2024-01-01 00:00:00"),
+    ("oracle", "TIMESTAMP DEFAULT TIMESTAMP '2024-01-01 00:00:00.5'", "2024-01-01 00:00:00.5"),
+    ("oracle", "NUMBER(5) DEFAULT -1 NOT NULL", "-1"),
+    ("postgres", "timestamptz DEFAULT '2024-01-01 00:00:00+00'", "2024-01-01T00:00:00Z"),
+    ("postgres", "date DEFAULT '2024-01-01'::date", "2024-01-01"),
+    ("postgres", "jsonb DEFAULT '{}'::jsonb", "{}"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "column", "expected"), [*(("mysql", *case) for case in MYSQL), *OTHERS])
+def test_literal(dialect: str, column: str, expected: str) -> None:
+    """A literal that is not read as the source stores it leaves NULL, or another text, in all standing rows."""
+    [found] = effects(f"ALTER TABLE t ADD c {column}", dialect, "d").effects  # type: ignore[arg-type]
+    assert (expected, True) == (found.default, found.has_default)
+    assert found.note in (None, "implicit")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "column"),
+    [
+        ("mysql", "TIMESTAMP DEFAULT '2024-02-09 08:30:00'"),  # the session's zone is not known
+        ("mysql", "DATETIME DEFAULT '0000-00-00 00:00:00'"),
+        ("mysql", "DATE NOT NULL"),
+        ("mysql", "DATE DEFAULT '2024-02-30'"),
+        ("mysql", "DATE DEFAULT (CURDATE())"),
+        ("mysql", "UUID NOT NULL"),  # MariaDB's zero is no empty text
+        ("mysql", "GEOMETRY NOT NULL"),
+        ("oracle", "DATE DEFAULT SYSDATE"),
+        ("oracle", "DATE DEFAULT TO_DATE('2024', 'YYYY')"),
+        ("postgres", "timestamptz DEFAULT now()"),
+        ("postgres", "uuid DEFAULT gen_random_uuid()"),
+    ],
+)
+def test_what_only_the_source_knows(dialect: str, column: str) -> None:
+    """It is told apart from NULL, so that a person hears of it."""
+    [found] = effects(f"ALTER TABLE t ADD c {column}", dialect, "d").effects  # type: ignore[arg-type]
+    assert (None, "expression") == (found.default, found.note)
+
+
+def test_an_empty_text_is_null_to_oracle() -> None:
+    """Filled with an empty text, the rows would differ from the source's."""
+    [found] = effects("ALTER TABLE t ADD c VARCHAR2(9) DEFAULT ''", "oracle", "d").effects
+    assert (None, True, None) == (found.default, found.has_default, found.note)
