@@ -15,7 +15,9 @@ import msgspec
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
+from ingest.ddl import UNPLACED
 from ingest.decoding import json_values
+from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
 from ingest.values import integer, micros_of, strict
 
@@ -231,9 +233,13 @@ def _schema_change(found: Mapping[str, Any]) -> list[Change]:
     )
     if not isinstance(changes, list) or (not changes and common.ddl is None):
         raise Undecodable("bad-message", "a schema change has neither a statement nor a list of structures")
-    return [
-        msgspec.structs.replace(
-            common, row=row, table=changed_table(change, own), structure=structure(change, source)
-        )
-        for row, change in enumerate(changes)
+    statements = [
+        msgspec.structs.replace(common, table=changed_table(change, own), structure=structure(change, source))
+        for change in changes
     ] or [common]
+    tables = [] if snapshot else emptied(statements[0], common.ddl or "")
+    if tables and not places:
+        statements = [msgspec.structs.replace(one, note=UNPLACED) for one in statements]
+        tables = []
+    cleared = [msgspec.structs.replace(common, op=Op.TRUNCATE, table=table, ddl=None) for table in tables]
+    return [msgspec.structs.replace(one, row=row) for row, one in enumerate([*cleared, *statements])]

@@ -359,24 +359,32 @@ def listed(remark: str, names: list[str]) -> str | None:
 def statement(
     place: Change, sql: str | None, kind: str | None, *, truncates: bool = False
 ) -> tuple[Change, ...]:
-    """A DDL event; before it the truncation, if the statement empties its table."""
+    """A DDL event; before it a truncation for each table that the statement empties."""
     note = noted(place.note, f"kind {kind}" if kind else None, None if sql else "the statement is missing")
-    empties = truncates or bool(_TRUNCATE.match(sql or ""))
-    if empties and place.table.table is None:
-        place = replace(place, table=_emptied(place, sql or ""))
-    event = replace(place, op=Op.DDL, keys=(), ddl=sql or None, note=note)
-    if not empties or place.table.table is None:
-        return (event,)
-    cleared = replace(place, op=Op.TRUNCATE, keys=())
-    return (cleared, replace(event, row=1)) if sql else (cleared,)
+    tables = emptied(place, sql or "")
+    if truncates and not tables and place.table.table is not None:
+        tables = [place.table]
+    if tables and place.table.table is None:
+        place = replace(place, table=tables[0])
+    cleared = [
+        replace(place, op=Op.TRUNCATE, keys=(), table=table, row=row) for row, table in enumerate(tables)
+    ]
+    if cleared and not sql:
+        return tuple(cleared)
+    return (*cleared, replace(place, op=Op.DDL, keys=(), ddl=sql or None, note=note, row=len(cleared)))
 
 
-def _emptied(place: Change, sql: str) -> TableId:
-    """The table that a TRUNCATE names, for messages that name none."""
+def emptied(place: Change, sql: str) -> list[TableId]:
+    """The tables that a statement empties; one that differs from the message's in letter case alone is that."""
+    if not _EMPTIES.search(sql):
+        return []
     found = ddl.effects(sql, place.dialect, *place.table).effects  # type: ignore[arg-type]
-    return next((effect.table for effect in found if effect.action == "truncate"), place.table)
+    own = str(place.table).casefold()
+    return [
+        place.table if str(effect.table).casefold() == own else effect.table
+        for effect in found
+        if effect.action == "truncate"
+    ]
 
 
-_TRUNCATE = re.compile(
-    r"\s*+(?:/\*.*?\*/\s*)*+TRUNCATE\s+(?:TABLE\s+)?[^\s(;]+\s*;?\s*\Z", re.IGNORECASE | re.DOTALL
-)
+_EMPTIES = re.compile(r"\bTRUNCATE\b", re.IGNORECASE)

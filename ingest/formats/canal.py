@@ -39,6 +39,7 @@ from ingest.decoding.columns import (
 )
 from ingest.decoding.flat import Found, Position, Rows
 from ingest.decoding.flat_frames import Dialect, Frame, Plan, frame_of, nowhere
+from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
 from ingest.formats import PERHAPS, About
 
@@ -189,13 +190,16 @@ def _without_row(op: Op, head: Head, ddl: str | None = None, row: int = 0) -> Ch
 
 
 def _table_events(kind: str, sql: str, head: Head) -> list[Change]:
-    """The DDL event, and before it the truncate that it stands for."""
+    """The DDL event, and before it the truncates that it stands for."""
+    statement = _without_row(Op.DDL, head, ddl=sql)
     if not (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
-        return [_without_row(Op.DDL, head, ddl=sql)]
-    if head.table.table is None:
+        return [statement]
+    tables = emptied(statement, sql) or [head.table]
+    if head.table.table is None and not all(table.database and table.table for table in tables):
         raise Undecodable("no-table", "a TRUNCATE without its table: set the option table")
-    emptied = _without_row(Op.TRUNCATE, head)
-    return [emptied, _without_row(Op.DDL, head, ddl=sql, row=1)] if sql else [emptied]
+    place = _without_row(Op.TRUNCATE, head)
+    cleared = [msgspec.structs.replace(place, table=table, row=row) for row, table in enumerate(tables)]
+    return [*cleared, msgspec.structs.replace(statement, row=len(cleared))] if sql else cleared
 
 
 # --- its rows -----------------------------------------------------------------------------------

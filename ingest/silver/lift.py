@@ -220,10 +220,10 @@ class Deck:
         at: list[int] = []
         for place, mine in self._grouped(bronze, batches, taken).items():
             start = len(rows)
-            if not self._is_excluded(place.table):
-                for number, changes in tally.with_rows(mine).items():
-                    rows += changes
-                    at += [number] * len(changes)
+            kept = tally.with_statements(mine) if self._is_excluded(place.table) else tally.with_rows(mine)
+            for number, changes in kept.items():
+                rows += changes
+                at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
         orders = order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
@@ -254,12 +254,12 @@ class Deck:
         for place, messages, start, end in written.spans:
             line = self._line(place)
             if self._is_excluded(place.table):
-                line.messages += len(messages)
-                line.routed_out += len(messages)
-                continue
-            tally.count_messages(line, messages)
+                tally.count_excluded(line, messages)
+            else:
+                tally.count_messages(line, messages)
+            for table, rows, orders in _by_table(place.table, written, start, end):
+                tally.count_rows(self._line(place._replace(table=table)), rows, orders)
             if end > start:
-                tally.count_rows(line, written.rows[start:end], written.orders[start:end])
                 self._count_servers(line, bronze, written.rows[start:end], written.at[start:end])
 
     def _count_servers(
@@ -297,6 +297,21 @@ class Deck:
         return sheet.books(
             self.name, [line.batch for line in lines], [_clean(line.to_json()) for line in lines]
         )
+
+
+def _by_table(
+    own: TableId, written: Written, start: int, end: int
+) -> Iterator[tuple[TableId, list[Change], list[str]]]:
+    """The rows of one span by the table that each is about, which need not be its message's first."""
+    rows, orders = written.rows[start:end], written.orders[start:end]
+    tables = {row.table for row in rows}
+    if tables <= {own}:
+        if rows:
+            yield own, rows, orders
+        return
+    for table in sorted(tables, key=str):
+        mine = [at for at, row in enumerate(rows) if row.table == table]
+        yield table, [rows[at] for at in mine], [orders[at] for at in mine]
 
 
 def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:

@@ -27,7 +27,9 @@ _ARROW = pa.schema(
         ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
     ]
 )
-_DDL = ("batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key")
+_DDL = (
+    "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key", "event_time"
+)  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -26,6 +26,22 @@ def with_rows(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Sequence
     return {at: changes for at, changes in messages.items() if not _is_control(changes)}
 
 
+def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Sequence[Change]]:
+    """The statements alone: those about an excluded table may tell what it brings to another one."""
+    if _DDL not in _ops(messages.values()):
+        return {}
+    found = {at: [one for one in changes if one.op is _DDL] for at, changes in messages.items()}
+    return {at: changes for at, changes in found.items() if changes}
+
+
+def count_excluded(line: Line, messages: Sequence[Sequence[Change]]) -> None:
+    """Count the messages of an excluded table, of which only statements are kept."""
+    ddl = sum(map(_holds_statement, messages)) if _DDL in _ops(messages) else 0
+    line.messages += len(messages)
+    line.ddl += ddl
+    line.routed_out += len(messages) - ddl
+
+
 def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     """Count each message by the strongest thing that it holds: a statement, a row, a mark."""
     ops = _ops(messages)
