@@ -30,7 +30,8 @@ class Placed(NamedTuple):
 class SchemaStep(NamedTuple):
     """A DDL effect that the table's policy applies, at its place in history.
 
-    ``action``: ``add_column`` (``default`` fills the rows that stand), ``rename_column`` (``to``
+    ``action``: ``add_column`` (``default`` fills the rows that stand; of a ``guarded`` one the column
+    may have stood before), ``rename_column`` (``to``
     takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source converts the values
     to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows go).  ``old`` is a retyped column's
     type as statements said before; empty where only the rows' messages know it.
@@ -45,6 +46,7 @@ class SchemaStep(NamedTuple):
     type: str = ""
     declared: str = ""
     mysql: bool = True
+    guarded: bool = False
 
     def conversion(self, sent: str = "") -> Conversion:
         """How values change, of a row whose message says that the column's type is ``sent``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
@@ -41,9 +41,11 @@ from ingest.gold.work import (
     lane,
     lanes_of,
     shard_of,
+    stated,
     whole,
 )
 from ingest.lake import decisions, faults, log, mirrors
+from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import SMALL, narrow, pace
@@ -87,6 +89,7 @@ def apply(
     *,
     lagging: Collection[str] = (),
     asleep: Mapping[str, Folded] = MappingProxyType({}),
+    settled: int = 0,
 ) -> list[Folded]:
     """Fold every mirror that has new batches, and those that lag.
 
@@ -95,15 +98,19 @@ def apply(
         books: the work list.
         decided: each mirror's schema as last decided; new decisions are added.
         tell: is told the mirror and the step that it begins.
+        settled: the last batch of which nothing is asked again, for the mirrors that stand have folded it.
         lagging: paths of mirrors that have not folded all batches that the books sum up.
         asleep: of these, the ones that wait for a decision, and what was said of them.
     """
     resting = lake.paused | asleep.keys()
     touched = {job.path for job in jobs(lake.pipeline, books)}
     books = catch_up(lake, books, behind(lake, books, decided, touched - resting, {*lagging} - resting))
+    ledger = Ledger()
+    if _needs_ledger(lake, books, decided):
+        ledger = ledgers.read(lake, books.lanes)
+        books = stated(lake.pipeline, books, ledger.statements)
     chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
     todo = [job for job in chosen if job.path not in resting]
-    ledger = ledgers.read(lake) if any(_needs_ledger(books, job, decided) for job in todo) else Ledger()
     wanted: list[Plan] = []
     names = {job.path: str(job.table) for job in chosen} | {
         path: one.name for path, one in decided.items() if path in lagging and not lake.select
@@ -118,7 +125,7 @@ def apply(
         try:
             servers.refuse_another(lake.pipeline, books, job)
             applied = _applied(lake, books, ledger, job, known)
-            first = books.first_rows(job)
+            first = max(books.first_rows(job), settled)
             plan = decide(lake.pipeline, job, known, ledger, applied, first, partial(lake.exists, job.path))
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
@@ -135,6 +142,7 @@ def apply(
         if plan.mirror != known and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns)):
             rows.append(mirrors.decision(plan.mirror, books.last, "columns seen"))
             decided[job.path] = plan.mirror
+        rows.extend(_records(ledger, plan))
         wanted.append(plan)
     decisions.append(lake, rows)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
@@ -142,12 +150,29 @@ def apply(
     return sorted(done, key=lambda one: one.mirror)
 
 
-def _needs_ledger(books: Books, job: Job, decided: dict[str, Mirror]) -> bool:
-    """True for a mirror that is new or lags, new statements, or late changes where there were statements before."""
-    if job.path not in decided or job.path in books.lagging or any(line.ddl for line in books.lines):
-        return True  # a statement may concern other tables than its message names
-    lanes = [lane(books, name, lines, books.applied(job.path)) for name, lines in job.lines.items()]
-    return any(one is not None and one.ddl_ever and one.late for one in lanes)
+def _records(ledger: Ledger, plan: Plan) -> Iterator[Decision]:
+    """What new statements do to a mirror, kept because its schema, which the words are about, goes on."""
+    path = plan.mirror.path
+    for one, verdict in plan.told:
+        if ledger.recorded.get((path, one.id)) != (verdict.state, verdict.does):
+            value = {"statement": one.id, "state": verdict.state, "does": list(verdict.does)}
+            yield Decision(FOLDED, path, value, one.batch, "folded")
+
+
+def _needs_ledger(lake: Lake, books: Books, decided: dict[str, Mirror]) -> bool:
+    """True for a mirror that is new or lags, new statements, or changes from before a statement of their source.
+
+    A statement may concern other tables than its message names.
+    """
+    if books.lagging or any(line.ddl for line in books.lines):
+        return True
+    highest: dict[str, str] = {}
+    for (source, _), past in books.histories.items():
+        if past.stated is not None:
+            highest[source] = max(highest.get(source, ""), past.stated)
+    if any((line.order_low or "") <= highest[line.source] for line in books.lines if line.source in highest):
+        return True
+    return any(job.path not in decided for job in jobs(lake.pipeline, books))
 
 
 def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror | None) -> int:
@@ -206,7 +231,7 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     before = log.snapshot(lake.spark, path)
     applied = before.transactions.get(writer, -1)
     watch.refuse_past(lake, mirror, before.version, applied, books.last)
-    work = _work(lake, books, ledger, plan, applied)
+    work = _work(lake, books, ledger, plan, before, applied)
     result.version = before.version
     if not work:
         result.state = "skipped"
@@ -254,7 +279,7 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     before = log.snapshot(lake.spark, path)
     applied = before.transactions.get(writer, -1)
     watch.refuse_past(lake, table, before.version, applied, books.last)
-    work = _work(lake, books, ledger, plan, applied)
+    work = _work(lake, books, ledger, plan, before, applied)
     if not work:
         return
     again = before.exists and tables.is_replaced(table, before.types)
@@ -307,14 +332,15 @@ def _goes_on(work: Work) -> bool:
     return not any(one.late or one.inherits or steps.new for one, steps in work)
 
 
-def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, applied: int) -> Work:
+def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, before: log.Snapshot, applied: int) -> Work:
     """The lanes with new batches, each with its schema steps."""
     found: Work = []
     for name, lines in plan.job.lines.items():
         one = lane(books, name, lines, applied)
         if one is not None:
             one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
-            found.append((one, _steps(lake, ledger, plan, name, one)))
+            steps = _steps(lake, ledger, plan, name, one).meeting(before.columns, one.folded_high)
+            found.append((one, steps))
     return found
 
 
@@ -329,7 +355,10 @@ def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:
 
 def _steps(lake: Lake, ledger: Ledger, plan: Plan, name: LaneId, one: Lane) -> Steps:
     subject = subject_of(lake.pipeline, plan.job, plan.mirror, name, plan.frozen)
-    return ledgers.steps(ledger.of(*name, one.last), subject, one.first)
+    found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
+    if one.folded_high is None and one.order_low is not None:  # nothing stands before the first change
+        return found.behind(one.order_low)
+    return found
 
 
 def _prepare(

@@ -5,18 +5,19 @@ from __future__ import annotations
 import getpass
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
-from ingest.gold.policy import Statement, Subject, Verdict
-from ingest.lake import decisions, mirrors
+from ingest.gold.policy import Subject, Verdict
+from ingest.lake import decisions, lanes, mirrors
 from ingest.lake.decisions import APPROVE, DISMISS, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
+from ingest.lake.statements import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +33,37 @@ class Listed:
     @property
     def state(self) -> str:
         """The verdict's word; of what is not folded yet, `waits` says that nobody is asked."""
-        if self.verdict.state == policy.APPLIED and not self.folded:
+        if self.verdict.state in (policy.APPLIED, policy.PARTLY) and not self.folded:
             return "approved" if self.statement.decided else "waits"
         return self.verdict.state
 
     @property
     def pending(self) -> bool:
         """True if it waits for a person."""
-        return self.verdict.state in (policy.HELD, policy.NOTICED) and not self.statement.decided
+        asks = (policy.HELD, policy.NOTICED, policy.PARTLY)
+        return self.verdict.state in asks and not self.statement.decided
 
 
 def listed(lake: Lake) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
-    known = mirrors.known(lake)
-    return [
-        one for statement in ledgers.read(lake).statements for one in _of_statement(lake, statement, known)
-    ]
+    known, sent = mirrors.known(lake), lanes.with_rows(lake)
+    ledger = ledgers.read(lake, sent)
+    found = [one for statement in ledger.statements for one in _of_statement(lake, statement, known, sent)]
+    return [_as_folded(one, ledger.recorded.get((one.path, one.statement.id))) for one in found]
 
 
-def _of_statement(lake: Lake, statement: Statement, known: dict[str, Mirror]) -> Iterator[Listed]:
-    for table in _tables(statement):
+def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
+    """What the statement did when it was folded, whatever it would do to the mirror's schema of today."""
+    if record is None or not one.folded:
+        return one
+    state, does = record
+    return replace(one, verdict=Verdict(one.verdict.state if one.statement.decided else state, does))
+
+
+def _of_statement(
+    lake: Lake, statement: Statement, known: dict[str, Mirror], sent: set[tuple[str, TableId]]
+) -> Iterator[Listed]:
+    for table in statement.tables or [statement.table]:
         rule = lake.pipeline.rule(table)
         if rule.exclude:
             continue
@@ -66,16 +78,11 @@ def _of_statement(lake: Lake, statement: Statement, known: dict[str, Mirror]) ->
             {**types, **rule.columns},
             lambda other: lake.pipeline.rule(other).exclude,
             sys.maxsize if mirror is None else folded,
+            (statement.source, table) in sent or bool(types),
         )
         yield Listed(
             statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded
         )
-
-
-def _tables(statement: Statement) -> list[TableId]:
-    found = [table for effect in statement.effects for table in (effect.table, effect.to)]
-    tables = [table for table in found if isinstance(table, TableId)]
-    return list(dict.fromkeys(tables or [statement.table]))
 
 
 def _folded(lake: Lake, mirror: Mirror | None) -> int:

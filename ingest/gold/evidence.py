@@ -26,6 +26,7 @@ from ingest.gold.policy import Subject
 from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.work import LaneId, shard_of
 from ingest.lake import exact, mirrors
+from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -147,13 +148,17 @@ def truncates(lake: Lake, lane: LaneId) -> list[Row]:
 FOLDED = 2**62  # what is explained has been folded: nothing waits
 
 
-def schema_steps(lake: Lake, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
+def schema_steps(lake: Lake, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
     """The DDL effects that take part in the fold, each with the statement's own row."""
     rule = lake.pipeline.rule(lane[1])
     subject = Subject(
-        lane[1], rule.on_schema_change, rule.columns, lambda table: lake.pipeline.rule(table).exclude, FOLDED
+        lane[1],
+        rule.on_schema_change,
+        {**{one.name: one.type for one in mirror.columns}, **rule.columns},
+        lambda table: lake.pipeline.rule(table).exclude,
+        FOLDED,
     )
-    steps = ledgers.steps(ledgers.read(lake).of(*lane), subject, 1).ever
+    steps = ledgers.steps(ledgers.read(lake, sent.with_rows(lake)).of(*lane), subject, 1).ever
     if not steps:
         return []
     rows = lake.read(DDL.name).where(F.col("source") == lane[0])

@@ -149,7 +149,7 @@ def happenings(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -
     for row in evidence.truncates(lake, lane):
         event = Placed(order_of(row["order_key"]), Change(op=Op.TRUNCATE))
         found.append(Happening(event, row["batch"], "truncate", row))
-    for step, row in evidence.schema_steps(lake, lane):
+    for step, row in evidence.schema_steps(lake, mirror, lane):
         event_step = step._replace(order=order_of(str(step.order)))
         found.append(Happening(event_step, row["batch"], step.action, row))
     return found

@@ -8,7 +8,8 @@ memory: so there are no tombstones to keep.  A late truncate folds the lane agai
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,6 +19,7 @@ from ingest.fold import SchemaStep
 from ingest.gold.fold import ORDER, Shape, events, key_name, outcomes
 from ingest.gold.refold import Beyond, refold
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import column_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,31 @@ class Steps:
 
     ever: tuple[SchemaStep, ...] = ()
     new: tuple[SchemaStep, ...] = ()
+    doubtful: bool = (
+        False  # a new one adds a column that the mirror has: only each row's history tells what it fills
+    )
+
+    def behind(self, place: str | None) -> Steps:
+        """The steps behind a place; none if there is no place."""
+
+        def behind(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
+            return tuple(step for step in steps if place is not None and str(step.order) > place)
+
+        return replace(self, ever=behind(self.ever), new=behind(self.new))
+
+    def meeting(self, present: Collection[str], folded_high: str | None) -> Steps:
+        """The same steps, with whether they meet a column that stands already among the mirror's, by Delta's names."""
+        dropped: set[str] = set()
+        doubtful = False
+        for step in self.new:
+            if step.action == "drop_column":
+                dropped.add(step.column)
+            elif step.action == "add_column" and step.column not in dropped:
+                sure = not step.guarded and str(step.order) <= (
+                    folded_high or ""
+                )  # no row before it had the column
+                doubtful |= not sure and column_name(step.column, set()) in present
+        return replace(self, doubtful=doubtful)
 
     @property
     def incarnations(self) -> tuple[SchemaStep, ...]:
@@ -104,7 +131,7 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
     if not whole:
         happened = _happened(mine, mirror, lane, shape, floor, tolerant)
         return Gathered(outcomes(happened, mirror, shape), shape, clears)
-    since = _since(steps, floor if clears else None)
+    since = "" if steps.doubtful else _since(steps, floor if clears else None)
     happened = _happened(mine, mirror, lane, shape, None if steps.new else floor, tolerant, since)
     beyond = Beyond(tuple(at for at, _ in truncates), steps.ever)
     shape = Shape(True, True, clears)

@@ -13,14 +13,15 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.gold import policy
 from ingest.gold.gather import Steps
-from ingest.gold.policy import Statement, Subject
+from ingest.gold.policy import Subject
 from ingest.lake.lake import Lake
+from ingest.lake.resolve import Lanes, resolved
 from ingest.lake.schemas import DDL
-from ingest.lake.statements import Decided, decided, decision_on, statement_id
+from ingest.lake.statements import Decided, Statement, decided, decision_on, recorded, statement_id
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
-    "statement", "class", "effects",
+    "statement", "class", "effects", "event_time",
 )  # fmt: skip
 _effects = msgspec.json.Decoder(tuple[Effect, ...])
 
@@ -30,6 +31,7 @@ class Ledger:
     """Statements in order. Those that a connector prints for its own snapshot only describe their tables."""
 
     statements: list[Statement] = field(default_factory=list)
+    recorded: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
 
     def of(self, source: str, table: TableId, last: int | None = None) -> list[Statement]:
         """The statements about a lane's table, of batches up to ``last``."""
@@ -40,13 +42,20 @@ class Ledger:
         ]
 
 
-def read(lake: Lake) -> Ledger:
-    """The whole ledger: DDL is rare, and one read serves all mirrors."""
+def read(lake: Lake, lanes: Lanes) -> Ledger:
+    """The whole ledger: DDL is rare, and one read serves all mirrors.
+
+    Args:
+        lake: the lake.
+        lanes: the source tables that have sent rows, whose names the statements mean.
+    """
     if not lake.exists(DDL.name):
         return Ledger()
     of_use = (F.col("class") != "none") | (F.col("effects") != "[]")
     rows = [row.asDict() for row in lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()]
-    return of_rows(rows, decided(lake) if rows else {})
+    if not rows:
+        return Ledger()
+    return Ledger(resolved(of_rows(rows, decided(lake)).statements, lanes), recorded(lake))
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:
@@ -69,6 +78,7 @@ def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
         row["class"],
         tuple(_described(effects) if row["class"] == "none" else effects),
         decision_on(row, said),
+        row["event_time"],
     )
 
 

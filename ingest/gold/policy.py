@@ -4,41 +4,32 @@ Rules that hold whatever the policy says:
 
 - A TRUNCATE of a partition holds the mirror: no message tells which rows were in it.
 - A table renamed into a mirror's name holds that mirror: what the table held under its old name is in
-  another mirror.  The swap of an online schema tool is no such rename, for its helpers are excluded.
-- DROP TABLE removes nothing; a CREATE behind it begins a new incarnation, which does.
+  another mirror.  The swap of an online schema tool, and a table known to be empty, are no such rename
+  (`ingest.lake.resolve`).
+- DROP TABLE and RENAME TABLE away remove nothing; the CREATE after them begins a new incarnation, which does.
+  So does a plain CREATE TABLE by itself, for it proves that no such table stood.
+- A default that is no literal leaves the standing rows NULL, and the statement asks for a person's attention.
 - A statement that a person has dismissed does nothing; an approved one does what the policy
   ``lenient`` would, or ``evolve`` where that is the table's policy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import Effect
+from ingest.ddl import EXCHANGED, Effect
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.resolve import UNSEEN, Presence, is_archive, leaves_open
+from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, named
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
-
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One logged statement at its place; ``decided`` is what a person said of it, if anything."""
-
-    id: str
-    source: str
-    table: TableId
-    batch: int
-    order: str
-    text: str
-    kind: str
-    effects: tuple[Effect, ...] = ()
-    decided: str = ""
+PARTLY = "partly"  # applied, but the standing rows lack what only the source knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +37,7 @@ class Subject:
     """The table whose mirror is asked about: its policy, its columns' types, its excluded neighbours.
 
     ``frozen`` is the last batch before which nothing is frozen yet: the mirror's first one, or what it has
-    folded since.
+    folded since.  ``rows`` is False of a table that has sent none; ``names`` are the columns that new rows show.
     """
 
     table: TableId
@@ -54,6 +45,16 @@ class Subject:
     known: Mapping[str, str] = field(default_factory=dict)
     excluded: Callable[[TableId], bool] = lambda _table: False
     frozen: int = 0
+    rows: bool = True
+    names: frozenset[str] = frozenset()
+
+    def column(self, name: str, but: object = None) -> str:
+        """A column as the rows spell it: in another letter case only if one column alone has such a name."""
+        names = (self.names | self.known.keys()) - {but}
+        if name in names:
+            return name
+        found = [one for one in names if one.casefold() == name.casefold()]
+        return found[0] if len(found) == 1 else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,12 @@ class Verdict:
 
 def concerns(statement: Statement, table: TableId) -> bool:
     """True if the statement is about the table; one that could not be read is about its message's table."""
-    if not statement.effects:
-        return statement.table == table
-    return any(table in (effect.table, effect.to) for effect in statement.effects)
+    return table in statement.tables
 
 
 def judge(statement: Statement, subject: Subject) -> Verdict:
     """What a statement comes to under a table's policy."""
-    effects = [one for one in statement.effects if subject.table in (one.table, one.to)]
+    effects = [one for one in statement.effects if subject.table in touched(one)]
     does = tuple(_phrase(effect, subject) for effect in effects)
     if statement.kind == "unknown":
         does = ("nothing: the statement could not be read",)
@@ -88,7 +87,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
     if statement.decided == APPROVE:
         return APPLIED
     if any(_renamed_into(effect, subject) for effect in effects):
-        return HELD
+        return HELD if subject.rows else NOTICED
     if subject.policy == "ignore":
         return LOGGED
     freezes = subject.policy == "freeze" and statement.batch > subject.frozen
@@ -96,7 +95,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         return HELD if freezes else NOTICED
     if freezes and any(_changes_schema(effect, subject) for effect in effects):
         return HELD
-    return APPLIED
+    return PARTLY if any(leaves_open(effect, subject.table) for effect in effects) else APPLIED
 
 
 def _renamed_into(effect: Effect, subject: Subject) -> bool:
@@ -104,6 +103,7 @@ def _renamed_into(effect: Effect, subject: Subject) -> bool:
         effect.action == "rename_table"
         and effect.to == subject.table
         and effect.table != subject.table
+        and not is_archive(subject.table, effect.table)
         and not subject.excluded(effect.table)
     )
 
@@ -116,9 +116,9 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
         case "modify_column":
             return effect.type is not None and effect.type != subject.known.get(effect.column or "")
         case "create_table":
-            return effect.note != "if-not-exists" and any(
-                one.name not in subject.known for one in effect.columns
-            )
+            return effect.note != "if-not-exists"
+        case "swap_table":
+            return effect.note == UNSEEN
     return effect.action in (
         "drop_table", "drop_column", "rename_column", "add_primary_key", "drop_primary_key"
     )  # fmt: skip
@@ -133,6 +133,8 @@ def _phrase(effect: Effect, subject: Subject) -> str:
     match effect.action:
         case "add_column":
             filled = f"; standing rows get {effect.default!r}" if effect.default is not None else ""
+            if leaves_open(effect, subject.table):
+                filled = "; standing rows have NULL, for only the source knows their values: load them again"
             return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"
         case "drop_column":
             return (
@@ -141,10 +143,18 @@ def _phrase(effect: Effect, subject: Subject) -> str:
                 else f"keeps column {column}; rows sent from there on have NULL"
             )
         case "rename_column":
+            if effect.note == EXCHANGED:
+                return f"gives column {effect.to} the values of {column}, while others exchange theirs"
             kept = "" if drops else f", and keeps {column}"
             return f"adds column {effect.to} with the values of {column}{kept}"
         case "modify_column":
             return _retyped(effect, subject)
+        case "rename_table" if effect.to == subject.table:
+            return f"removes the rows of {effect.to}; those sent under {effect.table} stay there: load them again"
+        case "swap_table" if effect.note == UNSEEN:
+            return (
+                f"goes on with the rows of {effect.table}; what was done to {effect.to} before is not known"
+            )
     return _WORDS[effect.action].format(table=effect.table, to=effect.to)
 
 
@@ -166,8 +176,10 @@ def _retyped(effect: Effect, subject: Subject) -> str:
 
 
 _WORDS = {
-    "create_table": "gives the keys and columns of {table}; behind a DROP, the rows from before it go",
+    "create_table": "gives the keys and columns of {table}; rows from before it go",
     "drop_table": "keeps the rows of {table} until it is created again",
+    "drop_database": "keeps the rows of {table} until its tables are created again",
+    "swap_table": "goes on with the rows of {table}, and does to them what was done to {to} before",
     "rename_table": "goes on with the rows sent under the name {to}; those sent under {table} stay there",
     "truncate": "removes the rows of {table}",
     "truncate_partition": "nothing: no message tells which rows the partition of {table} held",
@@ -192,12 +204,33 @@ class Shown:
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
-    """The effects on a table that its policy applies, in order."""
+    """The effects on a table that its policy applies, in order, with column names as the rows spell them."""
     for statement in statements:
-        if judge(statement, subject).state == APPLIED:
+        if judge(statement, subject).state in (APPLIED, PARTLY):
             for effect in statement.effects:
-                if effect.table == subject.table:
-                    yield statement, effect
+                if subject.table in touched(effect):
+                    yield statement, _spelt(effect, subject)
+
+
+def _spelt(effect: Effect, subject: Subject) -> Effect:
+    """The effect with the columns that it finds there as the rows spell them: to MySQL their case does not matter."""
+    if effect.action in ("drop_column", "rename_column", "modify_column", "comment_column"):
+        return replace(effect, column=subject.column(effect.column or "", effect.to))
+    if effect.action == "add_primary_key":
+        return replace(effect, keys=tuple(map(subject.column, effect.keys)))
+    return effect
+
+
+def rings(
+    effects: Iterable[tuple[Statement, Effect]],
+) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
+    """Each effect by itself, but the renames that exchange their names together."""
+    ring: list[Effect] = []
+    for statement, effect in effects:
+        ring.append(effect)
+        if effect.action != "rename_column" or effect.note != EXCHANGED or effect.to == ring[0].column:
+            yield statement, tuple(ring)
+            ring = []
 
 
 def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Shown:
@@ -210,7 +243,12 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     """
     found = Shown()
     drops, left = subject.policy == "evolve", set[str]()
-    for statement, effect in applied(statements, subject):
+    for statement, effects in rings(applied(statements, subject)):
+        if len(effects) > 1:
+            _exchange(found, effects, subject)
+            found.again |= {str(one.to) for one in effects if drops and statement.batch > since}
+            continue
+        (effect,) = effects
         name = effect.column or ""
         match effect.action:
             case "create_table":
@@ -238,6 +276,14 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     return found
 
 
+def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
+    """Columns that exchange their names take their types, comments and places in the key along."""
+    names = {one.column or "": str(one.to) for one in ring}
+    found.columns |= {new: _type_of(found, old, subject) for old, new in names.items()}
+    found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
+    found.keys = tuple(names.get(key, key) for key in found.keys)
+
+
 def _declare(found: Shown, name: str, logical: str) -> None:
     found.columns[name] = logical
     found.gone.pop(name, None)
@@ -263,43 +309,53 @@ def _type_of(found: Shown, name: str, subject: Subject) -> str:
 def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
     """The steps that change rows without row messages, each with its batch."""
     found: list[tuple[SchemaStep, int]] = []
-    walk = _Walk(drops=subject.policy == "evolve")
-    for statement, effect in applied(statements, subject):
-        found.extend((step, statement.batch) for step in walk.take(effect, statement.order))
+    walk = _Walk(subject.table, drops=subject.policy == "evolve")
+    for statement, effects in rings(applied(statements, subject)):
+        taken = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
+        found.extend((step, statement.batch) for step in taken)
     return found
 
 
 @dataclass(slots=True)
 class _Walk:
-    """The columns and the table that are gone at the source but still stand in the mirror."""
+    """What stands at the source, as its statements tell, and what is gone there but still stands in the mirror."""
 
+    table: TableId
     drops: bool
     stale: set[str] = field(default_factory=set)
     types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
-    dropped: bool = False
+    made: set[str] = field(default_factory=set)  # columns that a statement has made, and none has taken away
+    presence: Presence = field(default_factory=Presence)
 
-    def take(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+    def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
         """One effect's steps.  A name that comes again starts empty: its old values are another column's."""
         name, to = effect.column or "", str(effect.to)
+        order: Any = statement.order
+        if self.presence.begins(effect, statement, self.table):
+            self.stale.clear()
+            self.made = {one.name for one in effect.columns}
+            self._declare(effect)
+            yield SchemaStep(order, "new_incarnation")
+            return
         match effect.action:
             case "modify_column" if effect.type is not None:
                 yield from self._retype(effect, order)
+            case "add_column" if name in self.made:  # the same statement again, or IF NOT EXISTS
+                return
             case "add_column":
                 yield from self._revive(name, order)
+                self.made.add(name)
                 if effect.default is not None:
-                    yield SchemaStep(order, "add_column", name, default=effect.default)
+                    yield SchemaStep(
+                        order, "add_column", name, default=effect.default, guarded=effect.guarded
+                    )
             case "rename_column":
                 yield from self._revive(to, order)
+                self.made.add(to)
                 yield SchemaStep(order, "rename_column", name, to)
                 yield from self._leave(name, order)
             case "drop_column":
                 yield from self._leave(name, order)
-            case "drop_table":
-                self.dropped = True
-            case "create_table" if self.dropped:
-                self.dropped = False
-                self.stale.clear()
-                yield SchemaStep(order, "new_incarnation")
         self._declare(effect)
 
     def _declare(self, effect: Effect) -> None:
@@ -325,6 +381,21 @@ class _Walk:
         if not step.old or step.conversion() != KEEP:
             yield step
 
+    def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
+        """Columns that exchange their names in one statement: the last one's values wait under a name of their own."""
+        order: Any = statement.order
+        waiting = f"{ring[-1].column} exchanged"
+        yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)
+        for one in reversed(ring[:-1]):
+            yield SchemaStep(order, "drop_column", str(one.to))
+            yield SchemaStep(order, "rename_column", str(one.column), str(one.to))
+        yield SchemaStep(order, "drop_column", str(ring[-1].to))
+        yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
+        yield SchemaStep(order, "drop_column", waiting)
+        self.types |= {str(one.to): self.types.get(one.column or "", "") for one in ring}
+        self.stale -= {str(one.to) for one in ring}
+        self.made |= {str(one.to) for one in ring}
+
     def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
         if name in self.stale:
             self.stale.discard(name)
@@ -332,5 +403,6 @@ class _Walk:
 
     def _leave(self, name: str, order: Any) -> Iterator[SchemaStep]:
         self.stale.add(name)
+        self.made.discard(name)
         if self.drops:
             yield SchemaStep(order, "drop_column", name)

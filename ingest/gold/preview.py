@@ -17,11 +17,12 @@ from ingest.gold.apply import PAUSED
 from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, decide
-from ingest.gold.work import STAGE, Books, Job, complete, jobs, open_books
+from ingest.gold.work import STAGE, Books, Job, complete, jobs, open_books, stated
 from ingest.lake import log, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.resolve import resolved
 
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
 
@@ -64,7 +65,7 @@ def know(lake: Lake) -> Known:
         return found
     found.complete = complete(lake)
     found.books = open_books(lake, found.complete, found.last)
-    found.ledger = ledgers.read(lake)
+    found.ledger = ledgers.read(lake, ())
     found.mirrors = mirrors.known(lake)
     found.paused = pauses.paused(lake)
     states = {path: (one, lake.snapshot(path)) for path, one in found.mirrors.items()}
@@ -93,7 +94,8 @@ def foresee(
     last = max((line.batch for line in more), default=known.last)
     books = Books(known.books.complete, last, known.books.histories, more)
     logged = [*known.ledger.statements, *ledgers.of_rows(statements, {}).statements]
-    ledger = Ledger(sorted(logged, key=lambda one: one.order))
+    ledger = Ledger(resolved(sorted(logged, key=lambda one: one.order), books.lanes))
+    books = stated(pipeline, books, ledger.statements)
     found = []
     for job in jobs(pipeline, books):
         applied = known.applied.get(job.path, known.complete)

@@ -102,7 +102,9 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
         decided = {mirror.path: mirror}
         shadow.paused = _paths(lake, books) - {mirror.path}
         upto = replace(books, last=applied, lines=[line for line in books.lines if line.batch <= applied])
-        folded = [one for one in apply(shadow, upto, decided, tell) if one.path == mirror.path]
+        folded = [
+            one for one in apply(shadow, upto, decided, tell, settled=applied) if one.path == mirror.path
+        ]
         if [one.state for one in folded] != ["done"]:
             result.state, result.message = _why(folded)
             return result
@@ -123,7 +125,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
 
 def _paths(lake: Lake, books: Books) -> frozenset[str]:
     """The mirrors that the books know. All lines are kept: a statement may concern other tables than its own."""
-    tables = {line.table_id for line in books.lines}
+    tables = {line.table_id for line in books.lines if line.table is not None}
     return frozenset(mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables)
 
 

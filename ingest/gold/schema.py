@@ -14,10 +14,11 @@ from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.gold import policy
 from ingest.gold.ledger import Ledger
-from ingest.gold.policy import HELD, NOTICED, Shown, Statement, Subject
+from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job, LaneId
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.mirrors import Column, Mirror, grown
+from ingest.lake.statements import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Plan:
     frozen: int = 0  # what a frozen mirror takes without asking, as `Subject` has it
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in
     noticed: int = 0  # statements that nobody could read
+    told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
 
 
 def decide(
@@ -61,7 +63,10 @@ def decide(
     _refuse_unordered(job)
     frozen = max(applied, first)
     subjects = {name: subject_of(pipeline, job, mirror, name, frozen) for name in job.lines}
-    hold = min(_holds(job, ledger, subjects, applied), key=lambda one: one.batch, default=None)
+    settled = (
+        applied if mirror is not None and mirror.columns else 0
+    )  # before its first rows nothing was applied
+    hold = min(_holds(job, ledger, subjects, settled), key=lambda one: one.batch, default=None)
     if hold is not None:
         job = job.before(hold.batch)
     last = hold.batch - 1 if hold else None
@@ -73,12 +78,14 @@ def decide(
         for step, batch in policy.steps(logged[name], subject)
     )
     decided, left_out = _decided(job, mirror, declared, anew, stands)
-    noticed = sum(
-        policy.judge(one, subject).state == NOTICED and one.batch > applied
+    told = tuple(
+        (one, policy.judge(one, subject))
         for name, subject in subjects.items()
         for one in logged[name]
+        if one.batch > applied
     )
-    return Plan(job, decided, hold, frozen, left_out, noticed)
+    noticed = sum(verdict.state == NOTICED for _, verdict in told)
+    return Plan(job, decided, hold, frozen, left_out, noticed, told)
 
 
 def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
@@ -90,6 +97,8 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
         {**known, **job.rule.columns},
         lambda table: pipeline.rule(table).exclude,
         frozen,
+        job.has_changes or bool(mirror and mirror.columns),
+        frozenset(job.columns_of(lane)),
     )
 
 
@@ -120,10 +129,12 @@ def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: i
 def _explained(job: Job, statement: Statement, does: Iterable[str]) -> str:
     text = " ".join(statement.text.split())
     shown = text if len(text) <= 200 else text[:199] + "…"
-    verbs = "approve or dismiss" if "nothing: no message" not in " ".join(does) else "dismiss"
+    told = " ".join(does)
+    verbs = "approve or dismiss" if "nothing: no message" not in told else "dismiss"
+    way = ", and let the source send the table's rows again" if "load them again" in told else ""
     return (
         f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `ingest ddl`, "
-        f"then {verbs} it; the changes of {job.table} from that batch on wait in silver."
+        f"then {verbs} it{way}; the changes of {job.table} from that batch on wait in silver."
     )
 
 

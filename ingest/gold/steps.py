@@ -9,6 +9,7 @@ from ingest.fold import SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold import policy
 from ingest.gold.policy import Subject
+from ingest.lake import lanes
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 
@@ -22,7 +23,7 @@ def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple
 
     def steps(mirror: Mirror, source: str, table: TableId, last: int) -> Sequence[tuple[SchemaStep, int]]:
         if not read:
-            read.append(ledgers.read(lake))
+            read.append(ledgers.read(lake, lanes.with_rows(lake)))
         statements = read[0].of(source, table, last)
         if not statements:
             return ()

@@ -24,6 +24,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, RUNS
+from ingest.lake.statements import Statement
 
 COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
 STAGE = "gold"
@@ -40,6 +41,7 @@ class History:
 
     high: str | None = None
     last: int = 0  # the last batch with changes or statements
+    stated: str | None = None  # the highest place of its messages with statements, whatever tables these name
     changes: int = 0
     reads: int = 0
     partials: int = 0
@@ -55,6 +57,8 @@ class History:
             self.high = line.order_high
         if line.changes or line.ddl:
             self.last = max(self.last, line.batch)
+        if line.ddl and line.order_high is not None:
+            self.stated = max(self.stated or "", line.order_high)
         for name in (*_OF_NEW, *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
@@ -79,6 +83,12 @@ class Books:
     def applied(self, path: str) -> int:
         """The last batch that a mirror has folded, as far as it needs no look into its log."""
         return self.lagging.get(path, self.complete)
+
+    @property
+    def lanes(self) -> set[LaneId]:
+        """The source tables that have sent rows."""
+        of_old = {name for name, history in self.histories.items() if history.changes}
+        return of_old | {(line.source, line.table_id) for line in self.lines if line.changes}
 
     @property
     def changes(self) -> int:
@@ -143,7 +153,7 @@ def progress(lake: Lake) -> Progress:
 def open_books(lake: Lake, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines behind it."""
     books = Books(complete, last)
-    table = lake.rows(BOOKS).where(F.col("table").isNotNull())
+    table = lake.rows(BOOKS).where(F.col("table").isNotNull() | (F.col("ddl") > 0))
     books.histories = _histories(table.where(F.col("batch") <= complete)) if complete > 0 else {}
     books.lines = _lines(table.where(F.col("batch").between(complete + 1, last)))
     return books
@@ -217,20 +227,25 @@ def _paths(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
     """The lanes that the books sum up, with the paths of their mirrors."""
     for name in books.histories:
         rule = pipeline.rule(name[1])
-        if not rule.exclude:
+        if name[1].table is not None and not rule.exclude:
             yield name, mirror_path(target(rule, name[1]))
 
 
 def _histories(table: DataFrame) -> dict[LaneId, History]:
     rows = table.groupBy(*_TABLE).agg(
         F.max("order_high").alias("high"),
+        F.max(F.when(F.col("ddl") > 0, F.col("order_high"))).alias("stated"),
         F.max(F.when((F.col("changes") > 0) | (F.col("ddl") > 0), F.col("batch"))).alias("last"),
         *[F.sum(name).alias(name) for name in _SUMS],
         F.flatten(F.collect_set(F.map_keys(F.from_json("servers", "map<string,bigint>")))).alias("servers"),
     )
     return {
         (row["source"], TableId(row["database"], row["schema"], row["table"])): History(
-            row["high"], row["last"] or 0, servers=set(row["servers"]), **{name: row[name] for name in _SUMS}
+            row["high"],
+            row["last"] or 0,
+            row["stated"],
+            servers=set(row["servers"]),
+            **{name: row[name] for name in _SUMS},
         )
         for row in rows.collect()
     }
@@ -238,6 +253,30 @@ def _histories(table: DataFrame) -> dict[LaneId, History]:
 
 def _lines(table: DataFrame) -> list[Line]:
     return [_line(row.asDict()) for row in table.collect()]
+
+
+def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) -> Books:
+    """The books with statements booked under the tables that they name, too.
+
+    A message is booked under its own table, if it names one; what it says concerns the tables of its statement.
+    """
+    histories, lines = dict(books.histories), list(books.lines)
+    for one in statements:
+        for line in _lines_of(one):
+            rule, name = pipeline.rule(line.table_id), (line.source, line.table_id)
+            if one.batch > books.applied(mirror_path(target(rule, line.table_id))):
+                lines += [line] if one.batch <= books.last else []
+                continue
+            histories[name] = _copy(histories.get(name))
+            histories[name].add(line)
+    return replace(books, histories=histories, lines=lines)
+
+
+def _lines_of(one: Statement) -> Iterator[Line]:
+    for table in one.tables:
+        yield Line(
+            one.batch, one.source, None, None, *table, ddl=1, order_low=one.order, order_high=one.order
+        )
 
 
 def _line(row: dict[str, object]) -> Line:
@@ -297,11 +336,12 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
     """The mirrors that have something to fold, in a stable order."""
     found: dict[str, Job] = {}
     for line in books.lines:
-        if not (line.changes or line.ddl):
+        rule = pipeline.rule(line.table_id)
+        if line.table is None or rule.exclude or not (line.changes or line.ddl):
             continue
-        table = target(pipeline.rule(line.table_id), line.table_id)
+        table = target(rule, line.table_id)
         path = mirror_path(table)
-        job = found.setdefault(path, Job(table, path, pipeline.rule(line.table_id)))
+        job = found.setdefault(path, Job(table, path, rule))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
     return [found[path] for path in sorted(found)]
 
@@ -357,7 +397,9 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
         *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
     ]
     return [
-        name for name in dict.fromkeys(known) if mirror_path(target(pipeline.rule(name[1]), name[1])) == path
+        name
+        for name in dict.fromkeys(known)
+        if name[1].table is not None and mirror_path(target(pipeline.rule(name[1]), name[1])) == path
     ]
 
 

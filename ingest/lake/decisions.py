@@ -20,6 +20,7 @@ SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot
 PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
 DECODED, REBUILT = "decoded-again", "rebuilt"  # changes that mirrors have folded before; a mirror
+FOLDED = "statement"  # what a statement did to a mirror
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 
 

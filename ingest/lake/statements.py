@@ -5,15 +5,59 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from ingest.change import TableId
+from ingest.ddl import Effect
 from ingest.lake import decisions
-from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.lake.decisions import APPROVE, DISMISS, FOLDED
 from ingest.lake.lake import Lake
 
 _POSITION = ("source", "topic", "partition", "offset", "row")
 Decided = Mapping[tuple[str, int | None], str]
 """The last decision on each statement, by its name and batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One logged statement at its place; ``decided`` is what a person said of it, if anything."""
+
+    id: str
+    source: str
+    table: TableId
+    batch: int
+    order: str
+    text: str
+    kind: str
+    effects: tuple[Effect, ...] = ()
+    decided: str = ""
+    event_time: object = None  # when the source ran it, only to tell a repetition
+
+    @property
+    def tables(self) -> list[TableId]:
+        """The tables that it names; of one that names none, the table of its message."""
+        found = list(dict.fromkeys(table for effect in self.effects for table in touched(effect)))
+        return found or ([self.table] if self.table.table is not None else [])
+
+
+def touched(effect: Effect) -> tuple[TableId, ...]:
+    """The tables that an effect is about: a rename's both names."""
+    if effect.table.table is None:  # a database
+        return ()
+    if effect.action == "rename_table" and isinstance(effect.to, TableId):
+        return effect.table, effect.to
+    return (effect.table,)
+
+
+def recorded(lake: Lake) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
+    """What statements did to mirrors when these folded them: state and words, by the mirror's path and the statement."""
+    found: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
+    for one in decisions.read(lake).of(FOLDED):
+        found.setdefault(
+            (one.subject, one.value["statement"]), (one.value["state"], tuple(one.value["does"]))
+        )
+    return found
 
 
 def statement_id(row: Mapping[str, Any]) -> str:

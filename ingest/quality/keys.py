@@ -21,9 +21,9 @@ from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.session import new_session
+from ingest.lake.statements import Statement
 from ingest.quality.catalogue import CHECKS, FAILING_KEYS
 from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
-from ingest.quality.statements import Statement
 from ingest.quality.subjects import Subject
 
 AT_ONCE = 50  # mirrors a job: planning grows faster than their number

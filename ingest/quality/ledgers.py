@@ -21,7 +21,18 @@ LANE = ("source", "database", "schema", "table")
 _POSITION = ("source", "topic", "partition", "offset", "row")
 SUMS = ("changes", "reads", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
 _PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
-_LOGGED = ("batch", *_POSITION, "database", "schema", "table", "order_key", "statement", "class", "effects")
+_LOGGED = (
+    "batch",
+    *_POSITION,
+    "database",
+    "schema",
+    "table",
+    "order_key",
+    "statement",
+    "class",
+    "effects",
+    "event_time",
+)
 
 
 @dataclass(slots=True)

@@ -16,8 +16,9 @@ from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
+from ingest.lake.statements import Statement
 from ingest.order import place_sql
-from ingest.quality.statements import Statement, beginning
+from ingest.quality.statements import beginning
 from ingest.quality.subjects import Lane, Subject
 from ingest.values import MAX_NUMBER_LENGTH
 

@@ -16,12 +16,12 @@ from ingest.config.model import CELLS_CHECKED
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
+from ingest.lake.statements import Statement
 from ingest.quality import cells, counted, counts, judge, keys, ledgers, parts, placing, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
 from ingest.quality.ledgers import Ledgers
-from ingest.quality.statements import Statement
 from ingest.quality.subjects import Subject, Survey, survey
 
 STAGE = "quality"
@@ -138,7 +138,12 @@ def _look(
     """Measure the mirrors that batches behind ``since`` touched, and the sources that fed them."""
     told = ledgers.read(lake, since, last)
     surveyed = survey(lake, told.lanes, also, decided, only)
-    logged = statements.understood(lake, told.statements)
+    sent = {
+        (row["source"], TableId(row.get("database"), row.get("schema"), row.get("table")))
+        for row in told.lanes
+        if row.get("last")
+    }
+    logged = statements.understood(lake, told.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     metrics += placing.of_mirrors(
         lake, [one for one in surveyed.subjects if not one.damage], since, told.statements

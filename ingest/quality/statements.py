@@ -2,93 +2,83 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from ingest.change import TableId
 from ingest.config import Pipeline
+from ingest.ddl import Effect
+from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
-from ingest.lake.statements import Decided, decided, decision_on, statement_id
+from ingest.lake.resolve import Lanes, Presence, leaves_open, resolved
+from ingest.lake.statements import Decided, Statement, decided, decision_on, statement_id, touched
 from ingest.quality import ledgers
 
-
-@dataclass(frozen=True, slots=True)
-class Statement:
-    """One logged statement; ``decided`` is what a person said of it, if anything."""
-
-    source: str
-    table: TableId
-    batch: int
-    order: str
-    text: str
-    kind: str
-    effects: tuple[tuple[str, TableId], ...]  # action, table
-    id: str = ""
-    decided: str = ""
+_effects = msgspec.json.Decoder(tuple[Effect, ...])
 
 
 def read(lake: Lake) -> list[Statement]:
     """All statements that may mean something, in order."""
-    return understood(lake, ledgers.logged(lake))
+    return understood(lake, ledgers.logged(lake), lanes.with_rows(lake))
 
 
-def understood(lake: Lake, rows: Iterable[Mapping[str, Any]]) -> list[Statement]:
-    """The ledger's rows as statements, in order."""
+def understood(lake: Lake, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
+    """The ledger's rows as statements, in order, with names as the tables that have sent rows spell them."""
     ordered = sorted(rows, key=lambda row: str(row["order_key"]))
     said = decided(lake) if ordered else {}
-    return [_statement(row, said) for row in ordered]
+    return resolved([_statement(row, said) for row in ordered], sent)
 
 
 def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
-    effects = tuple(
-        (str(one["action"]), TableId(*one["table"])) for one in json.loads(row.get("effects") or "[]")
-    )
     return Statement(
+        statement_id(row),
         row["source"],
         TableId(row.get("database"), row.get("schema"), row.get("table")),
         row["batch"],
         row["order_key"],
         row.get("statement") or "",
         row["class"],
-        effects,
-        statement_id(row),
+        _effects.decode(row.get("effects") or "[]"),
         decision_on(row, said),
+        row.get("event_time"),
     )
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
-    """Statements that could not be understood and that nobody has decided on, by the mirror's path."""
+    """Statements that no person has decided on and that left something open, by the mirror's path.
+
+    They could not be understood, or they gave the standing rows values that no message tells.
+    """
     found: dict[str, list[str]] = {}
     for one in statements:
-        rule = pipeline.rule(one.table)
-        if one.kind == "unknown" and not one.decided and rule.on_schema_change != "ignore":
-            found.setdefault(mirror_path(target(rule, one.table)), []).append(one.text)
+        for table in one.tables:
+            rule = pipeline.rule(table)
+            if one.decided or rule.exclude or rule.on_schema_change == "ignore" or not _is_open(one, table):
+                continue
+            found.setdefault(mirror_path(target(rule, table)), []).append(one.text)
     return found
+
+
+def _is_open(one: Statement, table: TableId) -> bool:
+    return one.kind == "unknown" or any(leaves_open(effect, table) for effect in one.effects)
 
 
 def beginning(
     statements: Iterable[Statement], pipeline: Pipeline, source: str, table: TableId, last: int
 ) -> tuple[str, int] | None:
-    """Place and batch of the newest CREATE behind a DROP: rows from before it are another table's."""
-    found, dropped = None, False
-    for statement, action in _about(statements, source, table, last):
-        if statement.decided == DISMISS or pipeline.rule(table).on_schema_change == "ignore":
-            continue
-        if action == "drop_table":
-            dropped = True
-        elif action == "create_table" and dropped:
-            found, dropped = (statement.order, statement.batch), False
-    return found
-
-
-def _about(
-    statements: Iterable[Statement], source: str, table: TableId, last: int
-) -> Iterator[tuple[Statement, str]]:
+    """Place and batch of the newest statement from which on the table is another one than before."""
+    found, presence = None, Presence()
+    if pipeline.rule(table).on_schema_change == "ignore":
+        return None
     for one in statements:
-        if one.source == source and one.batch <= last:
-            yield from ((one, action) for action, about in one.effects if about == table)
+        if one.source != source or one.batch > last or one.decided == DISMISS:
+            continue
+        for effect in one.effects:
+            if table in touched(effect) and presence.begins(effect, one, table):
+                found = one.order, one.batch
+    return found

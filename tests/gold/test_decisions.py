@@ -71,3 +71,25 @@ def test_foreign_commits_hold(depot: Depot) -> None:
     assert "DELETE" in message
     assert "ingest rebuild" in message
     assert [2] == [row["id"] for row in depot.rows()]
+
+
+def test_the_ledger_keeps_what_was_done(spark: SparkSession, tmp_path: Path) -> None:
+    """Words computed anew from today's schema say that nothing was done; a frozen mirror asks for what it has folded."""
+    from ingest.gold.approval import listed
+    from ingest.gold.rebuild import rebuild
+    from ingest.run import Warm
+
+    made = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
+    assert ("done", "") == made.row(id="1", n="1").run()
+    text = "ALTER TABLE depot MODIFY n BIGINT, ADD COLUMN at DATETIME DEFAULT CURRENT_TIMESTAMP"
+    assert ("done", "") == made.ddl(text).row(id="2", n="2").run()
+    [one] = listed(made.lake())
+    assert "widens column n to BIGINT" in one.verdict.does
+    assert ("partly", True) == (one.state, one.pending)
+    made.rule = TableRule("yard.*", on_schema_change="freeze")
+    [one] = listed(made.lake())
+    assert "widens column n to BIGINT" in one.verdict.does
+    [found] = rebuild(made.lake(), [], dry_run=True)
+    assert ("compared", "") == (found.state, found.message)
+    assert found.difference is not None
+    assert found.difference.none

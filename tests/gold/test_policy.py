@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ingest import ddl
-from ingest.change import TableId
-from ingest.fold import SchemaStep
+from ingest.change import Change, Image, Op, TableId
+from ingest.fold import Placed, SchemaStep, fold
 from ingest.gold.policy import (
     APPLIED,
     APPROVE,
@@ -15,13 +15,15 @@ from ingest.gold.policy import (
     HELD,
     LOGGED,
     NOTICED,
-    Statement,
+    PARTLY,
     Subject,
     concerns,
     judge,
     shown,
     steps,
 )
+from ingest.lake.statements import Statement
+from ingest.order import Order
 
 DEPOT = TableId("yard", None, "depot")
 KNOWN = {"no": "int32", "site": "string", "load": "decimal(10,2)"}
@@ -94,11 +96,11 @@ def test_several_effects_in_one_statement() -> None:
         "MODIFY load DECIMAL(5,1), RENAME COLUMN no TO nr"
     )
     assert (
-        "adds column gate (INT); standing rows get '1'",
         "keeps column site; rows sent from there on have NULL",
         "widens column no to BIGINT",
         "keeps column load as DECIMAL(10,2), which holds the new values too",
         "adds column nr with the values of no, and keeps no",
+        "adds column gate (INT); standing rows get '1'",
     ) == judge(said(text), subject()).does
     assert "drops column site" in judge(said(text), subject("evolve")).does
 
@@ -137,12 +139,20 @@ def test_a_name_that_comes_again_starts_empty() -> None:
     assert expected == steps(history, subject())
 
 
-def test_a_table_created_anew_needs_a_drop_before() -> None:
-    """A connector may print CREATE for a table that stands: that must not clear the mirror."""
+def test_a_plain_create_begins_a_table() -> None:
+    """CREATE TABLE succeeds only where no such table stands; with IF NOT EXISTS, and repeated, it proves nothing."""
     create, drop = "CREATE TABLE depot (no INT PRIMARY KEY)", "DROP TABLE depot"
-    assert [] == steps([said(create, 1)], subject())
-    assert [(SchemaStep("002", "new_incarnation"), 2)] == steps([said(drop, 1), said(create, 2)], subject())
-    assert [] == steps([said(drop, 1), said(create, 2)], subject("ignore"))
+    guarded, away = (
+        "CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY)",
+        "RENAME TABLE depot TO depot_2024",
+    )
+    assert [(SchemaStep("001", "new_incarnation"), 1)] == steps([said(create, 1), said(create, 2)], subject())
+    assert [] == steps([said(guarded, 1)], subject())
+    for gone in (drop, away):
+        expected = [(SchemaStep("002", "new_incarnation"), 2)]
+        assert expected == steps([said(gone, 1), said(guarded, 2)], subject())
+        assert expected == steps([said(gone, 1), said(create, 2)], subject())
+        assert [] == steps([said(gone, 1), said(create, 2)], subject("ignore"))
 
 
 def test_concerns_both_names_of_a_rename() -> None:
@@ -170,3 +180,63 @@ def test_a_statement_that_converts_values_is_a_step() -> None:
         ("site", "", "string"),
     ]
     assert expected == found
+
+
+def folded(statements: list[Statement], row: dict[str, str | None], policy: str) -> Image:
+    """What statements make of a row that stood before them, by the plain fold."""
+    change = Change(op=Op.INSERT, keys=("no",), after={"no": "1", **row})
+    events = [
+        step._replace(order=Order(0, 1, (9,), 0, (), i))
+        for i, (step, _) in enumerate(steps(statements, subject(policy)))
+    ]
+    return fold([Placed(Order(0, 1, (1,), 0, (), 0), change), *events], ("no",))[("1",)].values
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", {"a": "B", "b": "A", "c": "C"}),
+        ("CHANGE a b INT, CHANGE b c INT, CHANGE c a INT", {"a": "C", "b": "A", "c": "B"}),
+        ("RENAME COLUMN b TO c, RENAME COLUMN c TO b, DROP COLUMN a", {"b": "C", "c": "B"}),
+        ("ADD COLUMN a INT DEFAULT 5, RENAME COLUMN a TO d", {"a": "5", "b": "B", "c": "C", "d": "A"}),
+        ("RENAME COLUMN a TO b, DROP COLUMN b", {"b": "A", "c": "C"}),
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO c, DROP COLUMN c", {"b": "A", "c": "B"}),
+        ("ADD COLUMN c INT DEFAULT 5, DROP COLUMN c", {"a": "A", "b": "B", "c": "5"}),
+    ],
+)
+def test_clauses_apply_at_once(clauses: str, expected: dict[str, str], policy: str) -> None:
+    """MySQL: every clause uses the names from before the statement, so columns may exchange theirs."""
+    found = folded([said(f"ALTER TABLE depot {clauses}")], {"a": "A", "b": "B", "c": "C"}, policy)
+    kept = found if policy == "evolve" else {name: found[name] for name in expected}
+    assert {**expected, **({"no": "1"} if policy == "evolve" else {})} == kept
+
+
+def test_a_column_that_stands_is_not_added() -> None:
+    """ADD COLUMN IF NOT EXISTS, or the same ALTER once more, would turn true NULLs into the default."""
+    guarded = "ALTER TABLE depot ADD COLUMN IF NOT EXISTS c INT DEFAULT 5"
+    plain = "ALTER TABLE depot ADD COLUMN c INT DEFAULT 5"
+    assert 1 == len(steps([said(plain, 1), said(guarded, 2), said(plain, 3)], subject()))
+    assert [True] == [step.guarded for step, _ in steps([said(guarded)], subject())]
+    dropped = said("ALTER TABLE depot DROP COLUMN c", 2)
+    assert ["add_column", "drop_column", "add_column"] == [
+        step.action for step, _ in steps([said(plain, 1), dropped, said(guarded, 3)], subject())
+    ]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "c DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",
+        "c INT GENERATED ALWAYS AS (no + 1) STORED",
+        "c BIGINT NOT NULL AUTO_INCREMENT UNIQUE",
+        "c CHAR(36) DEFAULT (UUID())",
+    ],
+)
+def test_values_that_only_the_source_knows(column: str) -> None:
+    """The standing rows have values at the source and NULL in the mirror: a person must hear of it."""
+    statement = said(f"ALTER TABLE depot ADD COLUMN {column}")
+    assert PARTLY == judge(statement, subject()).state
+    assert "standing rows have NULL" in " ".join(judge(statement, subject()).does)
+    assert APPLIED == judge(said(statement.text, decided=APPROVE), subject()).state
+    assert "c" in shown([statement], subject()).columns, "the column is added all the same"

@@ -17,9 +17,11 @@ from ingest.config.model import TableRule
 from ingest.fold import Placed, Table, steps
 from ingest.gold import policy
 from ingest.gold.ledger import _effects
-from ingest.gold.policy import APPLIED, HELD, NOTICED, Statement, Subject
+from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.gold.refold import change_of
 from ingest.lake.books import merged_columns
+from ingest.lake.resolve import resolved
+from ingest.lake.statements import Statement
 from ingest.order import order_of
 from ingest.silver.lift import Deck, Lifting
 from tests.formats.one_history.debezium import registry
@@ -99,6 +101,7 @@ def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId,
             statements.append(_statement(row))
         elif row["kind"] == "reject":
             rejected += 1
+    statements = resolved(statements, [(SOURCE, table) for table in lanes])
     for statement in statements:
         for effect in statement.effects:
             for table in (effect.table, effect.to):
@@ -141,7 +144,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         first = min(one.batch for one in held)
         changes = [row for row in changes if row["batch"] < first]
         mine = [one for one in mine if one.batch < first]
-    mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] == NOTICED}
+    mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] in (NOTICED, PARTLY)}
     named = [row["keys"] for row in changes if row["keys"]]
     shown = policy.shown(mine, subject)
     mirror.keys = rule.keys or (tuple(json.loads(named[-1])) if named else shown.keys)
@@ -150,7 +153,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         return mirror
     state = Table(mirror.keys, {name: types.get(name, "unknown") for name in mirror.keys})
     events: list[Any] = [Placed(order_of(row["order_key"]), change_of(row, mirror.keys)) for row in changes]
-    found = policy.steps([one for one in mine if states[one.id] == APPLIED], subject)
+    found = policy.steps([one for one in mine if states[one.id] in (APPLIED, PARTLY)], subject)
     events += [step._replace(order=order_of(str(step.order))) for step, _batch in found]
     for step in steps(state, events):
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]

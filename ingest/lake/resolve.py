@@ -1,0 +1,218 @@
+"""What logged statements mean for the tables that have rows: names as the rows spell them, and renames.
+
+A statement belongs to the tables that it names, never only to its message's.  It may spell them in another
+letter case than the rows.  A rename may bring in a table whose rows nobody has seen: an empty one, the copy of
+an online schema tool (gh-ost, pt-online-schema-change), or the table itself under the name it had for a while.
+Each of these is written here as what it does to the table, so that policy and checks need not know of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ingest.change import TableId
+from ingest.ddl import Effect
+from ingest.lake.decisions import DISMISS
+from ingest.lake.statements import Statement
+
+Lanes = Iterable[tuple[str, TableId]]
+UNSEEN = "unseen"  # note of a swap_table: what was done to the copy is not in the ledger
+_BY_TURNS = ("create_table", "drop_table", "truncate")  # what may well come twice within a second
+_UNKNOWN_DEFAULTS = (
+    "expression",
+    "generated",
+    "identity",
+)  # notes of a column whose value no statement tells
+
+
+def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
+    """The statements with effects on the tables as the rows name them.
+
+    Args:
+        statements: all of the ledger, in order.
+        lanes: the source tables that have sent rows.
+    """
+    named: dict[str, _Names] = defaultdict(_Names)
+    for source, table in lanes:
+        named[source].add(table)
+    made: dict[str, _Made] = {}
+    seen: set[tuple[str, str, object]] = set()
+    found = []
+    for one in statements:
+        names = named[one.source]
+        respelt = replace(one, table=names.of(one.table), effects=tuple(_respelt(one, names)))
+        tracked = made.setdefault(one.source, _Made(names))
+        meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
+        mark = (one.source, one.text, one.event_time)
+        if mark in seen and not any(effect.action in _BY_TURNS for effect in meant):
+            meant = ()  # the same message again
+        if one.event_time is not None:
+            seen.add(mark)
+        found.append(replace(respelt, effects=meant))
+    return found
+
+
+def leaves_open(effect: Effect, table: TableId) -> bool:
+    """True if the source gave a table's standing rows values that no message tells."""
+    if effect.table != table:
+        return False
+    if effect.action == "add_column":
+        return effect.note in _UNKNOWN_DEFAULTS
+    return effect.action == "swap_table" and effect.note == UNSEEN
+
+
+def is_copy(copy: TableId, table: TableId) -> bool:
+    """True if one table's name is that of the copy which an online schema tool makes of the other."""
+    return _helps(copy, table, ("_gho", "_new"))
+
+
+def is_archive(old: TableId, table: TableId) -> bool:
+    """True if one table's name is that under which an online schema tool puts the other away."""
+    return _helps(old, table, ("_del", "_old"))
+
+
+def _helps(helper: TableId, table: TableId, ends: tuple[str, str]) -> bool:
+    name = helper.table or ""
+    if helper[:2] != table[:2] or not (name.startswith("_") and name.endswith(ends)):
+        return False
+    return name[:-4].lstrip("_").casefold() == (table.table or "").lstrip("_").casefold()
+
+
+# --- names --------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Names:
+    """The tables of one source that have rows."""
+
+    exact: set[TableId] = field(default_factory=set)
+    folded: dict[tuple[str | None, ...], set[TableId]] = field(default_factory=dict)
+
+    def add(self, table: TableId) -> None:
+        self.exact.add(table)
+        self.folded.setdefault(_folded(table), set()).add(table)
+
+    def of(self, table: TableId) -> TableId:
+        """The table of this name, in another letter case if only one has such a name."""
+        if table in self.exact:
+            return table
+        found = self.folded.get(_folded(table), ())
+        return next(iter(found)) if len(found) == 1 else table
+
+
+def _folded(table: TableId) -> tuple[str | None, ...]:
+    return tuple(part and part.casefold() for part in table)
+
+
+def _respelt(statement: Statement, names: _Names) -> Iterator[Effect]:
+    for effect in statement.effects:
+        if effect.action == "drop_database":
+            yield from _dropped(effect, names)
+            continue
+        table, to = names.of(effect.table), effect.to
+        if isinstance(to, TableId) and names.of(to) != table:
+            to = names.of(to)
+        yield replace(effect, table=table, to=to)
+
+
+def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:
+    """A dropped database as its dropped tables."""
+    wanted = effect.table
+    parts = 1 if wanted.schema is None else 2
+    mine = [table for table in names.exact if table[:parts] == wanted[:parts]]
+    if not mine:
+        mine = [table for table in names.exact if _folded(table)[:parts] == _folded(wanted)[:parts]]
+    yield effect
+    yield from (Effect("drop_table", table) for table in sorted(mine, key=str))
+
+
+# --- renames ------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Made:
+    """What was done to tables since they were made, or were given another name."""
+
+    names: _Names
+    effects: dict[TableId, list[Effect]] = field(default_factory=dict)
+    origin: dict[TableId, TableId] = field(default_factory=dict)  # what stands here stood there before
+    unread: set[TableId] = field(default_factory=set)
+
+    def take(self, statement: Statement) -> Iterator[Effect]:
+        """One statement's effects, with renames as what they do."""
+        if statement.kind == "unknown":
+            self.unread.add(statement.table)
+        for effect in statement.effects:
+            if effect.action == "rename_table" and isinstance(effect.to, TableId):
+                yield from self._renamed(effect, effect.table, effect.to)
+                continue
+            if effect.action in ("create_table", "drop_table"):
+                self._forget(effect.table)
+            if effect.action == "create_table":
+                self.effects[effect.table] = [effect]
+            elif effect.table in self.effects:
+                self.effects[effect.table].append(effect)
+            yield effect
+
+    def _renamed(self, effect: Effect, old: TableId, new: TableId) -> Iterator[Effect]:
+        done, origin = self.effects.get(old), self.origin.get(old)
+        unread = old in self.unread
+        self._forget(old)
+        self._forget(new)
+        if is_copy(old, new):
+            unseen = done is None or unread
+            yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
+            yield from (_onto(new, one) for one in done or () if one.action != "create_table")
+        elif old in self.names.exact or done is None or unread:
+            self.origin[new] = old
+            self.effects[new] = []
+            yield effect
+        elif origin == new:
+            yield Effect("swap_table", new, to=old)
+            yield from (_onto(new, one) for one in done)
+        elif done and done[0].action == "create_table" and done[0].note != "as-select":
+            yield Effect("drop_table", old)  # it was empty, and its name is free
+            yield from (_onto(new, replace(one, note=None) if one is done[0] else one) for one in done)
+        else:
+            self.origin[new] = origin or old
+            self.effects[new] = done
+            yield effect
+
+    def _forget(self, table: TableId) -> None:
+        self.effects.pop(table, None)
+        self.origin.pop(table, None)
+        self.unread.discard(table)
+
+
+@dataclass(slots=True)
+class Presence:
+    """Whether a table stands, as its statements tell in turn."""
+
+    gone: bool = False
+    made: tuple[str, object] | None = None  # text and time of the CREATE by which it stands
+
+    def begins(self, effect: Effect, statement: Statement, table: TableId) -> bool:
+        """Take one effect; True if the table is another one from here on, and the rows so far are not its own.
+
+        A plain CREATE proves that no such table stood, whatever was seen before; the same statement once more,
+        and CREATE TABLE IF NOT EXISTS of a table that stands, prove nothing.
+        """
+        if effect.table == table and effect.action in ("drop_table", "rename_table"):
+            self.gone, self.made = True, None
+        elif effect.action == "swap_table":
+            self.gone = False
+        elif effect.action == "rename_table" and effect.to == table:
+            self.gone = False
+            return True
+        elif effect.action == "create_table":
+            told = (statement.text, statement.event_time)
+            proves = self.gone or (effect.note != "if-not-exists" and self.made != told)
+            self.gone, self.made = False, told
+            return proves
+        return False
+
+
+def _onto(table: TableId, effect: Effect) -> Effect:
+    return replace(effect, table=table)

@@ -1,0 +1,124 @@
+"""What logged statements mean for the tables that have rows, without Spark."""
+
+from __future__ import annotations
+
+from ingest import ddl
+from ingest.change import TableId
+from ingest.ddl import Effect
+from ingest.lake.resolve import UNSEEN, is_archive, is_copy, resolved
+from ingest.lake.statements import Statement
+
+
+def table(name: str, database: str = "yard") -> TableId:
+    """A table of MySQL's."""
+    return TableId(database, None, name)
+
+
+def said(*texts: str, message: str | None = "depot", at: object = None) -> list[Statement]:
+    """Statements of one source, one behind the other."""
+    found = []
+    for number, text in enumerate(texts, 1):
+        parsed = ddl.effects(text, "mysql", "yard", None, message)
+        place = TableId("yard", None, message)
+        found.append(
+            Statement(
+                f"s{number}", "src", place, number, f"{number:03}", text, parsed.kind, parsed.effects, "", at
+            )
+        )
+    return found
+
+
+def meant(statements: list[Statement], *lanes: str) -> list[list[tuple[str, str]]]:
+    """Action and table of each statement's effects."""
+    sent = [("src", table(name)) for name in lanes]
+    return [
+        [(effect.action, str(effect.table.table)) for effect in one.effects]
+        for one in resolved(statements, sent)
+    ]
+
+
+def test_another_letter_case_means_the_only_such_table() -> None:
+    """With lower_case_table_names = 1 the text keeps its own spelling; rows carry the server's."""
+    [one] = resolved(said("ALTER TABLE `Depot` ADD COLUMN gate INT"), [("src", table("depot"))])
+    assert [table("depot")] == one.tables
+    [one] = resolved(said("ALTER TABLE YARD.DEPOT ADD COLUMN gate INT"), [("src", table("depot"))])
+    assert [table("depot")] == one.tables
+
+
+def test_two_tables_that_differ_in_case_stay_two() -> None:
+    """On a server that keeps the case, a statement on one of them must not change the other."""
+    sent = [("src", table("depot")), ("src", table("Depot"))]
+    named = [one.tables for one in resolved(said("DROP TABLE Depot", "DROP TABLE DEPOT"), sent)]
+    assert [[table("Depot")], [table("DEPOT")]] == named
+
+
+def test_a_dropped_database_drops_its_tables() -> None:
+    """No message names the tables that go with a database."""
+    assert [[("drop_database", "None"), ("drop_table", "depot"), ("drop_table", "hall")]] == meant(
+        said("DROP DATABASE Yard", message=None), "hall", "depot"
+    )
+    other = resolved(said("DROP DATABASE garden"), [("src", table("depot"))])
+    assert [] == [one for one in other[0].effects if one.action == "drop_table"]
+
+
+def test_an_empty_table_renamed_into_another() -> None:
+    """Log rotation swaps an empty copy in: its rows are known, for it has none."""
+    texts = said(
+        "CREATE TABLE next LIKE depot",
+        "ALTER TABLE next ADD c INT",
+        "RENAME TABLE depot TO old, next TO depot",
+    )
+    swap = meant(texts, "depot")[2]
+    assert [
+        ("rename_table", "depot"),
+        ("drop_table", "next"),
+        ("create_table", "depot"),
+        ("add_column", "depot"),
+    ] == swap
+    assert ("rename_table", "next") in meant(texts, "depot", "next")[2], "its rows are in another mirror"
+
+
+def test_the_copy_of_an_online_schema_tool() -> None:
+    """What the tool did to its copy happens to the table where the copy takes its place."""
+    texts = said(
+        "CREATE /* gh-ost */ TABLE `yard`.`_depot_gho` LIKE `yard`.`depot`",
+        "ALTER /* gh-ost */ TABLE `yard`.`_depot_gho` ADD COLUMN c INT NOT NULL DEFAULT 7, DROP COLUMN d",
+        "RENAME /* gh-ost */ TABLE `yard`.`depot` TO `yard`.`_depot_del`, `yard`.`_depot_gho` TO `yard`.`depot`",
+    )
+    last = resolved(texts, [("src", table("depot"))])[2]
+    mine = [one for one in last.effects if one.table == table("depot")]
+    assert ["rename_table", "swap_table", "drop_column", "add_column"] == [one.action for one in mine]
+    assert (None, "7") == (mine[1].note, mine[3].default)
+
+
+def test_a_copy_whose_statements_were_not_sent() -> None:
+    """Nothing tells what the table looks like behind the swap: that must not pass for no change."""
+    [swap] = resolved(
+        said("RENAME TABLE depot TO _depot_old, _depot_new TO depot"), [("src", table("depot"))]
+    )
+    assert Effect("swap_table", table("depot"), to=table("_depot_new"), note=UNSEEN) in swap.effects
+
+
+def test_names_of_helper_tables() -> None:
+    """A helper taken for another table's changes the wrong mirror."""
+    assert is_copy(table("_depot_gho"), table("depot"))
+    assert is_copy(table("__depot_new"), table("depot"))
+    assert is_archive(table("_depot_old"), table("Depot"))
+    assert not is_copy(table("_hall_new"), table("depot"))
+    assert not is_copy(table("_depot_new", "garden"), table("depot"))
+    assert not is_copy(table("depot_new"), table("depot"))
+
+
+def test_a_table_that_comes_back_under_its_name() -> None:
+    """RENAME away and back again changes no row; what was done in between happens to the table."""
+    texts = said("RENAME TABLE depot TO t", "ALTER TABLE t ADD c INT DEFAULT 1", "RENAME TABLE t TO depot")
+    assert [("swap_table", "depot"), ("add_column", "depot")] == meant(texts, "depot")[2]
+
+
+def test_the_same_message_again_does_nothing() -> None:
+    """A dialect without positions delivers an ALTER twice at two places: it must not swap names back."""
+    text = "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    assert [2, 0] == [len(effects) for effects in meant(said(text, text, at=1714521600), "depot")]
+    assert [1, 1] == [
+        len(effects) for effects in meant(said(*["DROP TABLE depot"] * 2, at=1714521600), "depot")
+    ]
