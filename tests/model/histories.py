@@ -119,6 +119,10 @@ SURE = {
     "nothing": 1,
     "widen": 1,
     "reload": 1,
+    "add_unread": 1,
+    "drop_database": 1,
+    "rotate": 1,
+    "online_change": 1,
 }
 """The steps of which nothing may go wrong, and how likely each is."""
 

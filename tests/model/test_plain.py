@@ -31,14 +31,6 @@ class Open(NamedTuple):
 
 
 OPEN = {
-    "unread default": Open(
-        "ADD COLUMN with a default that is no plain literal leaves NULL, and nothing says so",
-        {"add_unread": 3},
-    ),
-    "database": Open(
-        "rows from before DROP DATABASE stay when its tables are created again", {"drop_database": 3}
-    ),
-    "rotation": Open("rows from before RENAME TABLE away and CREATE TABLE stay", {"rotate": 3}),
     "key dropped": Open("rows that are one by the key that was dropped become one row", {"key_leaves": 3}),
     "renamed to itself": Open("RENAME COLUMN id TO id empties the column", {"key_renamed": 3}),
     "instant to text": Open(
@@ -47,18 +39,12 @@ OPEN = {
         {},
         "canal",
     ),
-    "online schema tool": Open(
-        "what an online schema tool did to its helper table is not done to the table", {"online_change": 3}
-    ),
     "several clauses": Open(
         "a column added, or a name taken over, that the same statement renames away", {"several": 3}
     ),
     "swapped names": Open("two columns that swap names in one statement", {"swap_names": 3}),
     "case of columns": Open(
         "a statement that spells a column in another letter case", {"rename_column": 3}, {"cases": True}
-    ),
-    "case of tables": Open(
-        "a statement that spells a table in another letter case", {"add_column": 3}, {"lower": True}
     ),
     "guarded": Open(
         "ADD COLUMN IF NOT EXISTS of a column that an earlier statement added fills its NULLs",

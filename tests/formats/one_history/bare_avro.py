@@ -26,6 +26,7 @@ CODES = {
     "date": 10,
     "time": 11,
     "datetime(6)": 12,
+    "datetime": 12,
     "timestamp(6)": 7,
     "binary": 253,
     "bit": 16,
@@ -45,6 +46,7 @@ INFO = {
     "date": "DATE",
     "time": "TIME",
     "datetime(6)": "DATETIME",
+    "datetime": "DATETIME",
     "timestamp(6)": "TIMESTAMP",
     "binary": "BINARY",
     "bit": "BIT",
@@ -87,12 +89,17 @@ def _dts(event: Event) -> dict[str, Any]:
     }
     if event.sql:
         return record | {"operation": "DDL", "objectName": event.database, "afterImages": event.sql}
-    fields = [{"name": name, "dataTypeNumber": CODES[event.shape[name].logical]} for name in event.columns]
+    fields = [{"name": name, "dataTypeNumber": _code(event.shape[name].logical)} for name in event.columns]
     return record | {
         "fields": fields,
         "beforeImages": _image(event, event.before),
         "afterImages": _image(event, event.after),
     }
+
+
+def _code(logical: str) -> int:
+    """A column's type as the protocol numbers it; decimals of any precision are one."""
+    return CODES["decimal(10,2)"] if logical.startswith("decimal(") else CODES[logical]
 
 
 def _image(event: Event, row: Any) -> Any:
@@ -110,7 +117,7 @@ def _dts_cell(logical: str, text: str) -> dict[str, Any]:
     if logical in ("int64", "int32", "uint64", "bit", "boolean"):
         number = {"true": "1", "false": "0"}.get(text, text)
         return {"Integer": {"precision": 19, "value": number}}
-    if logical in ("date", "time", "datetime(6)"):
+    if logical in ("date", "time", "datetime", "datetime(6)"):
         return {"DateTime": dict(zip(PARTS, _dts_moment(logical, text), strict=True))}
     if logical.startswith("timestamp"):
         micros = ticks(text, 10**6)
