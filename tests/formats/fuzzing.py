@@ -22,6 +22,7 @@ from tests.formats.one_history.history import TYPES, history
 from tests.formats.one_history.test_one_history import DIALECTS
 
 HISTORIES = 12
+LARGE = 100  # one of so many messages has 100 KB to 1 MB, and most of these are cut off
 ANY_TABLE = Options(table=(("*", TableId("shop", None, "any")),), timezone="Asia/Shanghai")
 
 
@@ -39,6 +40,7 @@ class Outcome:
     decoded: int = 0
     refused: int = 0
     slowest: float = 0.0  # seconds of processor time
+    slowest_large: float = 0.0  # of messages of 100 KB to 1 MB
     escapes: list[str] = field(default_factory=list)
 
     def add(self, other: Outcome) -> None:
@@ -46,6 +48,7 @@ class Outcome:
         self.decoded += other.decoded
         self.refused += other.refused
         self.slowest = max(self.slowest, other.slowest)
+        self.slowest_large = max(self.slowest_large, other.slowest_large)
         self.escapes += other.escapes
 
 
@@ -57,7 +60,11 @@ def tried(name: str, chunk: int, count: int) -> Outcome:
     known = corpus(name)
     for number in range(count):
         each = random.choice(known)
-        value = damaged(each.message.value or b"", random.choice(known).message.value or b"", random)
+        is_large = random.randrange(LARGE) == 0
+        if is_large:
+            value = large(each.message.value or b"", random)
+        else:
+            value = damaged(each.message.value or b"", random.choice(known).message.value or b"", random)
         hints = each.hints if number % 3 else _declared(each.hints, random)
         started = time.process_time()
         try:
@@ -67,12 +74,16 @@ def tried(name: str, chunk: int, count: int) -> Outcome:
         except Undecodable as error:
             found.refused += 1
             if not error.code or not error.detail:
-                found.escapes.append(f"{name}: no reason for {value!r}")
+                found.escapes.append(f"{name}: no reason for {value!r:.2000}")
         except Exception as error:
-            found.escapes.append(f"{name}: {type(error).__name__}: {error}: {value!r}")
-        found.slowest = max(found.slowest, time.process_time() - started)
-        if number % 16 == 0:
+            found.escapes.append(f"{name}: {type(error).__name__}: {error}: {value!r:.2000}")
+        if is_large or number % 16 == 0:
             found.escapes += _recognised(name, value)
+        took = time.process_time() - started
+        if is_large:
+            found.slowest_large = max(found.slowest_large, took)
+        else:
+            found.slowest = max(found.slowest, took)
     return found
 
 
@@ -80,7 +91,7 @@ def _recognised(name: str, value: bytes) -> Iterator[str]:
     try:
         formats.load(name).recognise(value)
     except Exception as error:
-        yield f"{name}, recognise: {type(error).__name__}: {error}: {value!r}"
+        yield f"{name}, recognise: {type(error).__name__}: {error}: {value!r:.2000}"
 
 
 def _strange(changes: list[Change], name: str, value: bytes) -> Iterator[str]:
@@ -88,7 +99,7 @@ def _strange(changes: list[Change], name: str, value: bytes) -> Iterator[str]:
     for change in changes:
         for image in (change.before, change.after):
             if image and not all(type(k) is str and (v is None or type(v) is str) for k, v in image.items()):
-                yield f"{name}: an image holds more than texts, which no encoder takes: {value!r}"
+                yield f"{name}: an image holds more than texts, which no encoder takes: {value!r:.2000}"
 
 
 @cache
@@ -157,6 +168,16 @@ TOKENS = (
     ),
     *(b'"2020-13-45 25:61:61"', b'"0000-00-00"', b'"99999-01-01"', b'"-838:59:60"', b'"[106,]"', b'"====="'),
 )
+TEXTS = (
+    rb"{\"name\":\"a \\\"quoted\\\" name\",\"path\":\"C:\\\\temp\\\\\"},",
+    rb"\u0434\ud83d\ude00\n\t\/",
+    rb"\\",
+    "\u0442\u0435\u043a\u0441\u0442, \u9577\u3044\u6587 \U0001f600 ".encode(),
+    b"words // and /* no comment */, [1] {2} (3) ",
+    b"%s${x}''`--\n",
+    b"12345678",
+)
+"""What a long TEXT column may hold, as it stands inside a string of JSON."""
 Damage = Callable[[bytearray, bytes, Random], None]
 
 
@@ -166,6 +187,57 @@ def damaged(value: bytes, other: bytes, random: Random) -> bytes:
     for _ in range(random.choice((1, 1, 2, 3))):
         random.choice(_DAMAGES)(torn, other, random)
     return bytes(torn[:200_000])
+
+
+def large(value: bytes, random: Random) -> bytes:
+    """A message with a cell, or a name, of 100 KB to 1 MB, cut off inside it or whole."""
+    strings = [found.span() for found in re.finditer(rb'"(?:[^"\\]|\\.)*+"', value[:20_000])]
+    place = random.randrange(len(value) + 1)
+    start, end = random.choice(strings) if strings else (place, place)
+    size = int(10 ** random.uniform(5, 6))
+    kind = random.choice(_LONG)
+    return value[:start] + kind(size, random) + (value[end:] if kind is _whole else b"")
+
+
+def _text(size: int, random: Random) -> bytes:
+    """A long text as JSON writes it, without its closing quote."""
+    parts = random.sample(TEXTS, random.randrange(1, len(TEXTS)))
+    return b'"' + (b"".join(parts) * (size // len(b"".join(parts)) + 1))[:size]
+
+
+def _whole(size: int, random: Random) -> bytes:
+    part = random.choice(TEXTS)
+    return b'"' + part * (size // len(part)) + b'"'
+
+
+def _in_an_escape(size: int, random: Random) -> bytes:
+    return _text(size, random) + random.choice((b"\\", b"\\\\", b"\\u", b"\\u00", b"\\ud83d", b"\\ud83d\\u"))
+
+
+def _after_a_backslash(size: int, random: Random) -> bytes:
+    text = _text(size, random) + TEXTS[0]
+    return text[: text.rindex(b"\\") + 1]
+
+
+def _in_a_character(size: int, random: Random) -> bytes:
+    character = random.choice(("\u0436", "\u8a9e", "\U0001f600")).encode()
+    return _text(size, random) + character[: random.randrange(1, len(character))]
+
+
+def _in_a_number(size: int, random: Random) -> bytes:
+    before = random.choice((b"[", b"", b'{"n":'))
+    part = random.choice((b"1.5,", b"-12e3, ", b"9", b"0.0", b'1,"n":'))
+    return before + part * (size // len(part)) + random.choice((b"1", b"-", b"1.", b"1e", b"1e+"))
+
+
+def _in_brackets(size: int, random: Random) -> bytes:
+    part = random.choice(
+        (b"[", b'{"a":', b'[{"a":[', b"[1,", b"[[],", b"{},", b",", b" ", b"//\n", b"(", b"\x02")
+    )
+    return part * (size // len(part))
+
+
+_LONG = (_whole, _text, _in_an_escape, _after_a_backslash, _in_a_character, _in_a_number, _in_brackets)
 
 
 def _flip(torn: bytearray, _other: bytes, random: Random) -> None:

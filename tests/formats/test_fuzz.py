@@ -18,6 +18,9 @@ def test_damaged_messages_are_decoded_or_refused(name):
     assert [] == found.escapes
     assert found.decoded + found.refused == SHARE
     assert found.slowest < 1
+    assert (
+        found.slowest_large < 2.5
+    )  # of up to 1 MB, on a busy machine; the square of its length takes minutes
     assert found.decoded
     assert found.refused
 
