@@ -70,7 +70,7 @@ _RANKS = {"drop_primary_key": 0, "drop_column": 1, "modify_column": 2}
 def _one_by_one(renames: list[Effect]) -> list[Effect]:
     """Renames in an order in which each new name is free; those that exchange their names say so."""
     found: list[Effect] = []
-    waiting = {str(one.column).casefold(): one for one in renames}
+    waiting = {str(one.column).casefold(): one for one in renames if one.column != one.to}
     while waiting:
         free = [old for old, one in waiting.items() if str(one.to).casefold() not in waiting.keys() - {old}]
         for old in free:

@@ -204,12 +204,22 @@ class Shown:
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
-    """The effects on a table that its policy applies, in order, with column names as the rows spell them."""
+    """The effects on a table that its policy applies, in order, with column names as rows and statements spell them."""
+    made: set[str] = set()
     for statement in statements:
         if judge(statement, subject).state in (APPLIED, PARTLY):
             for effect in statement.effects:
                 if subject.table in touched(effect):
-                    yield statement, _spelt(effect, subject)
+                    yield statement, _spelt(effect, replace(subject, names=subject.names | made))
+                    made |= _made_by(effect)
+
+
+def _made_by(effect: Effect) -> set[str]:
+    """The column names that stand by an effect."""
+    if effect.action == "create_table":
+        return {one.name for one in effect.columns}
+    name = effect.to if effect.action == "rename_column" else effect.column
+    return {str(name)} if effect.action in ("add_column", "rename_column") else set()
 
 
 def _spelt(effect: Effect, subject: Subject) -> Effect:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ingest.change import TableId
+from ingest.change import NO_TABLE, TableId
 from ingest.ddl import Effect
 from ingest.lake.decisions import DISMISS
 from ingest.lake.statements import Statement
@@ -151,6 +151,7 @@ class _Made:
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
             if effect.action == "create_table":
+                self._replace(effect.table)
                 self.effects[effect.table] = [effect]
             elif effect.table in self.effects:
                 self.effects[effect.table].append(effect)
@@ -161,6 +162,7 @@ class _Made:
         unread = old in self.unread
         self._forget(old)
         self._forget(new)
+        self._replace(new)
         if is_copy(old, new):
             unseen = done is None or unread
             yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
@@ -179,6 +181,12 @@ class _Made:
             self.origin[new] = origin or old
             self.effects[new] = done
             yield effect
+
+    def _replace(self, table: TableId) -> None:
+        """Another table has the name: what stood there before, and stands elsewhere now, does not come back to it."""
+        for moved, origin in self.origin.items():
+            if origin == table:
+                self.origin[moved] = NO_TABLE
 
     def _forget(self, table: TableId) -> None:
         self.effects.pop(table, None)

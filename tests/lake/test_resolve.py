@@ -115,6 +115,16 @@ def test_a_table_that_comes_back_under_its_name() -> None:
     assert [("swap_table", "depot"), ("add_column", "depot")] == meant(texts, "depot")[2]
 
 
+def test_a_table_that_comes_back_to_another() -> None:
+    """What stood under the name is in the mirror no longer: its rows went with the CREATE in between."""
+    texts = said(
+        "RENAME TABLE depot TO t",
+        "CREATE TABLE depot (no INT)",
+        "RENAME TABLE t TO u, depot TO t, u TO depot",
+    )
+    assert ("rename_table", "u") in meant(texts, "depot")[2]
+
+
 def test_the_same_message_again_does_nothing() -> None:
     """A dialect without positions delivers an ALTER twice at two places: it must not swap names back."""
     text = "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a"

@@ -123,6 +123,9 @@ SURE = {
     "drop_database": 1,
     "rotate": 1,
     "online_change": 1,
+    "swap_names": 1,
+    "several": 1,
+    "key_renamed": 1,
 }
 """The steps of which nothing may go wrong, and how likely each is."""
 

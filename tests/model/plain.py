@@ -66,7 +66,7 @@ def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
 
 _COLUMNS = [
     *("kind", "batch", "topic", "partition", "offset", "row", "op", "database", "schema", "table"),
-    *("order_key", "keys", "before", "after", "types", "partial", "payload"),
+    *("order_key", "keys", "before", "after", "types", "partial", "payload", "event_time"),
 ]
 
 
@@ -121,7 +121,15 @@ def _statement(row: dict[str, Any]) -> Statement:
     place = f"{row['topic']}/{row['partition']}/{row['offset']}/{row['row']}"
     effects = _effects.decode(json.dumps(parsed["effects"]))
     return Statement(
-        place, SOURCE, _table(row), row["batch"], row["order_key"], told["statement"], parsed["kind"], effects
+        place,
+        SOURCE,
+        _table(row),
+        row["batch"],
+        row["order_key"],
+        told["statement"],
+        parsed["kind"],
+        effects,
+        event_time=row["event_time"],
     )
 
 

@@ -32,25 +32,11 @@ class Open(NamedTuple):
 
 OPEN = {
     "key dropped": Open("rows that are one by the key that was dropped become one row", {"key_leaves": 3}),
-    "renamed to itself": Open("RENAME COLUMN id TO id empties the column", {"key_renamed": 3}),
     "instant to text": Open(
         "a TIMESTAMP that becomes text keeps the instant, where the source writes its server's clock",
         {"modify": 3},
         {},
         "canal",
-    ),
-    "several clauses": Open(
-        "a column added, or a name taken over, that the same statement renames away", {"several": 3}
-    ),
-    "swapped names": Open("two columns that swap names in one statement", {"swap_names": 3}),
-    "case of columns": Open(
-        "a statement that spells a column in another letter case", {"rename_column": 3}, {"cases": True}
-    ),
-    "guarded": Open(
-        "ADD COLUMN IF NOT EXISTS of a column that an earlier statement added fills its NULLs",
-        {"add_column": 5},
-        {"guards": True},
-        "debezium",
     ),
     "one second": Open(
         "a TRUNCATE or DROP within the second of its table's rows",
