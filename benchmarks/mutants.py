@@ -56,8 +56,8 @@ MUTANTS = (
     Mutant(
         "key change as plain upsert",
         "ingest/fold.py",
-        "return old if old != table.key(change.after, before) else None",
-        "return None",
+        "return Concerned(key, left if left != key else None)",
+        "return Concerned(key)",
     ),
     Mutant(
         "duplicates applied again where they arrive",

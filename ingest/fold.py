@@ -100,16 +100,7 @@ class Table:
         Raises:
             KeyCellError: a key cell is missing, NULL, or does not fit its type.
         """
-        return tuple(self._cell(column, images) for column in self.keys)
-
-    def _cell(self, column: str, images: tuple[Image | None, ...]) -> object:
-        for image in images:
-            if image is not None and column in image:
-                value = image[column]
-                if value is None:
-                    raise KeyCellError(column, "is NULL")
-                return typed(self.key_types.get(column, "unknown"), value, column)
-        raise KeyCellError(column, "is missing")
+        return _key(self.keys, self.key_types, images)
 
 
 class KeyCellError(ValueError):
@@ -156,23 +147,56 @@ def typed(logical: str, text: str, column: str = "") -> object:
         raise KeyCellError(column, f"is {why}: {text[:40]!r}") from None
 
 
-def changed_key(table: Table, change: Change) -> Key | None:
-    """The old key of a change that moves its row to another key, else None.
+class Concerned(NamedTuple):
+    """The keys that a change concerns: its own row's, and the one that the row leaves if its key changes."""
 
-    A ``before`` that lacks every key column is no key change.
+    key: Key
+    left: Key | None = None
+
+
+def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Concerned:
+    """The keys that a row change concerns: the one rule of it, which `ingest.lake.keys` is for Spark.
+
+    A cell is taken from the first image that has its column, even if it is NULL there: of a delete from the image
+    before, of any other change from the one after. A ``before`` that lacks every key column is not a change of the key;
+    a row that was read has not moved.
+
+    Raises:
+        KeyCellError: a key cell is missing, NULL, or does not fit its type.
     """
-    before = change.before
-    if before is None or not any(column in before for column in table.keys):
-        return None
-    old = table.key(before, change.after)
-    return old if old != table.key(change.after, before) else None
+    after, before = change.after, change.before
+    if change.op is Op.DELETE:
+        return Concerned(_key(keys, key_types, (before, after)))
+    key = _key(keys, key_types, (after, before))
+    if before is None or change.op is Op.READ or before.keys().isdisjoint(keys):
+        return Concerned(key)
+    left = _key(keys, key_types, (before, after))
+    return Concerned(key, left if left != key else None)
+
+
+def may_change_key(before: Image, after: Image, keys: tuple[str, ...]) -> bool:
+    """True if a change may leave its key, by the texts alone; without known keys any change may."""
+    return not keys or any(key in before and before[key] != after.get(key, before[key]) for key in keys)
+
+
+def _key(keys: tuple[str, ...], key_types: Mapping[str, str], images: tuple[Image | None, ...]) -> Key:
+    return tuple(_key_cell(column, key_types, images) for column in keys)
+
+
+def _key_cell(column: str, key_types: Mapping[str, str], images: tuple[Image | None, ...]) -> object:
+    for image in images:
+        if image is not None and column in image:
+            value = image[column]
+            if value is None:
+                raise KeyCellError(column, "is NULL")
+            return typed(key_types.get(column, "unknown"), value, column)
+    raise KeyCellError(column, "is missing")
 
 
 def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     change = event.change
     after = change.after or {}
-    key = table.key(after, change.before)
-    old = changed_key(table, change) if change.op in (Op.UPDATE, Op.INSERT) else None
+    key, old = key_of_change(change, table.keys, table.key_types)
     if old is not None:
         inherited = _inherited(table, old, key, event.order) if change.partial else None
         yield from _remove(table, old, event, "its key changed")
@@ -224,8 +248,7 @@ def _set(
 
 
 def _delete(table: Table, event: Placed) -> Iterator[Step]:
-    change = event.change
-    yield from _remove(table, table.key(change.before, change.after), event, "deleted")
+    yield from _remove(table, key_of_change(event.change, table.keys, table.key_types).key, event, "deleted")
 
 
 def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:

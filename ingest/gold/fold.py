@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.gold.cast import cast, key_is_exact
 from ingest.lake.images import image
+from ingest.lake.keys import cell
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
@@ -78,7 +79,7 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
     )
     typed_new, typed_old = _typed_keys(mirror, tolerant, moves=shape.key_changes)
     if tolerant:
-        parsed = parsed.where(_all_there([*typed_new, *typed_old]))
+        parsed = parsed.where(_allcell([*typed_new, *typed_old]))
     reset = gone | (F.col("op") != "update") | ~F.col("partial")
     values = [
         *[F.when(~gone, F.col("a")[one.name]).alias(value_name(i)) for i, one in enumerate(mirror.columns)],
@@ -150,15 +151,15 @@ def _typed_keys(mirror: Mirror, tolerant: bool, *, moves: bool) -> tuple[list[Co
     for one in mirror.key_columns:
         a, b = F.col("a")[one.name], F.col("b")[one.name]
         again = [image(name, mirror.keys)[one.name] for name in ("after", "before")]
-        after = _there(one.name, "after", a, again[1])
-        before = _there(one.name, "before", b, F.when(op == "delete", again[0]).otherwise(a))
+        after = cell(one.name, "after", a, again[1])
+        before = cell(one.name, "before", b, F.when(op == "delete", again[0]).otherwise(a))
         new.append(_typed_key(F.when(op == "delete", before).otherwise(after), one.type, tolerant))
         old.append(_typed_key(F.when(stays, after).otherwise(before), one.type, tolerant))
     return new, old
 
 
-def _all_there(cells: list[Column]) -> Column:
-    return reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
+def _allcell(cells: list[Column]) -> Column:
+    return reduce(lambda a, b: a & b, [one.isNotNull() for one in cells])
 
 
 def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Column]:
@@ -166,18 +167,11 @@ def key_cells(changes: DataFrame, mirror: Mirror) -> tuple[DataFrame, Column, Co
     images = {short: image(name, mirror.keys) for short, name in (("a", "after"), ("b", "before"))}
     new, old = _typed_keys(mirror, tolerant=True, moves=True)
     texts = [
-        _there(one.name, "after", F.col("a")[one.name], F.col("b")[one.name]).alias(one.name)
+        cell(one.name, "after", F.col("a")[one.name], F.col("b")[one.name]).alias(one.name)
         for one in mirror.key_columns
     ]
     text = F.to_json(F.struct(*texts), {"ignoreNullFields": "false"})
-    return changes.withColumns(images), _all_there([*new, *old]), text
-
-
-def _there(name: str, text: str, cell: Column, otherwise: Column) -> Column:
-    """A key cell's text from an image that has the column, be it NULL there; else from elsewhere."""
-    keys = F.json_object_keys(text)
-    there = cell.isNotNull() | F.coalesce(F.array_contains(keys, name), F.lit(False))
-    return F.when(there, cell).otherwise(otherwise)
+    return changes.withColumns(images), _allcell([*new, *old]), text
 
 
 def _typed_key(text: Column, logical: str, tolerant: bool) -> Column:

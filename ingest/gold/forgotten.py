@@ -14,6 +14,7 @@ from ingest.errors import HeldError, command
 from ingest.gold.gather import Lane, of_lane
 from ingest.lake import condensed
 from ingest.lake.images import image
+from ingest.lake.keys import key_texts, moves
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
@@ -38,9 +39,7 @@ def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
 
 def _asks(lake: Lake, mirror: Mirror, lane: Lane, floor: str) -> bool:
     rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("partial") & (F.col("order_key") <= floor))
-    after, before = (image(name, mirror.keys) for name in ("after", "before"))
-    moves = F.lit(False)
-    for key in mirror.keys:
-        old = before[key]
-        moves |= old.isNotNull() & ~old.eqNullSafe(F.coalesce(after[key], old))
-    return not rows.where(F.col("before").isNotNull() & moves).isEmpty()
+    parsed = rows.where(F.col("before").isNotNull()).withColumns(
+        {side: image(name, mirror.keys) for side, name in (("a", "after"), ("b", "before"))}
+    )
+    return not parsed.where(moves(*key_texts(mirror.keys))).isEmpty()

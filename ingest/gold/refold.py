@@ -23,6 +23,7 @@ from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
 from ingest.lake.images import image
+from ingest.lake.keys import key_texts
 from ingest.lake.mirrors import Mirror
 from ingest.order import order_of
 
@@ -89,11 +90,9 @@ def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataF
     rows = mine.where(F.col("op") != "truncate").select(
         *columns, image("after", mirror.keys).alias("a"), image("before", mirror.keys).alias("b")
     )
-    new = json_key(
-        [cast(F.coalesce(F.col("a")[one.name], F.col("b")[one.name]), one.type) for one in mirror.key_columns]
-    )
-    old = json_key(
-        [cast(F.coalesce(F.col("b")[one.name], F.col("a")[one.name]), one.type) for one in mirror.key_columns]
+    new, old = (
+        json_key([cast(text, one.type) for text, one in zip(texts, mirror.key_columns, strict=True)])
+        for texts in key_texts(mirror.keys)
     )
     keys = F.array_distinct(F.array(new, old))
     halves = rows.select(*columns, keys.alias("keys"), F.posexplode(keys).alias("half", "key"))

@@ -13,6 +13,7 @@ from ingest import types
 from ingest.config import Pipeline
 from ingest.lake import mirrors
 from ingest.lake.images import image_sql
+from ingest.lake.keys import cell_sql
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
@@ -169,7 +170,7 @@ def events(passes: Sequence[Side]) -> Iterator[str]:
     for signature, lanes in alike.items():
         halves = f"array({here})"
         if any(lane.key_changes for _, _, lane in lanes):
-            moved = "moves AND op = 'update' AND was <> h"
+            moved = "moves AND op IN ('update', 'insert') AND was <> h"
             halves = f"CASE WHEN {moved} THEN array({left}, {here}) ELSE {halves} END"
         yield (
             "SELECT m, order_key, coalesce(place, order_key) AS place, message, content, reset, "
@@ -195,8 +196,8 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
     for name, logical in signature:
         a, b = f"a.{quoted(name)}", f"b.{quoted(name)}"
         late = f"CASE WHEN op = 'delete' THEN {again['after']}.{quoted(name)} ELSE {a} END"
-        new.append(_typed(_cell(name, "after", a, f"{again['before']}.{quoted(name)}"), logical))
-        old.append(_typed(_cell(name, "before", b, late), logical))
+        new.append(_typed(cell_sql(name, "after", a, f"{again['before']}.{quoted(name)}"), logical))
+        old.append(_typed(cell_sql(name, "before", b, late), logical))
     keys = ", ".join(
         f"CASE WHEN op = 'delete' THEN {left} ELSE {right} END AS k{i}"
         for i, (left, right) in enumerate(zip(old, new, strict=True))
@@ -210,12 +211,6 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
         f"xxhash64({', '.join(old)}) AS was FROM (SELECT *, {images} FROM ({changes(lanes)}))) "
         f"WHERE op = 'truncate' OR ({fits})"
     )
-
-
-def _cell(name: str, image: str, cell: str, otherwise: str) -> str:
-    """A key cell's text from an image that has the column, be it NULL there; else from elsewhere."""
-    there = f"{cell} IS NOT NULL OR array_contains(json_object_keys({image}), {literal(name)})"
-    return f"CASE WHEN {there} THEN {cell} ELSE {otherwise} END"
 
 
 def _typed(text: str, logical: str) -> str:

@@ -27,6 +27,7 @@ from ingest.lake import condensed, mirrors
 from ingest.lake.condensed import Condensed, LaneId
 from ingest.lake.decisions import CONDENSE
 from ingest.lake.images import image
+from ingest.lake.keys import Texts, key_texts, moves
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.pace import pace
@@ -127,9 +128,10 @@ def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFram
     """The places of the changes that nothing can need any more, and behind which place that is so."""
     rows = _of(old, lanes).where(F.col("op") != "truncate")
     after, before = (image(name, keys) for name in ("after", "before"))
-    told = rows.select(*_PLACE, "op", "partial", "before", after.alias("a"), before.alias("b"))
-    both = F.array_distinct(F.array(_text("a", "b", keys), _text("b", "a", keys)))
-    told = told.select(*_PLACE, _sets(keys).alias("sets"), both.alias("keys"))
+    told = rows.select(*_PLACE, "op", "partial", "after", "before", after.alias("a"), before.alias("b"))
+    own, left = key_texts(keys)
+    both = F.array_distinct(F.array(_text(own), _text(left)))
+    told = told.select(*_PLACE, _sets(own, left).alias("sets"), both.alias("keys"))
     last = (
         told.where("sets")
         .groupBy(*_LANE, F.col("keys")[0].alias("key"))
@@ -149,21 +151,16 @@ def _of(old: DataFrame, lanes: Iterable[LaneId]) -> DataFrame:
     return old.alias("l").join(F.broadcast(wanted).alias("r"), _same(_LANE), "left_semi")
 
 
-def _text(first: str, second: str, keys: Keys) -> Column:
-    """A key's cells as one text, each from the first image that has it; NULL if one is nowhere."""
-    cells = [F.coalesce(F.col(first)[key], F.col(second)[key]) for key in keys]
+def _text(cells: Texts) -> Column:
+    """A key's texts as one; NULL if one is nowhere."""
     there = reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
     return F.when(there, F.to_json(F.struct(*[cell.alias(f"k{i}") for i, cell in enumerate(cells)])))
 
 
-def _sets(keys: Keys) -> Column:
-    """True for a change that carries its whole row, under a key that it does not change, and that is no NULL."""
+def _sets(own: Texts, left: Texts) -> Column:
+    """True for a change that carries its whole row, under a key that it does not change, and that is not NULL."""
     whole = F.col("op").isin("insert", "read") | ((F.col("op") == "update") & ~F.col("partial"))
-    sent = F.coalesce(F.json_object_keys("before"), F.array().cast("array<string>"))
-    for key in keys:
-        a, b = F.col("a")[key], F.col("b")[key]
-        whole &= a.isNotNull() & (a.eqNullSafe(b) | ~F.array_contains(sent, key))
-    return whole
+    return reduce(lambda a, b: a & b, [whole & cell.isNotNull() for cell in own]) & ~moves(own, left)
 
 
 def _same(names: Sequence[str]) -> list[Column]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ingest import types
-from ingest.change import CONTROL_OPS, Change, Image, Op
+from ingest.change import CONTROL_OPS, Change, Op
+from ingest.fold import may_change_key
 from ingest.lake.books import Line
 
 _COUNTED = {
@@ -111,7 +112,7 @@ def _count_changes(line: Line, rows: list[Change]) -> None:
     )
     for change in rows:
         before, after = change.before, change.after
-        if before is not None and after is not None and _moves(before, after, change.keys):
+        if before is not None and after is not None and may_change_key(before, after, change.keys):
             line.key_changes += 1
             line.inherits += change.partial
     _count_columns(line.columns, rows)
@@ -130,11 +131,3 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
         for column, logical in named.items():
             if column in known:
                 known[column] = types.common(known[column], logical)
-
-
-def _moves(before: Image, after: Image, keys: tuple[str, ...]) -> bool:
-    """True if the row may change its key; without known keys any update may."""
-    for key in keys:
-        if key in before and before[key] != after.get(key, before[key]):
-            return True
-    return not keys

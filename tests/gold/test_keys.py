@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.change import Change, Op, TableId
-from ingest.fold import Key, Placed, Table, fold, steps
+from ingest.fold import Key, KeyCellError, Placed, Table, fold, key_of_change, may_change_key, steps
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import Order, order_key
 
@@ -101,3 +101,50 @@ def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
     bad = parsed.where(~fits | fits.isNull()).select("order_key").collect()
     assert rejected(told) == {row["order_key"] for row in bad}
     assert len(rejected(told)) > 50
+
+
+def concerned(change: Change) -> tuple[Any, ...] | None:
+    """The keys of a change by the plain rule, as texts; None if it is rejected."""
+    try:
+        found = key_of_change(change, MIRROR.keys, {})
+    except KeyCellError:
+        return None
+    return found.key, found.left or found.key
+
+
+def test_every_reader_of_changes_asks_one_rule(spark: SparkSession) -> None:
+    """Condensing, checking and folding by keys that differ for NULL or absent cells lose rows without a word."""
+    from pyspark.sql import functions as F
+
+    from ingest.lake.images import image
+    from ingest.lake.keys import cell, cell_sql, key_texts
+
+    told = [event for case in cases() for event in case]
+    parsed = frame(spark, told).withColumns(
+        {"a": image("after", MIRROR.keys), "b": image("before", MIRROR.keys)}
+    )
+    own, left = (F.array(*texts) for texts in key_texts(MIRROR.keys))
+    as_sql = cell_sql("id", "after", "a.id", "b.id")
+    rows = parsed.select(
+        own.alias("own"),
+        left.alias("left"),
+        cell("id", "after", F.col("a.id"), F.col("b.id")).eqNullSafe(F.expr(as_sql)).alias("same"),
+    ).collect()
+    actual = [
+        None if None in (*row["own"], *row["left"]) else (tuple(row["own"]), tuple(row["left"]))
+        for row in rows
+    ]
+    expected = [concerned(event.change) for event in told]
+    assert expected == actual
+    assert all(row["same"] for row in rows)
+    assert {True, False} == {pair is not None and pair[0] != pair[1] for pair in actual}
+
+
+def test_the_books_count_every_change_that_may_leave_its_key() -> None:
+    """Gold folds without looking at the image before where the books count no changed key."""
+    for case in cases():
+        change = case[-1].change
+        keys = concerned(change)
+        if change.before is not None and change.after is not None and keys is not None and keys[0] != keys[1]:
+            assert may_change_key(change.before, change.after, MIRROR.keys)
+            assert may_change_key(change.before, change.after, ())

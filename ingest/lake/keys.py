@@ -1,0 +1,57 @@
+"""Which keys a change concerns, for rows of ``changes`` in Spark: the rule of `ingest.fold.key_of_change`.
+
+The rule stands here once as a column and once as SQL; a test holds both equal to the plain one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from ingest.lake.names import literal, quoted
+
+Texts = list[Column]
+
+
+def cell(name: str, text: Column | str, parsed: Column, otherwise: Column) -> Column:
+    """A key cell from an image that has the column, be it NULL there; else from elsewhere.
+
+    Args:
+        name: the key column.
+        text: the image's JSON.
+        parsed: the cell as parsed from it; NULL also if the image lacks the column.
+        otherwise: the cell of the image that is asked next.
+    """
+    has = F.coalesce(F.array_contains(F.json_object_keys(text), name), F.lit(False))
+    return F.when(parsed.isNotNull() | has, parsed).otherwise(otherwise)
+
+
+def cell_sql(name: str, text: str, parsed: str, otherwise: str) -> str:
+    """The same as SQL."""
+    has = f"array_contains(json_object_keys({text}), {literal(name)})"
+    return f"CASE WHEN {parsed} IS NOT NULL OR {has} THEN {parsed} ELSE {otherwise} END"
+
+
+def key_texts(keys: Sequence[str]) -> tuple[Texts, Texts]:
+    """The key's texts of a change's own row, and of the row that it leaves: equal unless the key changes.
+
+    For rows of ``changes`` with the images after and before parsed as ``a`` and ``b`` (`ingest.lake.images`).
+    A NULL text means that the change has no usable key.
+    """
+    own, left = [], []
+    for name in keys:
+        a, b = (F.col(f"{side}.{quoted(name)}") for side in ("a", "b"))
+        after, before = cell(name, "after", a, b), cell(name, "before", b, a)
+        own.append(F.when(F.col("op") == "delete", before).otherwise(after))
+        left.append(F.when(F.col("op") == "read", after).otherwise(before))
+    return own, left
+
+
+def moves(own: Texts, left: Texts) -> Column:
+    """True where a change leaves another key than its own, compared as texts."""
+    found = F.lit(False)
+    for mine, other in zip(own, left, strict=True):
+        found |= ~mine.eqNullSafe(other)
+    return found
