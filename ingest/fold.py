@@ -314,3 +314,40 @@ _APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {
     Op.DELETE: _delete,
     Op.TRUNCATE: _truncate,
 }
+
+
+def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
+    """The live rows of a table without a key, each as often as it lives.
+
+    A row goes with an image that it has all cells of; a change that comes again at its place counts once.
+    """
+    rows: list[Row] = []
+    seen: set[str] = set()
+    for event in sorted(events, key=lambda event: event.order):
+        if isinstance(event, SchemaStep):
+            if event.action == "new_incarnation":
+                rows = []
+            for row in rows:
+                row.values = _SCHEMA[event.action](event, row)
+            continue
+        change, order = event.change, event.order
+        if change.op is Op.TRUNCATE:
+            rows = []
+            continue
+        again = repr((order[:4], order.row, change.op, change.before, change.after))
+        if order.sequence and change.op is not Op.READ and again in seen:
+            continue
+        seen.add(again)
+        before, after = change.before or {}, change.after or {}
+        if change.op in (Op.UPDATE, Op.DELETE):
+            _take(rows, {**after, **before})
+        if change.op is not Op.DELETE:
+            rows.append(Row({**before, **after}, types=change.types))
+    return iter(rows)
+
+
+def _take(rows: list[Row], image: Image) -> None:
+    for at, row in enumerate(rows):
+        if all(row.values.get(name) == value for name, value in image.items()):
+            del rows[at]
+            return

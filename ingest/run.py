@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SetupError, StoppedError
+from ingest.gold import rebuild
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
 from ingest.gold.work import Progress, open_books, progress
@@ -270,6 +271,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         books,
         warm.decided,
         lambda mirror, step: tell(f"gold {mirror}", step),
+        again=rebuild.again,
         lagging=now.lagging,
         asleep={path: one for path, one in warm.resting.items() if one.waits and not lake.select},
     )

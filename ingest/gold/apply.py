@@ -28,6 +28,7 @@ from ingest.gold import merge as merging
 from ingest.gold.fold import Shape, has_name
 from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
+from ingest.gold.rekeyed import ask
 from ingest.gold.schema import Plan, decide, subject_of
 from ingest.gold.work import (
     STAGE,
@@ -44,7 +45,7 @@ from ingest.gold.work import (
     stated,
     whole,
 )
-from ingest.lake import decisions, faults, log, mirrors
+from ingest.lake import condensed, decisions, faults, log, mirrors
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -63,6 +64,8 @@ _DECIDING = Lock()  # decisions are numbered in turn
 UNREAD = "statements_not_read"  # among a mirror's counts
 PAUSED = "it stands still until `ingest resume`."
 Tell = Callable[[str, str], None]
+Again = Callable[[Lake, Mirror, int, Tell], tuple["Folded", Mirror]]
+"""Folds a mirror again from its first change up to a batch; gives the mirror as it is then (`ingest.gold.rebuild`)."""
 
 
 @dataclass(slots=True)
@@ -90,6 +93,7 @@ def apply(
     lagging: Collection[str] = (),
     asleep: Mapping[str, Folded] = MappingProxyType({}),
     settled: int = 0,
+    again: Again | None = None,
 ) -> list[Folded]:
     """Fold every mirror that has new batches, and those that lag.
 
@@ -101,13 +105,14 @@ def apply(
         settled: the last batch of which nothing is asked again, for the mirrors that stand have folded it.
         lagging: paths of mirrors that have not folded all batches that the books sum up.
         asleep: of these, the ones that wait for a decision, and what was said of them.
+        again: folds a mirror again whose key has changed; without it such a mirror is held.
     """
     resting = lake.paused | asleep.keys()
     touched = {job.path for job in jobs(lake.pipeline, books)}
     books = catch_up(lake, books, behind(lake, books, decided, touched - resting, {*lagging} - resting))
     ledger = Ledger()
     if _needs_ledger(lake, books, decided):
-        ledger = ledgers.read(lake, books.lanes)
+        ledger = ledgers.read(lake, books.lanes, books.last)
         books = stated(lake.pipeline, books, ledger.statements)
     chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
     todo = [job for job in chosen if job.path not in resting]
@@ -126,7 +131,10 @@ def apply(
             servers.refuse_another(lake.pipeline, books, job)
             applied = _applied(lake, books, ledger, job, known)
             first = max(books.first_rows(job), settled)
-            plan = decide(lake.pipeline, job, known, ledger, applied, first, partial(lake.exists, job.path))
+            plan = decide(
+                lake.pipeline, job, known, ledger, applied, first, partial(lake.exists, job.path),
+                lambda name, last: ask(lake, *name, min(last or books.last, books.last)),
+            )  # fmt: skip
         except HeldError as error:
             done.append(Folded(str(job.table), job.path, "held", message=str(error)))
             continue
@@ -139,14 +147,18 @@ def apply(
             continue
         if job.rule.history and plan.mirror.keys:
             plan = replace(plan, mirror=history.named(plan.mirror, known))
-        if plan.mirror != known and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns)):
+        if (
+            not plan.whole
+            and plan.mirror != known
+            and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns))
+        ):
             rows.append(mirrors.decision(plan.mirror, books.last, "columns seen"))
             decided[job.path] = plan.mirror
         rows.extend(_records(ledger, plan))
         wanted.append(plan)
     decisions.append(lake, rows)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-        done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell, decided), wanted))
+        done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell, decided, again), wanted))
     return sorted(done, key=lambda one: one.mirror)
 
 
@@ -184,7 +196,13 @@ def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror 
 
 
 def _one(
-    lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell, decided: dict[str, Mirror]
+    lake: Lake,
+    books: Books,
+    ledger: Ledger,
+    plan: Plan,
+    tell: Tell,
+    decided: dict[str, Mirror],
+    again: Again | None,
 ) -> Folded:
     started = time.monotonic()
     result = Folded(plan.mirror.name, plan.mirror.path, "done", began=lake.now())
@@ -192,7 +210,9 @@ def _one(
         result.state = "skipped"
         return result
     try:
-        if plan.mirror.keys or keyless.is_keyless(plan):
+        if plan.whole:
+            _fold_again(lake, books, plan, decided, result, tell, again)
+        elif plan.mirror.keys or keyless.is_keyless(plan):
             until = books if plan.hold is None else books.before(plan.hold.batch)
             try:
                 _fold(lake, until, ledger, plan, result, tell)
@@ -206,7 +226,7 @@ def _one(
                 _fold_history(lake, until, ledger, plan, tell)
         else:
             result.state = "skipped"
-        if plan.hold is not None:
+        if plan.hold is not None and result.state in ("done", "skipped"):
             result.state, result.message, result.waits = "held", plan.hold.why, True
     except HeldError as error:
         result.state, result.message = "held", str(error)
@@ -246,6 +266,10 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     session = _session(lake, books, work, before)
     if mirror.keys and _goes_on(work):
         narrow(session, _changes(work), _extent(before))
+    for one, _ in work:
+        if one.folded_high is None and condensed.ever(lake):
+            keys = tuple(key for key in mirror.keys if key != plan.job.rule.shard_column)
+            condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
     guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
     if again:
         tables.allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns])
@@ -270,6 +294,25 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     if mirror.keys and tables.drop_columns(lake, session, mirror, after.columns):
         after = log.snapshot(lake.spark, path)
     result.version, result.size = after.version, after.size or 0
+
+
+def _fold_again(
+    lake: Lake,
+    books: Books,
+    plan: Plan,
+    decided: dict[str, Mirror],
+    result: Folded,
+    tell: Tell,
+    again: Again | None,
+) -> None:
+    """Fold a mirror whose key has changed from its first change, and publish it in one commit."""
+    path = plan.mirror.path
+    if again is None:
+        raise HeldError("its key has changed, so that it must be folded again: `ingest run` does that.")
+    last = books.last if plan.hold is None else plan.hold.batch - 1
+    found, decided[path] = again(lake, decided[path], last, tell)
+    result.state, result.message = found.state, found.message
+    result.version, result.size, result.counts = found.version, found.size, found.counts
 
 
 def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
@@ -336,7 +379,8 @@ def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, before: log.Snap
     """The lanes with new batches, each with its schema steps."""
     found: Work = []
     for name, lines in plan.job.lines.items():
-        one = lane(books, name, lines, applied)
+        own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
+        one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name))
         if one is not None:
             one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
             steps = _steps(lake, ledger, plan, name, one).meeting(before.columns, one.folded_high)
@@ -347,8 +391,10 @@ def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, before: log.Snap
 def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:
     """All of the mirror's lanes from their first change on, each with its schema steps."""
     found: Work = []
+    own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
     for name in lanes_of(lake.pipeline, books, plan.mirror.path):
-        one = replace(whole(books, name), shard=shard_of(lake.pipeline, plan.job.rule, name))
+        one = whole(books, name, own, plan.mirror.eras_of(*name))
+        one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
         found.append((one, _steps(lake, ledger, plan, name, one)))
     return found
 

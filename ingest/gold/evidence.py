@@ -24,6 +24,7 @@ from ingest.gold.cast import cast
 from ingest.gold.gather import with_shard
 from ingest.gold.policy import Subject
 from ingest.gold.refold import json_key, keyed_rows
+from ingest.gold.rekeyed import rebased
 from ingest.gold.work import LaneId, shard_of
 from ingest.lake import exact, mirrors
 from ingest.lake import lanes as sent
@@ -117,7 +118,11 @@ def rows_of(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> l
     """All changes of a key, and of every key that key changes link with it."""
     changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
     shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
-    keyed = keyed_rows(with_shard(changes, shard), mirror, ROW)
+    changes = with_shard(changes, shard)
+    if eras := mirror.eras_of(*lane):  # what stood where the key changed stands for its earlier life
+        steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
+        changes = rebased(changes, mirror, eras, steps, 0, links=True, lane=lane)
+    keyed = keyed_rows(changes, mirror, ROW)
     wanted = {_as_json(lake, mirror, texts)}
     for _ in range(_ROUNDS):
         rows = keyed.where(F.col("key").isin(*sorted(wanted))).collect()

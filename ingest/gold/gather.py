@@ -18,7 +18,8 @@ from ingest.change import TableId
 from ingest.fold import SchemaStep
 from ingest.gold.fold import ORDER, Shape, events, key_name, outcomes
 from ingest.gold.refold import Beyond, refold
-from ingest.lake.mirrors import Mirror
+from ingest.gold.rekeyed import rebased
+from ingest.lake.mirrors import Era, Mirror
 from ingest.lake.names import column_name
 
 
@@ -42,6 +43,7 @@ class Lane:
     inherits_ever: int = 0
     ddl_ever: int = 0
     shard: tuple[str, str] | None = None  # the column that tells its rows from other lanes', and its value
+    eras: tuple[Era, ...] = ()  # of a lane whose key has changed
 
     @property
     def late(self) -> bool:
@@ -106,6 +108,18 @@ def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
     return with_shard(mine, lane.shard)
 
 
+def history_of(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> tuple[DataFrame, Steps]:
+    """A lane's changes and schema steps under its last key, whose earlier rows stand where it begins."""
+    mine = of_lane(changes, lane)
+    if not lane.eras:
+        return mine, steps
+    last = lane.eras[-1].place
+    batch = lane.first if lane.folded_high is None else 0
+    links, name = bool(lane.inherits_ever), (lane.source, lane.table)
+    mine = rebased(mine, mirror, lane.eras, steps.ever, batch, links=links, lane=name)
+    return mine, steps.behind(last)
+
+
 def with_shard(changes: DataFrame, shard: tuple[str, str] | None) -> DataFrame:
     """Changes with the shard column's cell in their images, as if the source had sent it."""
     if shard is None:
@@ -123,6 +137,8 @@ def _with_cell(image: Column, cell: str) -> Column:
 def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, tolerant: bool) -> Gathered:
     """The outcomes that a lane's new batches make."""
     mine = of_lane(changes, lane)
+    if lane.folded_high is None or lane.late or lane.inherits or steps.new:
+        mine, steps = history_of(changes, mirror, lane, steps)
     truncates = _truncates(mine, lane)
     floor, clears = _floor(truncates, steps, lane)
     whole = bool(steps.new) or bool(lane.late and steps.ever) or bool(lane.inherits)

@@ -27,7 +27,7 @@ from ingest.fold import SchemaStep
 from ingest.gold import misfits
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
-from ingest.gold.gather import Lane, Steps, clearing, of_lane
+from ingest.gold.gather import Lane, Steps, clearing, history_of, of_lane
 from ingest.gold.merge import Guard, compared
 from ingest.lake import exact
 from ingest.lake.images import image
@@ -140,10 +140,11 @@ def _happened(
     """Rows that came (+1) or went (-1), typed, of all batches, repetitions left out."""
     frames = []
     for (one, lane_steps), floor in zip(work, floors, strict=True):
-        mine = of_lane(_changes(lake, session), one).where(F.col("op") != "truncate")
+        mine, own = history_of(_changes(lake, session), mirror, one, lane_steps)
+        mine = mine.where(F.col("op") != "truncate")
         if floor is not None:
             mine = mine.where(F.col("order_key") > floor)
-        texts = _texts(_once(mine), mirror, lane_steps.ever if steps else ())
+        texts = _texts(_once(mine), mirror, own.ever if steps else ())
         frames.append(texts.select(ADDS, PART, BATCH, ORDER, *_typed(mirror, tolerant)))
     return reduce(DataFrame.unionByName, frames)
 

@@ -42,16 +42,19 @@ class Ledger:
         ]
 
 
-def read(lake: Lake, lanes: Lanes) -> Ledger:
-    """The whole ledger: DDL is rare, and one read serves all mirrors.
+def read(lake: Lake, lanes: Lanes, last: int | None = None) -> Ledger:
+    """The ledger: DDL is rare, and one read serves all mirrors.
 
     Args:
         lake: the lake.
         lanes: the source tables that have sent rows, whose names the statements mean.
+        last: the last batch whose statements are read; None for all.
     """
     if not lake.exists(DDL.name):
         return Ledger()
     of_use = (F.col("class") != "none") | (F.col("effects") != "[]")
+    if last is not None:
+        of_use &= F.col("batch") <= last
     rows = [row.asDict() for row in lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()]
     if not rows:
         return Ledger()

@@ -93,6 +93,8 @@ def can_misfit(logical: str) -> bool:
 def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
     """A lane's new changes without a usable key, as rows of `rejects` with their messages' positions."""
     new = of_lane(table, lane).where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
+    if lane.eras:  # those under an older key have been folded by it
+        new = new.where(F.col("order_key") > lane.eras[-1].place)
     parsed, fits, raw = key_cells(new, mirror)
     bad = parsed.where(~F.coalesce(fits, F.lit(False)))
     names = ", ".join(f"{one.name} ({one.type})" for one in mirror.key_columns)

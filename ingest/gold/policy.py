@@ -243,6 +243,14 @@ def rings(
             ring = []
 
 
+def by_statement(statements: Iterable[Statement], subject: Subject) -> list[tuple[str, list[Effect]]]:
+    """The effects that the policy applies, by their statement's place."""
+    found: dict[str, list[Effect]] = {}
+    for statement, effect in applied(statements, subject):
+        found.setdefault(statement.order, []).append(effect)
+    return list(found.items())
+
+
 def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Shown:
     """Keys and columns as applied statements declare them; later ones win.
 

@@ -139,7 +139,9 @@ def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
 def _action(plan: Plan, before: Mirror | None, changed: bool) -> tuple[str, str]:
     if plan.hold is not None:
         return HOLD, plan.hold.why
-    action = CREATE if before is None else CHANGE if changed else FOLD
+    action = CREATE if before is None else CHANGE if changed or plan.whole else FOLD
+    if plan.whole and plan.mirror.keys:
+        return action, "its key has changed: it is folded again from its first change."
     if plan.mirror.keys:
         return action, "its old states go into a table of their own." if plan.job.rule.history else ""
     if is_keyless(plan):

@@ -123,6 +123,29 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     return result
 
 
+def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mirror]:
+    """Fold a mirror whose key has changed from its first change up to a batch, and publish it.
+
+    A run killed between the commit and the decision finds the old key decided, and does it again.
+
+    Returns:
+        what happened, and the mirror as it is decided now: as given if it could not be folded.
+    """
+    books = open_books(lake, 0, last)
+    with shadow_of(lake, MIRRORS, history.FOLDER, REJECTS.name) as shadow:
+        decided = {mirror.path: mirror}
+        shadow.paused = _paths(lake, books) - {mirror.path}
+        found = [one for one in apply(shadow, books, decided, tell, settled=last) if one.path == mirror.path]
+        if [one.state for one in found] != ["done"]:
+            state, message = _why(found)
+            return Folded(mirror.name, mirror.path, state, message=message), mirror
+        tell(mirror.name, "publish")
+        fresh = _next(lake, decided[mirror.path])
+        _publish(lake, shadow, fresh, last, last, "folded again by another key")
+    state_now = lake.snapshot(mirror.path)
+    return replace(found[0], version=state_now.version, size=state_now.size or 0), fresh
+
+
 def _paths(lake: Lake, books: Books) -> frozenset[str]:
     """The mirrors that the books know. All lines are kept: a statement may concern other tables than its own."""
     tables = {line.table_id for line in books.lines if line.table is not None}
@@ -154,7 +177,9 @@ def _next(lake: Lake, mirror: Mirror) -> Mirror:
     return replace(mirror, generation=max(mirror.generation, *known) + 1)
 
 
-def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int) -> None:
+def _publish(
+    lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int, reason: str = "rebuilt"
+) -> None:
     """The old states and the rows, in one commit each, then the decision that names their generation.
 
     What does not fit is kept first, as by every fold.
@@ -169,7 +194,7 @@ def _publish(lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: i
         _make(lake, one)
         writer = lake.writer(STAGE, one.path, mirror.generation)
         lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True, landed=True)
-    now = mirrors.decision(mirror, decided_at, "rebuilt")
+    now = mirrors.decision(mirror, decided_at, reason)
     decisions.append(lake, [now, Decision(REBUILT, mirror.path, batch=batch)])
 
 

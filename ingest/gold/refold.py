@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
 from ingest.change import Change, Image, Op
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
+from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
 from ingest.lake.images import image
@@ -183,6 +183,18 @@ def _fold(
     others: list[Placed | SchemaStep],
 ) -> Iterator[tuple[Any, ...]]:
     """The end state of every key of one group, as key texts, column texts and whether it is gone."""
+    for text, live in states(rows, keys, types, others):
+        values: Image = live.values if live else {}
+        yield (*text, *(values.get(name) for name in names), live is None)
+
+
+def states(
+    rows: list[dict[str, Any]],
+    keys: tuple[str, ...],
+    types: dict[str, str],
+    others: list[Placed | SchemaStep],
+) -> Iterator[tuple[list[str | None], Row | None]]:
+    """The end state of every key of one group: its texts, and its row if it lives."""
     table = Table(keys, types)
     events: dict[str, Placed] = {}
     texts: dict[Key, list[str | None]] = {}  # of the group's own keys: a change may name others, too
@@ -198,9 +210,7 @@ def _fold(
     for _step in steps(table, [*events.values(), *others]):
         pass
     for key, text in texts.items():
-        live = table.rows.get(key)
-        values: Image = live.values if live else {}
-        yield (*text, *(values.get(name) for name in names), live is None)
+        yield text, table.rows.get(key)
 
 
 def first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:

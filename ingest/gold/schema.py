@@ -6,18 +6,20 @@ that rows or applied statements have shown, as far as the policy lets them in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ingest import types
 from ingest.config import Pipeline
 from ingest.errors import HeldError
-from ingest.gold import policy
+from ingest.gold import eras, policy
+from ingest.gold.eras import Evidence, Run, of_lines
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job, LaneId
 from ingest.lake.books import Line, merged_columns
-from ingest.lake.mirrors import Column, Mirror, grown
+from ingest.lake.mirrors import Column, Era, Mirror, grown
 from ingest.lake.statements import Statement
 
 
@@ -37,6 +39,7 @@ class Plan:
     mirror: Mirror
     hold: Hold | None = None
     frozen: int = 0  # what a frozen mirror takes without asking, as `Subject` has it
+    whole: bool = False  # its key has changed: it is folded again from its first change
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in
     noticed: int = 0  # statements that nobody could read
     told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
@@ -50,10 +53,12 @@ def decide(
     applied: int,
     first: int,
     stands: Callable[[], bool],
+    asked: Callable[[LaneId, int | None], Evidence] | None = None,
 ) -> Plan:
     """The schema for a mirror's new batches: it has folded ``applied``, and ``first`` had its first rows.
 
-    ``stands`` says whether there is a table already, which a changed key would damage.
+    ``stands`` says whether there is a table already, which is folded again if its key has changed.  ``asked`` gives
+    what all changes of a lane up to a batch say of its key, where the lines do not tell.
 
     The mirror has no key while none is known and none is needed.
 
@@ -77,7 +82,19 @@ def decide(
         for name, subject in subjects.items()
         for step, batch in policy.steps(logged[name], subject)
     )
-    decided, left_out = _decided(job, mirror, declared, anew, stands)
+    lanes = {
+        name: _eras(job, mirror, name, logged[name], subject, applied, asked and partial(asked, name, last))
+        for name, subject in subjects.items()
+    }
+    keys = _keys(job, mirror, lanes)
+    decided, left_out = _decided(job, mirror, declared, keys, anew)
+    decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
+    whole = mirror is not None and _is_whole(job, mirror, decided, logged, applied) and stands()
+    if job.rule.history and (whole or decided.eras):
+        raise HeldError(
+            f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
+            "into its tables: entry; the states up to here stay as they are."
+        )
     told = tuple(
         (one, policy.judge(one, subject))
         for name, subject in subjects.items()
@@ -85,7 +102,7 @@ def decide(
         if one.batch > applied
     )
     noticed = sum(verdict.state == NOTICED for _, verdict in told)
-    return Plan(job, decided, hold, frozen, left_out, noticed, told)
+    return Plan(job, decided, hold, frozen, whole, left_out, noticed, told)
 
 
 def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
@@ -170,7 +187,7 @@ def _outgrows(old: str, new: str) -> bool:
 
 
 def _decided(
-    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: bool, stands: Callable[[], bool]
+    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], keys: tuple[str, ...], anew: bool
 ) -> tuple[Mirror, tuple[str, ...]]:
     rule = job.rule
     seen: dict[str, str] = {}
@@ -182,14 +199,8 @@ def _decided(
         raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
     if shard:
         seen[shard] = "string"
-    keys = _keys(job, mirror, declared, anew)
     if not shown:  # a truncate alone: the key's types are not known yet, and there is nothing to hold
         keys = ()
-    if mirror is not None and mirror.columns and keys != mirror.keys and not anew and stands():
-        raise HeldError(
-            f"the key of {job.table} is now ({', '.join(keys)}) and was ({', '.join(mirror.keys)}): "
-            "its rows must be folded again by the new key, with `ingest rebuild`."
-        )
     if anew and mirror is not None:  # nothing of the old rows stays, so nothing binds the types
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
@@ -269,16 +280,110 @@ def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:
     return found
 
 
-def _keys(job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], anew: bool) -> tuple[str, ...]:
+def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...]]) -> tuple[str, ...]:
+    """The mirror's key: that of its lanes' last eras."""
     shard = (job.rule.shard_column,) if job.rule.shard_column else ()
-    logged = next((told.keys for told in declared.values() if told.keys), ())
     before = mirror.keys if mirror else ()
-    keys = job.rule.keys or job.keys() or (logged or before if anew else before or logged)
+    stands = mirror is not None and bool(mirror.columns)
+    finals = {name: told[-1].keys for name, told in lanes.items() if told}
+    if len({frozenset(keys) for keys in finals.values()}) > 1:
+        named = " and ".join(f"({', '.join(keys)}) of {table}" for (_, table), keys in finals.items())
+        raise HeldError(
+            f"the tables that feed {job.table} have different keys, {named}: write `keys: [...]` into its tables: "
+            "entry, or wait until all of them have the new one."
+        )
+    keys = next(iter(finals.values()), ())
+    if not finals and stands:  # nothing new says anything of a key
+        return before
     keys = tuple(key for key in keys if key not in shard) + shard if keys else ()
-    if mirror is None or not mirror.columns:
-        if not keys and job.rule.no_key == "hold" and job.has_changes:
-            raise HeldError(
-                f"{job.table} has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
-            )
-        return keys
+    if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not stands)):
+        what = "has no primary key any more" if before else "has no key"
+        also = "" if before else " or `no_key: append`"
+        raise HeldError(
+            f"{job.table} {what}: write `keys: [...]`{also or ' or `no_key: full_row`'} into its tables: entry."
+        )
     return before if set(keys) == set(before) else keys
+
+
+def _eras(
+    job: Job,
+    mirror: Mirror | None,
+    name: LaneId,
+    logged: Iterable[Statement],
+    subject: Subject,
+    applied: int,
+    asked: Callable[[], Evidence] | None,
+) -> tuple[Era, ...]:
+    """A lane's eras: as they were decided, unless a new line or statement says otherwise."""
+    logged, lines = list(logged), job.lines[name]
+    statements = policy.by_statement(logged, subject)
+    stands = mirror is not None and bool(mirror.columns)
+    if mirror is not None and stands and not _is_news(job, mirror, lines, logged, subject, applied):
+        return mirror.eras_of(*name) or ((Era("", mirror.keys),) if mirror.keys else ())
+    keyless = stands and mirror is not None and not mirror.keys
+    found = of_lines(lines)
+    if asked is None and mirror is not None and mirror.keys:
+        found = replace(found, runs=(Run(mirror.keys, "", ""), *found.runs))
+    told = _told(job, found, statements, keyless=keyless)
+    rekeys = any(effect.action.endswith("primary_key") for _, effects in statements for effect in effects)
+    if asked is not None and (stands or rekeys or len(told) > 1):
+        told = _told(job, asked(), statements, keyless=keyless)
+    return told
+
+
+def _told(
+    job: Job, found: Evidence, statements: Sequence[eras.Statement], *, keyless: bool
+) -> tuple[Era, ...]:
+    try:
+        return eras.eras(found, statements, job.rule.keys, keyless=keyless)
+    except HeldError as error:
+        raise HeldError(f"{job.table}: {error}") from None
+
+
+_OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
+
+
+def _is_news(
+    job: Job,
+    mirror: Mirror,
+    lines: Iterable[Line],
+    logged: Iterable[Statement],
+    subject: Subject,
+    applied: int,
+) -> bool:
+    """True if something that the mirror has not folded yet says another key than it has."""
+    keys = set(mirror.keys) - {job.rule.shard_column}
+    decided = [keys, *(set(era.keys) for *_, told in mirror.eras for era in told)]
+    if job.rule.keys and set(job.rule.keys) not in decided:
+        return True
+    if not job.rule.keys and any(
+        set(one) != keys for line in lines if line.batch > applied for one in line.keys
+    ):
+        return True
+    return any(
+        effect.column in keys or effect.to in keys
+        if effect.action == "rename_column"
+        else effect.action in _OF_KEYS and set(effect.keys) != keys and bool(effect.keys or not job.rule.keys)
+        for statement, effect in policy.applied(logged, subject)
+        if statement.batch > applied
+    )
+
+
+def _is_whole(
+    job: Job, before: Mirror, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
+) -> bool:
+    """True if the rows that stand were told apart otherwise than they are now."""
+    if not before.columns or not (before.keys or now.keys):
+        return False
+    if set(before.keys) != set(now.keys):
+        return True
+    for name, lines in job.lines.items():
+        old, new = ([set(era.keys) for era in one.eras_of(*name)] for one in (before, now))
+        if new and old[-len(new) :] != new:
+            return True
+        last = now.eras_of(*name)[-1].place if new else ""
+        late = [line.order_low for line in lines if line.batch > applied and line.changes and line.order_low]
+        late += [statement.order for statement in logged[name] if statement.batch > applied]
+        if last and min(late, default=last + "~") <= last:
+            return True
+    return False

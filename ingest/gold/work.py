@@ -6,7 +6,7 @@ A mirror without a new book line costs nothing: it is not even looked at.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +21,7 @@ from ingest.gold.history import table_of
 from ingest.lake import mirrors
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, target
+from ingest.lake.mirrors import Era, Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, RUNS
 from ingest.lake.statements import Statement
@@ -32,7 +32,7 @@ LOOKS = 3  # logs that are asked at once
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
 _OF_NEW = ("reads",)  # asked of new lines alone
-_SUMS = ("changes", "partials", "key_changes", "inherits", "truncates", "ddl")
+_SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "truncates", "ddl")
 
 
 @dataclass(slots=True)
@@ -44,12 +44,27 @@ class History:
     stated: str | None = None  # the highest place of its messages with statements, whatever tables these name
     changes: int = 0
     reads: int = 0
+    updates: int = 0
     partials: int = 0
     key_changes: int = 0
     inherits: int = 0
     truncates: int = 0
     ddl: int = 0
     servers: set[str] = field(default_factory=set)
+    keys: set[tuple[str, ...]] = field(
+        default_factory=set
+    )  # as messages named them: by these, moves were counted
+
+    def recounted(self, keys: Collection[str], earlier: Sequence[Era]) -> History:
+        """The same for another key than messages named: any update may move a row there.
+
+        Not so if they named all its columns, or those of a key that the table had then.
+        """
+        if all(
+            set(keys) <= set(one) or any(set(one) == set(era.keys) for era in earlier) for one in self.keys
+        ):
+            return self
+        return replace(self, key_changes=self.updates, inherits=self.partials)
 
     def add(self, line: Line) -> None:
         """Count one more line as folded."""
@@ -62,6 +77,7 @@ class History:
         for name in (*_OF_NEW, *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
+        self.keys = self.keys.union(map(tuple, line.keys))
 
 
 @dataclass(slots=True)
@@ -238,6 +254,7 @@ def _histories(table: DataFrame) -> dict[LaneId, History]:
         F.max(F.when((F.col("changes") > 0) | (F.col("ddl") > 0), F.col("batch"))).alias("last"),
         *[F.sum(name).alias(name) for name in _SUMS],
         F.flatten(F.collect_set(F.map_keys(F.from_json("servers", "map<string,bigint>")))).alias("servers"),
+        F.collect_set("keys").alias("keys"),
     )
     return {
         (row["source"], TableId(row["database"], row["schema"], row["table"])): History(
@@ -245,6 +262,7 @@ def _histories(table: DataFrame) -> dict[LaneId, History]:
             row["last"] or 0,
             row["stated"],
             servers=set(row["servers"]),
+            keys={tuple(keys) for text in row["keys"] for keys in json.loads(text)},
             **{name: row[name] for name in _SUMS},
         )
         for row in rows.collect()
@@ -318,15 +336,6 @@ class Job:
             seen = merged_columns(seen, line.columns)
         return seen
 
-    def keys(self) -> tuple[str, ...]:
-        """The key columns that the newest message named."""
-        named = [keys for line in self._in_order() for keys in line.keys if keys]
-        return tuple(named[-1]) if named else ()
-
-    def _in_order(self) -> list[Line]:
-        lines = [line for lines in self.lines.values() for line in lines]
-        return sorted(lines, key=_place)
-
 
 def _place(line: Line) -> tuple[int, str]:
     return line.batch, line.order_high or ""
@@ -355,8 +364,18 @@ def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, st
     return rule.shard_column, f"{source}:{table}" if several else str(table)
 
 
-def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lane | None:
-    """A lane as `gather` wants it, for a mirror that has folded up to ``applied``; None if up to date."""
+def lane(
+    books: Books,
+    name: LaneId,
+    lines: Iterable[Line],
+    applied: int,
+    keys: Collection[str] = (),
+    eras: tuple[Era, ...] = (),
+) -> Lane | None:
+    """A lane as `gather` wants it, for a mirror that has folded up to ``applied``; None if up to date.
+
+    ``keys`` are the columns by which the mirror tells the lane's rows apart now, ``eras`` those by which it did.
+    """
     history = _copy(books.histories.get(name))
     new = History()
     low: str | None = None
@@ -371,6 +390,7 @@ def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lan
             low = line.order_low
     if first > books.last:
         return None
+    history, new = history.recounted(keys, eras), new.recounted(keys, eras)
     return Lane(
         source=name[0],
         table=name[1],
@@ -386,6 +406,7 @@ def lane(books: Books, name: LaneId, lines: Iterable[Line], applied: int) -> Lan
         truncates_ever=new.truncates + history.truncates,
         inherits=new.inherits,
         inherits_ever=new.inherits + history.inherits,
+        eras=eras,
         ddl_ever=new.ddl + history.ddl,
     )
 
@@ -403,12 +424,13 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     ]
 
 
-def whole(books: Books, name: LaneId) -> Lane:
-    """A lane as a mirror's first run would see it: everything is new."""
+def whole(books: Books, name: LaneId, keys: Collection[str] = (), eras: tuple[Era, ...] = ()) -> Lane:
+    """A lane as a mirror's first run would see it: everything is new.  ``keys`` and ``eras`` are as for `lane`."""
     every = _copy(books.histories.get(name))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
+    every = every.recounted(keys, eras)
     shape = Shape(bool(every.partials), bool(every.key_changes))
     return Lane(
         source=name[0],
@@ -426,6 +448,7 @@ def whole(books: Books, name: LaneId) -> Lane:
         inherits=every.inherits,
         inherits_ever=every.inherits,
         ddl_ever=every.ddl,
+        eras=eras,
     )
 
 

@@ -6,11 +6,11 @@ more is gone than is.  The newest one holds; one of batch 0 says that silver is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingest.change import TableId
-from ingest.errors import IngestError, command
+from ingest.errors import HeldError, IngestError, command
 from ingest.lake import decisions
 from ingest.lake.decisions import CONDENSE, Decision
 from ingest.lake.lake import Lake
@@ -25,6 +25,7 @@ class Condensed:
 
     batch: int = 0
     floors: Mapping[LaneId, str] = field(default_factory=dict)
+    keys: Mapping[LaneId, tuple[str, ...]] = field(default_factory=dict)  # by which rows were told apart
 
 
 def read(lake: Lake) -> Condensed:
@@ -32,10 +33,37 @@ def read(lake: Lake) -> Condensed:
     found = decisions.read(lake).newest(CONDENSE).get(CHANGES.name)
     if found is None:
         return Condensed()
-    floors = found.value["floors"]
+    lanes = [((source, TableId(*table)), *rest) for source, table, *rest in found.value["floors"]]
     return Condensed(
-        found.value["batch"], {(source, TableId(*table)): floor for source, table, floor in floors}
+        found.value["batch"],
+        {lane: floor for lane, floor, *_ in lanes},
+        {lane: tuple(keys[0]) for lane, _, *keys in lanes if keys},
     )
+
+
+def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, ...]]]) -> None:
+    """Refuse to fold changes by a key when those that it tells apart may have been dropped under another one.
+
+    Args:
+        lake: the lake.
+        lane: source and table.
+        eras: the lane's keys, each with the place after which it holds.
+
+    Raises:
+        HeldError: some of the changes that the fold needs may be gone.
+    """
+    known = read(lake)
+    floor = known.floors.get(lane)
+    if floor is None:
+        return
+    under = known.keys.get(lane, ())
+    wrong = [keys for place, keys in eras if place < floor and set(keys) != set(under)]
+    if wrong:
+        raise HeldError(
+            f"old changes of {lane[1]} were condensed by the key ({', '.join(under) or 'not known'}), which may have "
+            f"dropped rows that the key ({', '.join(wrong[0])}) tells apart: "
+            f"`{command('rebuild', lake.pipeline.file, '--layer', 'silver')}` brings them back, if bronze still holds them."
+        )
 
 
 def ever(lake: Lake) -> bool:
@@ -46,7 +74,10 @@ def ever(lake: Lake) -> bool:
 
 def decide(lake: Lake, now: Condensed, reason: str) -> None:
     """Write down what is condensed from now on."""
-    floors = [[source, list(table), floor] for (source, table), floor in sorted(now.floors.items(), key=str)]
+    floors = [
+        [*lane[:1], list(lane[1]), floor, *([now.keys[lane]] if lane in now.keys else [])]
+        for lane, floor in sorted(now.floors.items(), key=str)
+    ]
     value = {"batch": now.batch, "floors": floors}
     decisions.append(lake, [Decision(CONDENSE, CHANGES.name, value, now.batch, reason)])
 

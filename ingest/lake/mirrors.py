@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import TableId
@@ -36,9 +36,19 @@ class Column:
         return types.delta(self.type)
 
 
+class Era(NamedTuple):
+    """A stretch of a lane's history with one key; it begins after ``place``, the first with the first change."""
+
+    place: str
+    keys: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One mirror table. ``keys`` are source column names; empty means that no key is known."""
+    """One mirror table. ``keys`` are source column names; empty means that no key is known.
+
+    ``eras`` has the lanes whose primary key has changed: source and table, and their keys in order.
+    """
 
     table: TableId
     path: str  # under the lake
@@ -46,6 +56,11 @@ class Mirror:
     columns: tuple[Column, ...] = ()
     generation: int = 0
     history: tuple[str, ...] = ()  # the own columns of the table of old states beside it, once it has one
+    eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
+
+    def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
+        """A lane's eras; nothing if its key has never changed."""
+        return next((eras for *lane, eras in self.eras if lane == [source, table]), ())
 
     @property
     def name(self) -> str:
@@ -60,6 +75,10 @@ class Mirror:
 
     def to_value(self) -> dict[str, Any]:
         """The schema decision's value."""
+        eras = [
+            [source, list(table), [[place, list(keys)] for place, keys in told]]
+            for source, table, told in self.eras
+        ]
         return {
             "table": list(self.table),
             "keys": list(self.keys),
@@ -69,6 +88,7 @@ class Mirror:
             ],
             "generation": self.generation,
             **({"history": list(self.history)} if self.history else {}),
+            **({"eras": eras} if eras else {}),
         }
 
     @classmethod
@@ -81,6 +101,10 @@ class Mirror:
             tuple(Column(*one) for one in found["columns"]),
             found.get("generation", 0),
             tuple(found.get("history", ())),
+            tuple(
+                (source, TableId(*table), tuple(Era(place, tuple(keys)) for place, keys in eras))
+                for source, table, eras in found.get("eras", ())
+            ),
         )
 
 
@@ -159,9 +183,7 @@ def grown(
             columns.append(Column(name, column_name(name, taken), logical))
     columns = [_typed(one, rule, seen) for one in columns]
     known = mirror or Mirror(table, mirror_path(table))
-    return replace(
-        known, table=table, path=mirror_path(table), keys=keys or known.keys, columns=tuple(columns)
-    )
+    return replace(known, table=table, path=mirror_path(table), keys=keys, columns=tuple(columns))
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

@@ -114,7 +114,12 @@ def compare(
 
 
 def _asked(lake: Lake, subject: Subject, asked: Asked) -> bool:
-    """True if the mirror is compared: one without key as a whole, and so not if it has too many changes."""
+    """True if the mirror is compared: one without key as a whole, and so not if it has too many changes.
+
+    One whose key has changed is left out: its older changes are told apart by a key that it no longer has.
+    """
+    if subject.mirror is not None and subject.mirror.eras:
+        return False
     if asked.deep(subject.table):
         return subject.mirror is not None and bool(subject.mirror.columns)
     if not asked.limit(subject.table) or subject.mirror is None or not subject.mirror.columns:

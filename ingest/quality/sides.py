@@ -62,7 +62,7 @@ class Side:
     @property
     def closed(self) -> bool:
         """True if the changes at hand are all that may be there."""
-        if not self.comparable:
+        if not self.comparable or (self.subject.mirror is not None and self.subject.mirror.eras):
             return False
         return self.since <= 0 or any(batch > self.since for _, batch in self.cleared.values())
 
@@ -279,10 +279,13 @@ def changes(lanes: Sequence[Told]) -> str:
 
 def _listed(one: Side, index: int, lane: Lane) -> str:
     cleared = one.cleared.get(index)
+    assert one.subject.mirror is not None
+    begins = max((era.place for era in one.subject.mirror.eras_of(lane.source, lane.table)), default="")
+    place = max(begins, cleared[0] if cleared else "") or None  # rows under an older key are not compared
     texts = (lane.source, *lane.table)
     return (
         f"({one.index}, {index}, {'true' if lane.key_changes else 'false'}, {', '.join(map(_text, texts))}, "
-        f"{one.subject.applied}L, {_text(lane.floor)}, {_text(cleared and cleared[0])})"
+        f"{one.subject.applied}L, {_text(lane.floor)}, {_text(place)})"
     )
 
 

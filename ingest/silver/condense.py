@@ -71,7 +71,7 @@ def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
             return 0
         floors = {(row["source"], TableId(*row[1:4])): row["floor"] for row in counts}
         condensed.decide(
-            lake, _now(lake, upto, floors), f"{going} changes that later ones supersede are dropped"
+            lake, _now(lake, upto, floors, lanes), f"{going} changes that later ones supersede are dropped"
         )
         kept = old.alias("l").join(gone.alias("r"), _same(_PLACE), "left_anti")
         files = max(1, -(-(state.size or 0) // FILE))
@@ -119,7 +119,7 @@ def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Ke
     """The key by which a table's changes are told apart; nothing if all of them are needed."""
     rule = lake.pipeline.rule(table)
     mirror = known.get(mirror_path(mirrors.target(rule, table)))
-    if mirror is None or rule.history or rule.exclude:
+    if mirror is None or mirror.eras or rule.history or rule.exclude:
         return ()
     return tuple(key for key in mirror.keys if key != rule.shard_column)
 
@@ -168,10 +168,15 @@ def _same(names: Sequence[str]) -> list[Column]:
     return [F.col(f"l.{name}").eqNullSafe(F.col(f"r.{name}")) for name in names]
 
 
-def _now(lake: Lake, batch: int, floors: Mapping[LaneId, str]) -> Condensed:
+def _now(
+    lake: Lake, batch: int, floors: Mapping[LaneId, str], lanes: Mapping[Keys, Sequence[LaneId]]
+) -> Condensed:
     """What is condensed after this, with what was before."""
     known = condensed.read(lake)
-    merged = dict(known.floors)
+    merged, keys = dict(known.floors), dict(known.keys)
+    under = {lane: by for by, some in lanes.items() for lane in some}
     for lane, floor in floors.items():
         merged[lane] = max(floor, merged.get(lane, ""))
-    return Condensed(max(batch, known.batch), merged)
+        again = lane in known.floors and keys.get(lane) != under[lane]
+        keys[lane] = () if again else under[lane]  # dropped under two keys: no key is safe
+    return Condensed(max(batch, known.batch), merged, keys)

@@ -195,3 +195,16 @@ def test_a_key_that_only_a_snapshot_names_is_the_plans_and_the_runs(tmp_path):
     touch(tmp_path / "part-1.jsonl")
     (held,) = planned(tmp_path, text, code=1)["tables"]
     assert "hold" == held["action"]
+
+
+def test_a_changed_key_is_foreseen(tmp_path):
+    """Each change has the key of its time; a table of old states cannot follow, and the plan says so before the run."""
+    for part in Path("tests/scenarios/pk_extended").glob("part-*.jsonl"):
+        (tmp_path / part.name).write_bytes(part.read_bytes())
+        touch(tmp_path / part.name)
+    text = "  - {name: pk_extended, kind: files, path: ./part-*.jsonl, format: dts-canal}\n"
+    (table,) = planned(tmp_path, text)["tables"]
+    assert ("create", ["id", "day"]) == (table["action"], table["keys"])
+    more = "tables:\n  - {match: '*', history: true}\n"
+    (held,) = planned(tmp_path, text, more, code=1)["tables"]
+    assert "write `history: false`" in held["why"]

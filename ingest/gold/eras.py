@@ -1,0 +1,262 @@
+"""Which key identified a table's rows when: the eras of a lane's history.
+
+An era ends where the primary key changes: rows before are told apart by the old key, rows after it by the new
+one.  Evidence is, in this order: the pipeline file's ``keys:`` (followed back over renamed and added columns), the
+keys that messages name, and statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+
+from ingest.ddl import Effect
+from ingest.errors import HeldError
+from ingest.lake.books import Line
+from ingest.lake.mirrors import Era
+from ingest.order import order_key, order_of
+
+MANY = 50  # changes of a key that no person makes: the messages name two unique indexes by turns
+Keys = tuple[str, ...]
+Statement = tuple[str, Sequence[Effect]]  # its place, and those of its effects that the policy applies
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Changes that name one key (or none): the first and the last place of them."""
+
+    keys: Keys
+    low: str
+    high: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the changes of a lane say of its key.
+
+    ``runs`` name a key and do not overlap; ``unnamed`` is the stretch of those that name none.
+    """
+
+    runs: tuple[Run, ...] = ()
+    unnamed: Run | None = None
+
+    @property
+    def first(self) -> str | None:
+        """The place of the first change."""
+        lows = [run.low for run in self.runs[:1]] + ([self.unnamed.low] if self.unnamed else [])
+        return min(lows, default=None)
+
+
+def of_lines(lines: Iterable[Line]) -> Evidence:
+    """What book lines say: exact where they all name one key."""
+    spans = [
+        Run(keys, line.order_low, line.order_high)
+        for line in lines
+        if line.changes and line.order_low is not None and line.order_high is not None
+        for keys in (map(tuple, line.keys) if line.keys else [()])
+    ]
+    return evidence(spans)
+
+
+def evidence(spans: Iterable[Run]) -> Evidence:
+    """Spans of equal keys as evidence; what overlaps is ordered by where it begins."""
+    named: list[Run] = []
+    unnamed: Run | None = None
+    for span in sorted(spans, key=lambda one: (one.low, one.high)):
+        if not span.keys:
+            unnamed = span if unnamed is None else _joined(unnamed, span)
+        elif named and same(named[-1].keys, span.keys):
+            named[-1] = _joined(named[-1], span)
+        else:
+            named.append(span)
+    return Evidence(tuple(named), unnamed)
+
+
+def overlap(found: Evidence) -> bool:
+    """True if spans of different keys lie over each other: then their order is not known."""
+    return any(after.low <= before.high for before, after in pairwise(found.runs))
+
+
+def same(left: Keys, right: Keys) -> bool:
+    """True for one key, in whatever order its columns are named."""
+    return set(left) == set(right)
+
+
+def _joined(one: Run, other: Run) -> Run:
+    return Run(one.keys, min(one.low, other.low), max(one.high, other.high))
+
+
+def eras(
+    found: Evidence, statements: Sequence[Statement], declared: Keys, *, keyless: bool
+) -> tuple[Era, ...]:
+    """The eras of a lane that has changes; without any evidence one era without a key.
+
+    Args:
+        found: what its changes name.
+        statements: what they do to its table, in order.
+        declared: ``keys:`` of the pipeline file.
+        keyless: its mirror stands without a key.
+
+    Raises:
+        HeldError: messages name different keys by turns.
+    """
+    if declared:
+        told = _declared(declared, statements)
+    elif found.runs:
+        told = _named(found, statements, keyless=keyless)
+    else:
+        told = _stated(statements)
+    told = _distinct(told)
+    if len(told) > MANY:
+        names = sorted({f"({', '.join(one.keys)})" for one in told})
+        raise HeldError(
+            f"its messages name the keys {' and '.join(names)} by turns: write the one that every row has as "
+            "`keys: [...]` into its tables: entry."
+        )
+    first = found.first
+    if not told or first is None:
+        return tuple(Era("", one.keys) for one in told[-1:])
+    ends = [one.place for one in told[1:]]
+    living = [one for one, end in zip_longest(told, ends) if end is None or end > first]
+    return (Era("", living[0].keys), *living[1:])
+
+
+def _distinct(told: Iterable[Era]) -> list[Era]:
+    found: list[Era] = []
+    for one in told:
+        if not found or not same(found[-1].keys, one.keys):
+            found.append(one)
+    return found
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -> list[Era]:
+    first, last = found.runs[0], found.runs[-1]
+    told = [Era("", first.keys)]
+    for before, run in pairwise(found.runs):
+        told.append(Era(_since(before, run, statements), run.keys))
+    unnamed = found.unnamed
+    if unnamed is not None and unnamed.low < first.low:
+        added = _added(statements, unnamed.low, first.low)
+        if keyless or added:
+            told[:1] = [Era("", ()), Era(added or _just_before(first.low), first.keys)]
+    keys = last.keys
+    for place, effects in statements:
+        after = _after(effects, keys)
+        if place < last.high or after == keys:
+            continue
+        if after or (
+            unnamed is not None and unnamed.high > place
+        ):  # else no row has come without the key yet
+            keys = after
+            told.append(Era(place, keys))
+    return told
+
+
+def _since(before: Run, run: Run, statements: Sequence[Statement]) -> str:
+    """Where a run's key begins: at the statement that gives it, else just before the first row that names it."""
+    keys = before.keys
+    for place, effects in statements:
+        if before.high < place < run.low:
+            keys = _after(effects, keys)
+            if same(keys, run.keys):
+                return place
+    return _just_before(run.low)
+
+
+def _just_before(place: str) -> str:
+    """A place before a message's first row that no change has."""
+    return order_key(order_of(place)._replace(row=-1))
+
+
+def _added(statements: Sequence[Statement], low: str, high: str) -> str:
+    """The place of a statement that gives a table without a primary key one; empty if there is none."""
+    for place, effects in statements:
+        actions = {effect.action for effect in effects}
+        if low < place < high and "add_primary_key" in actions and "drop_primary_key" not in actions:
+            return place
+    return ""
+
+
+# --- statements -----------------------------------------------------------------------------------
+
+
+def _stated(statements: Sequence[Statement]) -> list[Era]:
+    told: list[Era] = []
+    for place, effects in statements:
+        keys = told[-1].keys if told else ()
+        after = _after(effects, keys)
+        if not told and any(effect.action == "create_table" for effect in effects):
+            told.append(Era("", after))
+        elif after != keys:
+            told += [] if told else [Era("", ())]
+            told.append(Era(place, after))
+    return told
+
+
+def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
+    """The key after a statement: its renames hold all at once, and its own key has the new names."""
+    renamed = {effect.column: str(effect.to) for effect in effects if effect.action == "rename_column"}
+    keys = tuple(renamed.get(key, key) for key in keys)
+    for effect in effects:
+        if effect.action == "drop_primary_key":
+            keys = ()
+        elif effect.action == "add_primary_key" or (effect.action == "create_table" and _made(effect, keys)):
+            keys = effect.keys or keys
+    return keys
+
+
+def _made(effect: Effect, keys: Keys) -> bool:
+    """True if a CREATE gives the key: one that finds the table there does nothing to a key that is known."""
+    return effect.note != "if-not-exists" or not keys
+
+
+# --- the pipeline file ----------------------------------------------------------------------------
+
+
+def _declared(declared: Keys, statements: Sequence[Statement]) -> list[Era]:
+    """The declared key under the names that its columns had, without those that were not there yet."""
+    keys = tuple(_last_name(name, statements) for name in declared)
+    told: list[Era] = []
+    added = _first_added(statements)
+    for at in range(len(statements) - 1, -1, -1):
+        place, effects = statements[at]
+        renamed = {str(one.to): str(one.column) for one in effects if one.action == "rename_column"}
+        new = {name for name, first in added.items() if first == at}
+        before = tuple(renamed.get(key, key) for key in keys if key not in new) or keys
+        if before != keys:
+            told.append(Era(place, keys))
+            keys = before
+    return [Era("", keys), *reversed(told)]
+
+
+def _last_name(name: str, statements: Sequence[Statement]) -> str:
+    """A column's name after all renames; one whose name came again for another column is that column."""
+    for at, (_, effects) in enumerate(statements):
+        to = next(
+            (str(one.to) for one in effects if one.action == "rename_column" and one.column == name), ""
+        )
+        if to and not any(_makes(one, name) for _, later in statements[at:] for one in later):
+            return _last_name(to, statements[at + 1 :])
+    return name
+
+
+def _makes(effect: Effect, name: str) -> bool:
+    return (
+        (effect.action == "add_column" and effect.column == name)
+        or (effect.action == "rename_column" and effect.to == name)
+        or (effect.action == "create_table" and any(one.name == name for one in effect.columns))
+    )
+
+
+def _first_added(statements: Sequence[Statement]) -> dict[str, int]:
+    """Where each column was added first: a statement that comes again adds nothing."""
+    found: dict[str, int] = {}
+    for at, (_, effects) in enumerate(statements):
+        for effect in effects:
+            if effect.action == "add_column" and effect.note != "if-not-exists":
+                found.setdefault(str(effect.column), at)
+    return found

@@ -1,0 +1,246 @@
+"""A lane whose primary key has changed: its history as one under its last key.
+
+The changes of earlier eras are folded under their own keys, in the order of the eras; the rows that live where an
+era ends stand at that place, as if they were inserted there.  What comes after is a lane like any other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import reduce
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from ingest.change import TableId
+from ingest.errors import HeldError
+from ingest.fold import Placed, SchemaStep, copies
+from ingest.fold import Row as PlainRow
+from ingest.gold import eras, refold
+from ingest.gold.cast import cast, key_is_exact
+from ingest.gold.eras import Evidence, Run
+from ingest.lake.images import image
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column as MirrorColumn
+from ingest.lake.mirrors import Era, Mirror
+from ingest.lake.schemas import CHANGES
+from ingest.order import order_key, order_of
+
+_WAY_OUT = (
+    "write `keys: [...]` with columns that every row has into its tables: entry, or read the table again from its "
+    "source and, when that has landed, give `ingest epoch FILE {0} --from-batch BATCH --resnapshot {1} --complete` with "
+    "its first batch."
+)
+_LIVE = "number BIGINT, after STRING, types STRING"
+Rows = Iterator[pa.RecordBatch]
+
+
+def ask(lake: Lake, source: str, table: TableId, last: int | None) -> Evidence:
+    """What the changes of a lane say of its key, in all batches up to one."""
+    mine = _of(lake, source, table)
+    if last is not None:
+        mine = mine.where(F.col("batch") <= last)
+    mine = mine.where(F.col("op") != "truncate")
+    found = eras.evidence(_spans(mine, F.col("batch")))
+    if not eras.overlap(found):
+        return found
+    in_order = Window.orderBy("order_key")
+    named = mine.where(F.col("keys").isNotNull())
+    begins = F.coalesce(F.lag("keys").over(in_order) != F.col("keys"), F.lit(True)).cast("int")
+    numbered = named.withColumn("begins", begins).withColumn("run", F.sum("begins").over(in_order))
+    exact = eras.evidence(_spans(numbered, F.col("run")))
+    return replace(exact, unnamed=found.unnamed)
+
+
+def _of(lake: Lake, source: str, table: TableId) -> DataFrame:
+    wanted = (F.col("kind") == "change") & (F.col("source") == source)
+    for name, part in zip(("database", "schema", "table"), table, strict=True):
+        wanted &= F.col(name).eqNullSafe(F.lit(part))
+    return lake.read(CHANGES.name).where(wanted)
+
+
+def _spans(mine: DataFrame, run: Column) -> Iterator[Run]:
+    rows = mine.groupBy("keys", run.alias("run")).agg(
+        F.min("order_key").alias("low"), F.max("order_key").alias("high")
+    )
+    for row in rows.collect():
+        yield Run(tuple(json.loads(row["keys"] or "[]")), row["low"], row["high"])
+
+
+# --- folding earlier eras -------------------------------------------------------------------------
+
+
+def rebased(
+    mine: DataFrame,
+    mirror: Mirror,
+    told: tuple[Era, ...],
+    steps: tuple[SchemaStep, ...],
+    batch: int,
+    *,
+    links: bool,
+    lane: tuple[str, TableId],
+) -> DataFrame:
+    """A lane's changes with its earlier eras folded: their last rows, then the changes of the last era.
+
+    Args:
+        mine: all changes of the lane.
+        mirror: with its columns as decided.
+        told: the lane's eras.
+        steps: its schema steps; their ``order`` is an order key.
+        batch: the batch under which the rows of earlier eras count.
+        links: True if changes of a key take values along.
+        lane: the lane's source and table, for the words that lead out.
+
+    Raises:
+        HeldError: some row that stands where an era ends has no usable key in the next one, or two have the same.
+    """
+    base: DataFrame | None = None
+    cleared = _cleared(mine, steps)
+    for era, after in pairwise(told):
+        if after.place <= cleared:  # no row of it lives
+            continue
+        part = mine.where((F.col("order_key") > era.place) & (F.col("order_key") <= after.place))
+        events = [step for step in steps if era.place < str(step.order) <= after.place]
+        rows = part.where(F.col("op") != "truncate")
+        truncates = [
+            row["order_key"] for row in part.where(F.col("op") == "truncate").select("order_key").collect()
+        ]
+        if base is not None:
+            rows = rows.unionByName(base)
+        within = _within(mirror, era.keys, steps)
+        beyond = refold.Beyond(tuple(truncates), tuple(events))
+        images = _live(rows, within, beyond, links) if era.keys else _copies(rows, beyond)
+        base = _inserts(images, mine, after.place, batch).localCheckpoint()
+        if after.keys:
+            _refuse(base, _within(mirror, after.keys, steps), era, _WAY_OUT.format(*lane))
+    rest = mine.where(F.col("order_key") > told[-1].place)
+    return rest if base is None else rest.unionByName(base)
+
+
+def _cleared(mine: DataFrame, steps: tuple[SchemaStep, ...]) -> str:
+    """The place of the newest truncate or new table; empty if there was none."""
+    newest = mine.where(F.col("op") == "truncate").agg(F.max("order_key").alias("at")).collect()[0]["at"]
+    anew = (str(step.order) for step in steps if step.action == "new_incarnation")
+    return max([*anew, newest or ""])
+
+
+def _within(mirror: Mirror, keys: tuple[str, ...], steps: tuple[SchemaStep, ...]) -> Mirror:
+    """The mirror under an earlier key, whose columns may have other names by now."""
+    known = {one.name: one.type for one in mirror.columns}
+    for step in reversed(steps):
+        if step.action == "rename_column" and step.column not in known and step.to in known:
+            known[step.column] = known[step.to]
+    columns = tuple(MirrorColumn(key, key, known.get(key, "unknown")) for key in keys)
+    return replace(mirror, keys=keys, columns=columns)
+
+
+def _live(rows: DataFrame, within: Mirror, beyond: refold.Beyond, links: bool) -> DataFrame:
+    """The rows that live after all changes, as images."""
+    keyed = refold.keyed_rows(rows, within, refold.ROW)
+    wanted = keyed.select("key").distinct()
+    grouped = refold.grouped(keyed, wanted, links, refold.ROW)
+    return grouped.mapInArrow(_folder(within, beyond), _LIVE)
+
+
+def _folder(within: Mirror, beyond: refold.Beyond) -> Callable[[Rows], Rows]:
+    types = {one.name: one.type for one in within.columns}
+
+    def live(batches: Rows) -> Iterator[PlainRow]:
+        events: list[Placed | SchemaStep] = beyond.events
+        for rows in refold.groups(batches):
+            for _, row in refold.states(rows, within.keys, types, events):
+                if row is not None:
+                    yield row
+
+    return lambda batches: _numbered(live(batches))
+
+
+def _copies(rows: DataFrame, beyond: refold.Beyond) -> DataFrame:
+    """The rows that live in an era without a key, each as often as it does, folded in one piece."""
+    whole = rows.select(F.lit(0).alias("group"), *refold.ROW).repartition(1).sortWithinPartitions("order_key")
+
+    def run(batches: Rows) -> Rows:
+        told = (row for rows in refold.groups(batches) for row in rows)
+        changes = [Placed(order_of(row["order_key"]), refold.change_of(row, ())) for row in told]
+        return _numbered(copies([*changes, *beyond.events]))
+
+    return whole.mapInArrow(run, _LIVE)
+
+
+def _numbered(live: Iterator[PlainRow]) -> Rows:
+    """Rows as JSON, each with a number of its own, and the types that its values came in."""
+    task = TaskContext.get()
+    first = (task.partitionId() if task else 0) << 40
+    rows = [(json.dumps(row.values, ensure_ascii=False), json.dumps(dict(row.types))) for row in live]
+    numbers = pa.array(range(first, first + len(rows)), pa.int64())
+    texts = [pa.array([row[at] for row in rows], pa.string()) for at in range(2)]
+    yield pa.RecordBatch.from_arrays([numbers, *texts], names=["number", "after", "types"])
+
+
+def _inserts(images: DataFrame, mine: DataFrame, place: str, batch: int) -> DataFrame:
+    """Images as inserts at a place, just before whatever is there, each at a place of its own."""
+    at = order_of(place)
+
+    def run(batches: Rows) -> Rows:
+        for rows in batches:
+            keys = [order_key(at._replace(row=-2 - number)) for number in rows.column("number").to_pylist()]
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(keys, pa.string()), rows.column("after"), rows.column("types")],
+                names=["k", "after", "types"],
+            )
+
+    given: Mapping[str, Column] = {
+        "kind": F.lit("change"),
+        "batch": F.lit(batch),
+        "op": F.lit("insert"),
+        "order_key": F.col("k"),
+        "after": F.col("after"),
+        "types": F.col("types"),
+        "partial": F.lit(False),
+        "row": F.lit(0),
+        "note": F.lit("the row as it was when the primary key changed"),
+    }
+    return images.mapInArrow(run, "k STRING, after STRING, types STRING").select(
+        *[given.get(one.name, F.lit(None)).cast(one.dataType).alias(one.name) for one in mine.schema]
+    )
+
+
+def _refuse(base: DataFrame, within: Mirror, era: Era, words: str) -> None:
+    parsed = base.select("after", image("after", within.keys).alias("a"))
+    cells = []
+    for one in within.key_columns:
+        text = F.col("a")[one.name]
+        exact = key_is_exact(text, one.type)
+        cells.append(cast(text, one.type) if exact is None else F.when(exact, cast(text, one.type)))
+    there = reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
+    key = ", ".join(within.keys)
+    keyed = parsed.select(
+        "after", there.alias("there"), *[cell.alias(f"k{i}") for i, cell in enumerate(cells)]
+    )
+    without = keyed.where("NOT there").select("after").limit(1).collect()
+    if without:
+        raise HeldError(
+            f"its key has changed from ({', '.join(era.keys)}) to ({key}), and rows from before have no value of it, "
+            f"such as {_shown(without[0]['after'])}: {words}"
+        )
+    twice = (
+        keyed.groupBy(*[f"k{i}" for i in range(len(cells))])
+        .agg(F.count("*").alias("n"), F.first("after").alias("after"))
+        .where("n > 1")
+        .limit(1)
+        .collect()
+    )
+    if twice:
+        raise HeldError(
+            f"its key has changed from ({', '.join(era.keys)}) to ({key}), and {twice[0]['n']} rows from before have the "
+            f"same new key, such as {_shown(twice[0]['after'])}; a delete may still be on its way. If not: {words}"
+        )
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= 200 else text[:199] + "…"
