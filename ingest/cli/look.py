@@ -25,7 +25,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.log import NO_TABLE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, literal
-from ingest.lake.query import rewrite
+from ingest.lake.query import refuse_commands, rewrite
 from ingest.lake.schemas import ALL, BOOKS, RUNS
 from ingest.values import fraction
 
@@ -392,7 +392,9 @@ def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str
         behind = asof.complaints(pinned, batch)
     products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
     try:
-        return lake.spark.sql(rewrite(text, mirrors, products, lake.pipeline.lake)), behind
+        given = rewrite(text, mirrors, products, lake.pipeline.lake)
+        refuse_commands(lake.spark, given)
+        return lake.spark.sql(given), behind
     except PySparkException as error:
         raise IngestError(" ".join([f"Spark refuses the query: {_said(error)}", *behind])) from None
     except IngestError as error:

@@ -2,21 +2,32 @@
 
 The names are replaced at their places in the text, and comments are taken out: where the reader here and
 Spark's do not agree on a comment's end, Spark would run what was never looked at. The rest reaches Spark as
-it was written.
+it was written, and `refuse_commands` asks Spark's own reader that it is a query.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake.names import quoted
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
 _REFUSED = frozenset({"reflect", "java_method", "try_reflect", "identifier"})
 """Functions that call any Java method, or name any function or table."""
+_COMMANDS = (
+    "org.apache.spark.sql.catalyst.plans.logical.Command",
+    "org.apache.spark.sql.catalyst.plans.logical.ParsedStatement",
+    "org.apache.spark.sql.catalyst.plans.logical.ScriptTransformation",
+    "org.apache.spark.sql.catalyst.plans.logical.CompoundPlanStatement",
+    "org.apache.spark.sql.catalyst.analysis.UnresolvedExecuteImmediate",
+)
 
 
 def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str], lake: str = "") -> str:
@@ -79,6 +90,24 @@ def _pieces(query: str, spans: list[tuple[int, int]]) -> Iterator[str]:
         yield " " if start > at else ""
         yield query[start:end]
         at = end
+
+
+def refuse_commands(spark: SparkSession, query: str) -> None:
+    """Ask Spark's own reader that a text is a query: Spark runs a command as soon as it is given one.
+
+    Raises:
+        IngestError: it is a command, or holds one.
+    """
+    session: Any = spark
+    loader = session._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    commands = [loader.loadClass(name) for name in _COMMANDS]
+    waiting = [session._jsparkSession.sessionState().sqlParser().parsePlan(query)]
+    while waiting:
+        node = waiting.pop()
+        if any(command.isInstance(node) for command in commands):
+            raise IngestError("Only queries are run here: start with SELECT or WITH.")
+        for below in (node.children(), node.innerChildren()):
+            waiting += [below.apply(place) for place in range(below.size())]
 
 
 def _addresses(mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> dict[tuple[str, ...], str]:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake.query import rewrite
+from ingest.lake.query import refuse_commands, rewrite
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MIRRORS = {TableId("shop", None, "t"): "delta.`/lake/mirrors/shop/t`"}
 
@@ -85,3 +90,25 @@ def test_queries_stay_what_they_are() -> None:
     assert "SELECT * FROM delta.`/lake/mirrors/shop/t`" == rewritten(
         "SELECT * FROM delta.`/lake/mirrors/shop/t`"
     )
+
+
+@pytest.mark.spark
+def test_spark_itself_judges(spark: SparkSession) -> None:
+    """A statement that the reader here takes for a query would be run."""
+    for query in ("SELECT 1", "WITH q AS (SELECT 1) SELECT * FROM q", "VALUES (1)", "SELECT * FROM range(3)"):
+        refuse_commands(spark, query)
+    for command in (
+        "DELETE FROM x",
+        "WITH q AS (SELECT 1) INSERT INTO t SELECT * FROM q",
+        "FROM q INSERT INTO a SELECT 1 INSERT INTO b SELECT 2",
+        "SET x=1",
+        "CREATE TABLE x AS SELECT 1",
+        "SELECT TRANSFORM(a) USING 'cat' AS (b) FROM VALUES (1) AS t(a)",
+        "WITH q AS (SELECT TRANSFORM(a) USING 'cat' AS (b) FROM VALUES (1) AS t(a)) SELECT * FROM q",
+        "SELECT (SELECT TRANSFORM(a) USING 'cat' AS (b) FROM VALUES (1) AS t(a))",
+        "EXECUTE IMMEDIATE 'DELETE FROM x'",
+        "BEGIN DELETE FROM x; END",
+        "\n-- \\\nSELECT 1 /*\nDELETE FROM delta.`/x` -- */",
+    ):
+        with pytest.raises(IngestError, match="Only queries"):
+            refuse_commands(spark, command)
