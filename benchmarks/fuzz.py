@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("count", nargs="?", type=int, default=2_000_000, help="how many messages")
     parser.add_argument("--first", type=int, default=0, help="the first chunk: others give other messages")
     parser.add_argument("--processes", type=int, default=2, help="how many processes share the work")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin nothing after so long")
     options = parser.parse_args()
     names = formats.names()
     chunks = -(-options.count // (CHUNK * len(names)))
@@ -45,7 +47,7 @@ def main() -> int:
     for name in names:
         corpus(name)  # made once, inherited by the workers
     try:
-        return _report(list(_results(work, options.processes)))
+        return _report(list(_results(work, options.processes, options.seconds)))
     except BrokenProcessPool:
         print("a worker died: run the formats one by one to see which message killed it")
         return 1
@@ -54,12 +56,17 @@ def main() -> int:
         return 1
 
 
-def _results(work: list[tuple[str, int]], processes: int):  # noqa: ANN202 - an iterator of Done
+def _results(work: list[tuple[str, int]], processes: int, seconds: float):  # noqa: ANN202 - an iterator of Done
+    started = time.monotonic()
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(max_workers=processes, mp_context=fork) as pool:
         waiting = [pool.submit(_chunk, name, number) for name, number in work]
         for future in as_completed(waiting, timeout=_PATIENCE * len(work)):
-            yield future.result()
+            if not future.cancelled():
+                yield future.result()
+            if time.monotonic() - started > seconds:
+                for each in waiting:
+                    each.cancel()
 
 
 def _chunk(name: str, number: int) -> Done:
