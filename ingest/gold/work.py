@@ -24,6 +24,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Era, Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, RUNS
+from ingest.lake.session import activate
 from ingest.lake.statements import Statement
 
 COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
@@ -233,7 +234,7 @@ def behind(
         there = path in lagging or lake.snapshot(states.path).exists
         return min(rows, folded(lake, states)) if there else rows
 
-    with ThreadPoolExecutor(LOOKS) as pool:
+    with ThreadPoolExecutor(LOOKS, initializer=activate, initargs=(lake.spark,)) as pool:
         found = dict(zip(last, pool.map(have, last), strict=True))
     found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
     return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}

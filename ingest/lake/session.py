@@ -81,6 +81,11 @@ def new_session(spark: SparkSession) -> SparkSession:
     return _apply(fresh, {name: spark.conf.get(name) or "" for name in names.split() if name != APPLIED})
 
 
+def activate(spark: SparkSession) -> None:
+    """Make a session the active one of this thread: Delta asks for it when it puts a table's state together."""
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
 def stop(spark: SparkSession) -> None:
     """Stop a session that was started here; leave any other to its owner."""
     if spark.conf.get(_PROFILE, ""):
