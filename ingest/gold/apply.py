@@ -378,9 +378,10 @@ def _goes_on(work: Work) -> bool:
 def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, before: log.Snapshot, applied: int) -> Work:
     """The lanes with new batches, each with its schema steps."""
     found: Work = []
+    declared = bool(plan.job.rule.keys)
     for name, lines in plan.job.lines.items():
         own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
-        one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name))
+        one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name), declared=declared)
         if one is not None:
             one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
             steps = _steps(lake, ledger, plan, name, one).meeting(before.columns, one.folded_high)
@@ -391,9 +392,10 @@ def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, before: log.Snap
 def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:
     """All of the mirror's lanes from their first change on, each with its schema steps."""
     found: Work = []
+    declared = bool(plan.job.rule.keys)
     own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
     for name in lanes_of(lake.pipeline, books, plan.mirror.path):
-        one = whole(books, name, own, plan.mirror.eras_of(*name))
+        one = whole(books, name, own, plan.mirror.eras_of(*name), declared=declared)
         one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
         found.append((one, _steps(lake, ledger, plan, name, one)))
     return found

@@ -372,10 +372,13 @@ def lane(
     applied: int,
     keys: Collection[str] = (),
     eras: tuple[Era, ...] = (),
+    *,
+    declared: bool = False,
 ) -> Lane | None:
     """A lane as `gather` wants it, for a mirror that has folded up to ``applied``; None if up to date.
 
-    ``keys`` are the columns by which the mirror tells the lane's rows apart now, ``eras`` those by which it did.
+    ``keys`` are the columns by which the mirror tells the lane's rows apart now, ``eras`` those by which it did.  Where
+    they are ``declared``, moves were counted by the declared names, whatever the columns were called then.
     """
     history = _copy(books.histories.get(name))
     new = History()
@@ -391,7 +394,8 @@ def lane(
             low = line.order_low
     if first > books.last:
         return None
-    history, new = history.recounted(keys, eras), new.recounted(keys, eras)
+    named = () if declared else eras
+    history, new = history.recounted(keys, named), new.recounted(keys, named)
     return Lane(
         source=name[0],
         table=name[1],
@@ -425,13 +429,20 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     ]
 
 
-def whole(books: Books, name: LaneId, keys: Collection[str] = (), eras: tuple[Era, ...] = ()) -> Lane:
-    """A lane as a mirror's first run would see it: everything is new.  ``keys`` and ``eras`` are as for `lane`."""
+def whole(
+    books: Books,
+    name: LaneId,
+    keys: Collection[str] = (),
+    eras: tuple[Era, ...] = (),
+    *,
+    declared: bool = False,
+) -> Lane:
+    """A lane as a mirror's first run would see it: everything is new.  The rest is as for `lane`."""
     every = _copy(books.histories.get(name))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
-    every = every.recounted(keys, eras)
+    every = every.recounted(keys, () if declared else eras)
     shape = Shape(bool(every.partials), bool(every.key_changes))
     return Lane(
         source=name[0],
