@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from ingest.change import Message, Op, TableId
+from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
-from ingest.fold import Placed, Table, steps
-from ingest.gold import policy
+from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change, steps
+from ingest.gold import eras, policy
+from ingest.gold.eras import Run, evidence
 from ingest.gold.ledger import _effects
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.gold.refold import change_of
 from ingest.lake.books import merged_columns
+from ingest.lake.mirrors import Era
 from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
 from ingest.order import order_of
@@ -153,18 +156,67 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         changes = [row for row in changes if row["batch"] < first]
         mine = [one for one in mine if one.batch < first]
     mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] in (NOTICED, PARTLY)}
-    named = [row["keys"] for row in changes if row["keys"]]
-    shown = policy.shown(mine, subject)
-    mirror.keys = rule.keys or (tuple(json.loads(named[-1])) if named else shown.keys)
+    applied = [one for one in mine if states[one.id] in (APPLIED, PARTLY)]
+    told = _eras(rule, changes, applied, subject)
+    mirror.keys = told[-1].keys if told else policy.shown(mine, subject).keys
     if not mirror.keys:
         mirror.loud |= {"no key"} if changes else set()
         return mirror
-    state = Table(mirror.keys, {name: types.get(name, "unknown") for name in mirror.keys})
-    events: list[Any] = [Placed(order_of(row["order_key"]), change_of(row, mirror.keys)) for row in changes]
-    found = policy.steps([one for one in mine if states[one.id] in (APPLIED, PARTLY)], subject)
-    events += [step._replace(order=order_of(str(step.order))) for step, _batch in found]
+    found = [(str(step.order), step) for step, _batch in policy.steps(applied, subject)]
+    base: list[Placed] = []
+    for era, after in zip_longest(told, told[1:]):
+        begin, end = era.place, after.place if after else "~"
+        rows = [row for row in changes if begin < row["order_key"] <= end]
+        events: list[Placed | SchemaStep] = [
+            *base,
+            *(Placed(order_of(row["order_key"]), change_of(row, era.keys)) for row in rows),
+            *(step._replace(order=order_of(place)) for place, step in found if begin < place <= end),
+        ]
+        live = _live(mirror, era.keys, types, events)
+        if after is None:
+            continue
+        at = order_of(after.place)
+        base = [
+            Placed(at._replace(row=-2 - n), Change(op=Op.INSERT, after=dict(row.values), types=row.types))
+            for n, row in enumerate(live)
+        ]
+        if after.keys:
+            _refuse(mirror, after.keys, types, base)
+    return mirror
+
+
+def _eras(
+    rule: TableRule, changes: Sequence[dict[str, Any]], applied: Sequence[Statement], subject: Subject
+) -> tuple[Era, ...]:
+    """The keys of a table in their order."""
+    places = [row for row in changes if row["op"] != "truncate"]
+    spans = [
+        Run(tuple(json.loads(row["keys"] or "[]")), row["order_key"], row["order_key"]) for row in places
+    ]
+    return eras.eras(evidence(spans), policy.by_statement(applied, subject), rule.keys, keyless=False)
+
+
+def _live(
+    mirror: Mirror, keys: tuple[str, ...], types: dict[str, str], events: Sequence[Placed | SchemaStep]
+) -> list[Row]:
+    """The rows that live after some events; they are the mirror's, too."""
+    if not keys:
+        return list(copies(events))
+    state = Table(keys, {name: types.get(name, "unknown") for name in keys})
     for step in steps(state, events):
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
             mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
-    return mirror
+    return list(state.rows.values())
+
+
+def _refuse(mirror: Mirror, keys: tuple[str, ...], types: dict[str, str], base: Sequence[Placed]) -> None:
+    """Rows that cannot give the next key, or have the same: the mirror is held."""
+    known = {name: types.get(name, "unknown") for name in keys}
+    try:
+        found = [key_of_change(one.change, keys, known).key for one in base]
+    except KeyCellError as error:
+        mirror.loud.add(f"held: {error}")
+        return
+    if len(set(found)) < len(found):
+        mirror.loud.add("held: two rows have the same new key")
