@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -114,6 +116,27 @@ def test_delta_lake_works(spark, tmp_path):
     new = "(SELECT id FROM range(3, 8))"
     spark.sql(f"MERGE INTO delta.`{path}` t USING {new} s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
     assert list(range(8)) == sorted(row.id for row in spark.read.format("delta").load(path).collect())
+
+
+@pytest.mark.spark
+def test_the_drivers_port_asks_for_the_secret(spark):
+    """Any user of the machine could send objects to the driver, which unpacks them."""
+    assert "true" == spark.sparkContext.getConf().get("spark.authenticate")
+    body = b"any message"
+    request = bytes([3]) + struct.pack(">qi", 1, len(body)) + body  # an RPC request: kind, number, length
+    address = ("127.0.0.1", int(spark.sparkContext.getConf().get("spark.driver.port")))
+    with socket.create_connection(address, timeout=30) as peer:
+        peer.sendall(struct.pack(">q", 8 + len(request)) + request)
+        answer = peer.recv(1 << 16)
+    assert 5 == answer[8]  # a failure
+    assert b"SaslMessage" in answer
+
+
+@pytest.mark.spark
+def test_a_session_fetches_large_results_from_itself(spark):
+    """Results above 1 MB go over the block manager's port, which asks for the secret, too."""
+    found = spark.range(4, numPartitions=2).selectExpr("repeat('x', 1500000) AS text").collect()
+    assert [1_500_000] * 4 == [len(row.text) for row in found]
 
 
 @pytest.mark.spark

@@ -37,6 +37,12 @@ def test_one_shuffle_partition_per_core(master, cores):
     assert cores == made["spark.sql.shuffle.partitions"]
 
 
+def test_a_session_on_one_machine_asks_for_a_secret():
+    """Spark makes one for itself only there; on a cluster the cluster's own settings hold."""
+    assert "true" == settings.local_settings("local[2]", {}, JAVA, JARS, "tick")["spark.authenticate"]
+    assert "spark.authenticate" not in settings.cluster_settings({}, JARS)
+
+
 def test_the_users_settings_win():
     """A pipeline file that asks for more memory must get it."""
     conf = {"spark.driver.memory": "9g", "spark.sql.adaptive.enabled": "true"}
