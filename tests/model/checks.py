@@ -186,9 +186,11 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
     """What differs between a table and its mirror."""
     if not mirror.rows and not table.rows:
         return []
-    wanted = {_key(table, row): row for row in table.rows.values()}
-    actual = {_key(table, row): row for row in mirror.rows.values()}
+    names = table.key or mirror.keys  # a key that was dropped tells the rows apart until another row comes
+    wanted = {_key(table, row, names): row for row in table.rows.values()}
+    actual = {_key(table, row, names): row for row in mirror.rows.values()}
     wrong = [] if len(actual) == len(mirror.rows) else ["one key twice"]
+    wrong += [] if len(wanted) == len(table.rows) else ["two rows are one"]
     wrong += [f"row {key} is missing" for key in wanted.keys() - actual.keys()]
     wrong += [f"row {key} should not be" for key in actual.keys() - wanted.keys()]
     for key in wanted.keys() & actual.keys():
@@ -199,8 +201,8 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
     return wrong
 
 
-def _key(table: Table, row: Mapping[str, str | None]) -> tuple[object, ...]:
-    return tuple(typed(table.shape[name].logical, row.get(name)) for name in table.key)
+def _key(table: Table, row: Mapping[str, str | None], names: Iterable[str]) -> tuple[object, ...]:
+    return tuple(typed(table.shape[name].logical, row.get(name)) for name in names if name in table.shape)
 
 
 def typed(logical: str, text: str | None) -> object:

@@ -112,6 +112,7 @@ SURE = {
     "change_case": 1,
     "set_default": 1,
     "key_grows": 1,
+    "key_leaves": 1,
     "key_widened": 1,
     "rename_table": 1,
     "swap_tables": 1,
