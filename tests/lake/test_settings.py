@@ -76,3 +76,8 @@ def test_clusters_keep_their_own_settings():
     assert "file:///jars/one.jar,file:///jars/two.jar" == made["spark.jars"]
     assert [] == [name for name in (*settings.LOCAL, "spark.sql.shuffle.partitions") if name in made]
     assert settings.EVERYWHERE.items() <= made.items()
+
+
+def test_source_text_never_names_a_variable():
+    """A column's comment could read the environment of the host into the lake: ``${env:PASSWORD}``."""
+    assert "false" == settings.EVERYWHERE["spark.sql.variable.substitute"]
