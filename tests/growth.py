@@ -180,7 +180,7 @@ def _one(code: Any, given: Any) -> Iterator[str]:
 def _member(given: Any) -> str:
     tried = "a1 (\"'[{\\/.,:-xZ_\n" if given[0][0] is codes.NEGATE else ""
     matcher = re.compile("[" + "".join(map(_class, given)) + "]")
-    candidates = (*tried, *(chr(number) for number in range(32, 127)), "\n", "\t", "\ud800")
+    candidates = (*tried, *(chr(number) for number in range(32, 256)), "\n", "\t", "\ud800")
     return next(char for char in candidates if matcher.match(char))
 
 
@@ -193,7 +193,7 @@ def _class(item: Any) -> str:
     if code is codes.LITERAL:
         return re.escape(chr(given))
     return {codes.CATEGORY_DIGIT: r"\d", codes.CATEGORY_SPACE: r"\s", codes.CATEGORY_WORD: r"\w",
-            codes.CATEGORY_NOT_SPACE: r"\S"}[given]  # fmt: skip
+            codes.CATEGORY_NOT_SPACE: r"\S", codes.CATEGORY_NOT_DIGIT: r"\D", codes.CATEGORY_NOT_WORD: r"\W"}[given]  # fmt: skip
 
 
 # --- time ---------------------------------------------------------------------------------------

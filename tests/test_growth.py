@@ -18,7 +18,11 @@ WRITTEN_BY_OPERATORS = {
     "text": "a pattern of the pipeline file, which is compiled to see if it is one",
     "_glob(pattern)": "a glob of the pipeline file's `table` option",
 }
-MADE_OF_OTHERS = {"f'^(?:{pattern})\\\\z'": "types.PATTERNS, tried below"}
+MADE_OF_OTHERS = {
+    "f'^(?:{pattern})\\\\z'": "types.PATTERNS, tried below",
+    "PATTERNS[kind]": "the same",
+    "types.PATTERNS[name]": "the same",
+}
 BY_STEPS = {"ingest/ddl/tokens.py": "a statement is read from token to token, tried below"}
 
 

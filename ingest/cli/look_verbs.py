@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 import typer
 
 from ingest.cli import output
@@ -125,6 +124,8 @@ def _flat(value: object) -> object:
 
 
 def _shown(cell: object) -> object:
+    import msgspec
+
     if isinstance(cell, msgspec.Raw):  # a number of JSON, to its last digit
         return bytes(cell).decode()
     return "NULL" if cell is None else cell

@@ -17,7 +17,7 @@ from fractions import Fraction
 from ingest import types
 from ingest.values.scalars import MAX_NUMBER_LENGTH
 
-_FULL = {name: re.compile(pattern, re.ASCII) for name, pattern in types.PATTERNS.items()}
+_FULL = {name: re.compile(types.PATTERNS[name], re.ASCII) for name in types.PATTERNS}
 _BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 

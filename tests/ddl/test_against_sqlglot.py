@@ -20,6 +20,8 @@ MISREAD_BY_SQLGLOT: dict[str, Facts] = {
     "ALTER TABLE users /*!50601 ADD COLUMN a INT NOT NULL */ /* why */ -- and who": [("add_column", "a")],
     # it takes the column for the table's new name
     "ALTER TABLE users RENAME a TO b": [("rename_column", "a")],
+    # it lists a rename that changes nothing
+    "ALTER TABLE users RENAME COLUMN a TO a": [],
 }
 
 
