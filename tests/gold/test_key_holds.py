@@ -15,7 +15,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # minutes: each follows commands over a lake of its own
 NUMBERED = (
     "ALTER TABLE depot ADD COLUMN uid BIGINT NOT NULL AUTO_INCREMENT, DROP PRIMARY KEY, ADD PRIMARY KEY (uid)"
 )

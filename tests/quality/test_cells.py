@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ingest.run import Result
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.slow]  # minutes: many faults are planted and looked for
 
 # column: the source's type, its value in every row, the logical type if the file declares it, another value as SQL
 WIDE = {
