@@ -192,7 +192,7 @@ class Planted:
             "row": 0,
             "database": "depot",
             "table": "tied",
-            "order_key": "x",
+            "order_key": order_key(Order(0, 1, (1,), 0, (1, 0, 0, 0), 0)),
             "statement": "ALTER TABLE tied FROBNICATE",
             "class": "unknown",
         }
@@ -426,14 +426,17 @@ def test_new_batches_are_checked_alone(lake):
         ("source bus", "missing_parts", "warn"),
     }
     assert seen < set(found(again))
-    assert not any(subject in ("sound", "again") for subject, _, _ in found(again))
+    # what is sent again stands before what the mirror holds already, which a person should know
+    assert [("again", "old_positions", "warn")] == [
+        one for one in found(again) if one[0] in ("sound", "again")
+    ]
     assert "pass" == [one.state for one in again.verdicts if one.metric.check.startswith("expect_")][-1]
 
 
 def test_the_report_says_it(lake, checked):
     """The page is made from what was kept, and comes to the same conclusion."""
     made = page(gather(replace(lake)))
-    assert {"bad": 6, "warn": 0, "none": 0, "good": 2} == made.counts
+    assert {"bad": 6, "warn": 1, "none": 0, "good": 1} == made.counts
     told = {(one.subject, one.title) for one in made.problems}
     assert ("depot.broken", "Rows are missing") in told
     assert "depot.nowhere" in {subject for subject, _ in told}
