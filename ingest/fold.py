@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ingest import types
 from ingest.change import Change, Image, Op
-from ingest.order import Order
+from ingest.order import Order, order_of
 from ingest.values.cells import misfits, value_of
 from ingest.values.conversions import Conversion, conversion
 
@@ -34,7 +34,8 @@ class SchemaStep(NamedTuple):
     may have stood before), ``rename_column`` (``to``
     takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source converts the values
     to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows go).  ``old`` is a retyped column's
-    type as statements said before; empty where only the rows' messages know it.
+    type as statements said before; empty where only the rows' messages know it.  A step with ``since`` is that of a
+    statement delivered again: it meets the rows alone that older messages, delivered again too, have set since then.
     """
 
     order: Order
@@ -47,6 +48,20 @@ class SchemaStep(NamedTuple):
     declared: str = ""
     mysql: bool = True
     guarded: bool = False
+    since: Order | None = None
+
+    def decoded(self) -> SchemaStep:
+        """The step of a ledger, which keeps places as order keys, as the fold takes it."""
+        since = order_of(str(self.since)) if self.since else None
+        return self._replace(order=order_of(str(self.order)), since=since)
+
+    def after(self, place: str) -> SchemaStep:
+        """The step of a ledger, for a table whose rows were all set at a place or after it, or stand there."""
+        return self._replace(since=max(self.since, cast("Order", place))) if self.since else self
+
+    def meets(self, row: Row) -> bool:
+        """True if the step changes a row that was there before it."""
+        return self.since is None or row.place is None or row.place > self.since
 
     def conversion(self, sent: str = "") -> Conversion:
         """How values change, of a row whose message says that the column's type is ``sent``."""
@@ -71,12 +86,13 @@ class Step(NamedTuple):
 class Row:
     """One live row; ``complete`` is False for a row known only from a partial update.
 
-    ``types`` are those of the messages that its values came in.
+    ``types`` are those of the messages that its values came in, ``place`` the last one's.
     """
 
     values: Image
     complete: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
+    place: Order | None = None
 
 
 @dataclass(slots=True)
@@ -242,7 +258,7 @@ def _set(
     types, known = event.change.types, table.rows.get(key)
     if effect == "overlay" and known and known.types != types:
         types = {**known.types, **types}
-    table.rows[key] = Row(values, complete, types)
+    table.rows[key] = Row(values, complete, types, event.order)
     table.last[key] = values
     return Step(key, event, effect, values, why)
 
@@ -269,6 +285,8 @@ def _schema(table: Table, event: SchemaStep) -> Iterator[Step]:
         return
     change = _SCHEMA[event.action]
     for key, row in table.rows.items():
+        if not event.meets(row):
+            continue
         values = change(event, row)
         if event.to and event.column in row.types:
             row.types = {**row.types, event.to: row.types[event.column]}
@@ -328,6 +346,8 @@ def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
             if event.action == "new_incarnation":
                 rows = []
             for row in rows:
+                if not event.meets(row):
+                    continue
                 row.values = _SCHEMA[event.action](event, row)
             continue
         change, order = event.change, event.order
@@ -342,7 +362,7 @@ def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
         if change.op in (Op.UPDATE, Op.DELETE):
             _take(rows, {**after, **before})
         if change.op is not Op.DELETE:
-            rows.append(Row({**before, **after}, types=change.types))
+            rows.append(Row({**before, **after}, types=change.types, place=order))
     return iter(rows)
 
 

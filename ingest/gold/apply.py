@@ -277,7 +277,7 @@ def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, 
     fresh = bool(mirror.keys) and (again or not before.exists)
     if not fresh and not again:
         tell(mirror.name, "schema")
-        _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.new])
+        _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.fills])
     if open_columns := retyped.keep(lake, mirror, changed, books.last):
         result.counts[misfits.COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
@@ -460,7 +460,7 @@ def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> m
     shard = lane.shard
     if shard is not None:
         shard = next(one.column for one in mirror.columns if one.name == shard[0]), shard[1]
-    return merging.Standing(gathered.clears, steps.new, shard)
+    return merging.Standing(gathered.clears, steps.fills, shard)
 
 
 def _gathered(

@@ -153,7 +153,17 @@ def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -
         ):  # else no row has come without the key yet
             keys = after
             told.append(Era(place, keys))
+    end = max(last.high, told[-1].place)
+    if keys and unnamed is not None and unnamed.high > end and not _last(statements, first.keys):
+        told.append(Era(end, ()))  # a row from before the statement has come again after it
     return told
+
+
+def _last(statements: Sequence[Statement], keys: Keys) -> Keys:
+    """The key after all statements."""
+    for _, effects in statements:
+        keys = _after(effects, keys)
+    return keys
 
 
 def _since(before: Run, run: Run, statements: Sequence[Statement]) -> str:

@@ -150,7 +150,7 @@ def happenings(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -
         event = Placed(order_of(row["order_key"]), Change(op=Op.TRUNCATE))
         found.append(Happening(event, row["batch"], "truncate", row))
     for step, row in evidence.schema_steps(lake, mirror, lane):
-        event_step = step._replace(order=order_of(str(step.order)))
+        event_step = step.decoded()
         found.append(Happening(event_step, row["batch"], step.action, row))
     return found
 

@@ -65,15 +65,22 @@ class Steps:
         """The steps behind a place; none if there is no place."""
 
         def behind(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
-            return tuple(step for step in steps if place is not None and str(step.order) > place)
+            if place is None:
+                return ()
+            return tuple(step.after(place) for step in steps if str(step.order) > place)
 
         return replace(self, ever=behind(self.ever), new=behind(self.new))
+
+    @property
+    def fills(self) -> tuple[SchemaStep, ...]:
+        """The new ones that change the standing rows; one delivered again meets but rows that have an outcome."""
+        return tuple(step for step in self.new if not step.since)
 
     def meeting(self, present: Collection[str], folded_high: str | None) -> Steps:
         """The same steps, with whether they meet a column that stands already among the mirror's, by Delta's names."""
         dropped: set[str] = set()
         doubtful = False
-        for step in self.new:
+        for step in self.fills:
             if step.action == "drop_column":
                 dropped.add(step.column)
             elif step.action == "add_column" and step.column not in dropped:
@@ -156,7 +163,7 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
 
 def _since(steps: Steps, cleared: str | None) -> str | None:
     """From where new steps call folded changes back: a new clearing spares only the rows with an outcome."""
-    places = [str(step.order) for step in steps.new]
+    places = [str(step.since or step.order) for step in steps.new]
     return min([*places, cleared or places[0]]) if places else None
 
 

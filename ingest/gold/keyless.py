@@ -213,6 +213,8 @@ def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -
         there[name] = own | F.array_contains(f"{second}_keys", name)
     for step in steps:
         before, target = F.col(ORDER) < F.lit(str(step.order)), step.to or step.column
+        if step.since:  # a statement delivered again
+            before &= F.col(ORDER) > F.lit(str(step.since))
         if step.action == "new_incarnation":
             continue
         if step.action == "retype_column":

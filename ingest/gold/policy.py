@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
@@ -326,12 +326,26 @@ def _type_of(found: Shown, name: str, subject: Subject) -> str:
 
 def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
     """The steps that change rows without row messages, each with its batch."""
+    statements = list(statements)
     found: list[tuple[SchemaStep, int]] = []
+    taken: dict[str, list[SchemaStep]] = {}
     walk = _Walk(subject.table, drops=subject.policy == "evolve")
     for statement, effects in rings(applied(statements, subject)):
-        taken = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
-        found.extend((step, statement.batch) for step in taken)
-    return found
+        made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
+        mine = list(made)
+        taken.setdefault(statement.id, []).extend(mine)
+        found.extend((step, statement.batch) for step in mine)
+    again = [(step, one.batch) for one in statements for step in _again(one, taken)]
+    return sorted([*found, *again], key=lambda one: one[0].order) if again else found
+
+
+def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> Iterator[SchemaStep]:
+    """What a statement delivered again does: the same to the rows that were delivered again before it."""
+    if statement.first is not None:
+        order, since = cast("Any", statement.order), cast("Any", statement.since)
+        for step in taken.get(statement.first.id, ()):
+            if step.action != "new_incarnation":
+                yield step._replace(order=order, since=since)
 
 
 @dataclass(slots=True)

@@ -41,7 +41,7 @@ class Beyond:
     def events(self) -> list[Placed | SchemaStep]:
         """All of it as the plain fold takes it."""
         truncates = [Placed(order_of(at), Change(op=Op.TRUNCATE)) for at in self.truncates]
-        return [*truncates, *(step._replace(order=order_of(str(step.order))) for step in self.steps)]
+        return [*truncates, *(step.decoded() for step in self.steps)]
 
 
 def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, links: bool) -> DataFrame:

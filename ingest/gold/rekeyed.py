@@ -105,7 +105,7 @@ def rebased(
         if after.place <= cleared:  # no row of it lives
             continue
         part = mine.where((F.col("order_key") > era.place) & (F.col("order_key") <= after.place))
-        events = [step for step in steps if era.place < str(step.order) <= after.place]
+        events = [step.after(era.place) for step in steps if era.place < str(step.order) <= after.place]
         rows = part.where(F.col("op") != "truncate")
         truncates = [
             row["order_key"] for row in part.where(F.col("op") == "truncate").select("order_key").collect()

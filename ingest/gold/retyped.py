@@ -6,7 +6,7 @@ keep their values, and a reject of the column says so until somebody has loaded 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame
@@ -45,7 +45,7 @@ def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
     ]
 
 
-def _former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
+def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     """A column's name and those that its values were sent under before."""
     found = [name]
     for step in reversed(list(renames)):
@@ -59,7 +59,7 @@ def _of_lane(
 ) -> Iterator[Retyped]:
     if not steps:
         return
-    names = {step: _former(step.column, renames) for step in steps}
+    names = {step: former(step.column, renames) for step in steps}
     every = list(dict.fromkeys(name for some in names.values() for name in some))
     rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("op").isin("read", "insert", "update"))
     values = []
@@ -79,26 +79,32 @@ def _of_lane(
 
 def changes_values(mirror: Mirror, retyped: Iterable[Retyped]) -> bool:
     """True if rows of the mirror get other values; in a column of texts another spelling is one."""
-    texts = {one.name for one in mirror.columns if one.delta == "STRING"}
-    return any(
-        one.rule.convert is not None and (not one.rule.respells or one.step.column in texts)
-        for one in retyped
-    )
+    texts = _texts(mirror)
+    return any(one.rule.changes(texts=one.step.column in texts) for one in retyped)
+
+
+def _texts(mirror: Mirror) -> set[str]:
+    return {one.name for one in mirror.columns if one.delta == "STRING"}
 
 
 def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> int:
     """Write what cannot be known to `rejects`, guarded; returns how many columns it is."""
+    texts = _texts(mirror)
     rows = [
         _reject(mirror, one, batch)
         for one in retyped
-        if not one.rule.certain
-        or (one.step.column in mirror.keys and one.rule.convert and not one.rule.respells)
+        if not one.step.since and is_open(one.step, one.rule, mirror.keys, texts)
     ]
     if not rows:
         return 0
     frame: DataFrame = lake.spark.createDataFrame(list(dict.fromkeys(rows)), REJECTS.columns)
     appended = lake.append(frame, REJECTS, f"gold/{mirror.path}/{mirror.generation}/retyped", batch)
     return len(set(rows)) if appended else 0
+
+
+def is_open(step: SchemaStep, rule: Conversion, keys: Collection[str], texts: Collection[str]) -> bool:
+    """True if no message tells the values of existing rows, or the keys that they have been given."""
+    return not rule.certain or (step.column in keys and rule.changes(texts=step.column in texts))
 
 
 def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:

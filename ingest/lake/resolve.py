@@ -16,6 +16,7 @@ from ingest.change import NO_TABLE, TableId
 from ingest.ddl import Effect
 from ingest.lake.decisions import DISMISS
 from ingest.lake.statements import Statement
+from ingest.order import is_weak
 
 Lanes = Iterable[tuple[str, TableId]]
 UNSEEN = "unseen"  # note of a swap_table: what was done to the copy is not in the ledger
@@ -38,7 +39,9 @@ def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
     for source, table in lanes:
         named[source].add(table)
     made: dict[str, _Made] = {}
-    seen: set[tuple[str, str, object]] = set()
+    seen: dict[
+        tuple[str, str, object], tuple[Statement, str]
+    ] = {}  # the first delivery, and the last one's place
     found = []
     for one in statements:
         names = named[one.source]
@@ -46,12 +49,32 @@ def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
         tracked = made.setdefault(one.source, _Made(names))
         meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
         mark = (one.source, one.text, one.event_time)
+        taken = replace(respelt, effects=meant)
         if mark in seen and not any(effect.action in _BY_TURNS for effect in meant):
-            meant = ()  # the same message again
+            taken = _again(taken, *seen[mark])
         if one.event_time is not None:
-            seen.add(mark)
-        found.append(replace(respelt, effects=meant))
+            seen[mark] = seen[mark][0] if mark in seen else taken, one.order
+        found.append(taken)
     return found
+
+
+def _again(statement: Statement, first: Statement, since: str) -> Statement:
+    """A statement delivered again: it has changed the rows already, but not what was delivered again before it.
+
+    Where arrival alone decides, a stream that goes back brings older rows and then the statement.
+    """
+    if not is_weak(statement.order):
+        return replace(statement, effects=())
+    came = {one.to if one.action == "rename_table" else one.table for one in statement.effects
+            if one.action in ("rename_table", "swap_table")}  # fmt: skip
+    gone = tuple(
+        Effect("drop_table", one.table)
+        for one in statement.effects
+        if one.action == "rename_table" and one.table not in came
+    )
+    return replace(
+        statement, effects=gone, decided=statement.decided or first.decided, first=first, since=since
+    )
 
 
 def leaves_open(effect: Effect, table: TableId) -> bool:

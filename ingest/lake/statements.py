@@ -33,12 +33,18 @@ class Statement:
     effects: tuple[Effect, ...] = ()
     decided: str = ""
     event_time: object = None  # when the source ran it, only to tell a repetition
+    first: Statement | None = None  # of one delivered again: its first delivery, whose effects are its own
+    since: str = ""  # of one delivered again: the place of the delivery before
 
     @property
     def tables(self) -> list[TableId]:
         """The tables that it names; of one that names none, the table of its message."""
-        found = list(dict.fromkeys(table for effect in self.effects for table in touched(effect)))
+        found = list(dict.fromkeys(table for effect in self._meant for table in touched(effect)))
         return found or ([self.table] if self.table.table is not None else [])
+
+    @property
+    def _meant(self) -> tuple[Effect, ...]:
+        return (*self.effects, *(self.first.effects if self.first else ()))
 
 
 def touched(effect: Effect) -> tuple[TableId, ...]:

@@ -231,7 +231,7 @@ def _settled(change: Change, new: Key | None, old: Key | None) -> Iterator[Key |
 
 def _placed(schema: Iterable[SchemaStep]) -> Iterator[SchemaStep]:
     for step in schema:
-        yield step._replace(order=order_of(str(step.order)))  # gold keeps them by their order keys
+        yield step.decoded()
 
 
 def _cells(values: Image, mirror: Mirror) -> Cells:

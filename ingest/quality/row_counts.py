@@ -32,7 +32,7 @@ def folded(history: History, mirror: Mirror, *, appends: bool) -> Counter[Conten
     serial = 0
     for order, event in sorted(events, key=lambda one: one[0]):
         if isinstance(event, SchemaStep):
-            _apply(table, event._replace(order=order))
+            _apply(table, event.decoded())
             index = _indexed(table, mirror)
             continue
         change = change_of(event, mirror, {}, history.shard)

@@ -44,6 +44,10 @@ class Conversion:
         except (ValueError, ArithmeticError):
             return text
 
+    def changes(self, *, texts: bool) -> bool:
+        """True if values change; where a mirror keeps ``texts``, another spelling is another value."""
+        return self.convert is not None and (texts or not self.respells)
+
 
 KEEP = Conversion()
 UNKNOWN = Conversion(certain=False)

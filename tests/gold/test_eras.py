@@ -55,6 +55,16 @@ def told(
         ([run(1, 4, "id"), run(6, 9, "order_id")], {5: RENAMED}, [("", "id"), (at(5), "order_id")]),
         ([run(1, 4, "id")], {5: RENAMED}, [("", "id"), (at(5), "order_id")]),
         ([run(1, 4, "id")], {5: "ALTER TABLE item DROP PRIMARY KEY"}, [("", "id")]),
+        (  # a row of before has come again after the statement
+            [run(1, 1, "id"), run(6, 6, "id"), run(7, 9)],
+            {5: "ALTER TABLE item DROP PRIMARY KEY"},
+            [("", "id"), (at(6), "")],
+        ),
+        (  # a capture that stops naming keys
+            [run(1, 6, "id"), run(7, 9)],
+            {5: "ALTER TABLE item ADD c INT"},
+            [("", "id")],
+        ),
         (
             [run(1, 4, "id"), run(6, 6)],
             {5: "ALTER TABLE item DROP PRIMARY KEY"},

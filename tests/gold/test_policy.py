@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ingest import ddl
 from ingest.change import Change, Image, Op, TableId
-from ingest.fold import Placed, SchemaStep, fold
+from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold.policy import (
     APPLIED,
     APPROVE,
@@ -240,3 +242,81 @@ def test_values_that_only_the_source_knows(column: str) -> None:
     assert "standing rows have NULL" in " ".join(judge(statement, subject()).does)
     assert APPLIED == judge(said(statement.text, decided=APPROVE), subject()).state
     assert "c" in shown([statement], subject()).columns, "the column is added all the same"
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ALTER TABLE depot RENAME COLUMN SITE TO place", {"place": "A"}),
+        ("ALTER TABLE depot CHANGE Site place VARCHAR(9)", {"place": "A"}),
+        ("ALTER TABLE depot RENAME COLUMN SITE TO Site", {"Site": "A"}),
+        ("ALTER TABLE depot RENAME COLUMN SITE TO x, RENAME COLUMN Load TO y", {"x": "A", "y": "1.25"}),
+    ],
+)
+def test_columns_in_another_letter_case(text: str, expected: Image, policy: str) -> None:
+    """To MySQL the case of a column's name does not matter: a rename that finds no column loses its values."""
+    found = folded([said(text)], {"site": "A", "load": "1.25"}, policy)
+    assert expected == {name: found.get(name) for name in expected}
+    retyped = steps([said("ALTER TABLE depot MODIFY LOAD DECIMAL(8,1)")], subject(policy))
+    assert ["load"] == [step.column for step, _ in retyped]
+
+
+def test_two_columns_that_differ_in_case_are_not_mixed_up() -> None:
+    """Where both spellings stand, another spelling is neither of them."""
+    both = Subject(DEPOT, "lenient", {"site": "string", "SITE": "string"})
+    assert ["site", "SITE", "Site"] == [both.column(name) for name in ("site", "SITE", "Site")]
+
+
+def test_a_changed_type_changes_the_rows() -> None:
+    """The source converts its rows and no message says so: the mirror would keep the old values."""
+    made = said(
+        "CREATE TABLE IF NOT EXISTS depot (no INT PRIMARY KEY, a DECIMAL(10,4), b DATETIME(6), c FLOAT)", 1
+    )
+    text = "ALTER TABLE depot MODIFY a DECIMAL(10,2), MODIFY b DATE, CHANGE c d DOUBLE"
+    row: dict[str, str | None] = {"a": "1.2350", "b": "2024-02-28 23:59:59.6", "c": "4.185"}
+    expected = {"a": "1.24", "b": "2024-02-29", "d": "4.184999942779541"}
+    found = folded([made, said(text)], row, "lenient")
+    assert expected == {name: found[name] for name in expected}
+    assert {"a": None} == {
+        name: value
+        for name, value in folded([made, said(text)], {"a": None}, "lenient").items()
+        if name == "a"
+    }
+
+
+def test_a_statement_delivered_again_changes_only_what_came_again() -> None:
+    """A stream that goes back brings old rows under old names, then the statement: other rows have their values."""
+    swap = "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a"
+    first = said(swap, 2)
+    again = replace(said(swap, 5), effects=(), first=first, since=first.order)
+    assert concerns(again, DEPOT)
+    found = steps([first, again], subject())
+    assert {2: "", 5: "002"} == {batch: str(step.since or "") for step, batch in found}
+    assert [] == steps([replace(first, effects=(), decided=DISMISS), again], subject()), (
+        "the first did nothing"
+    )
+
+    def row(batch: int, no: str, a: str, b: str) -> Placed:
+        change = Change(op=Op.INSERT, keys=("no",), after={"no": no, "a": a, "b": b})
+        return Placed(Order(0, 1, (), 0, (batch,), 0), change)
+
+    def place(text: object) -> Order:
+        return Order(0, 1, (), 0, (int(str(text)), 1), 0)
+
+    placed = [
+        step._replace(order=place(step.order), since=place(step.since) if step.since else None)
+        for step, _ in found
+    ]
+    rows = [row(1, "1", "A", "B"), row(1, "2", "C", "D"), row(4, "2", "C", "D")]  # key 2 came again
+    values = fold([*rows, *_in_row(placed)], ("no",))
+    assert {"1": ("B", "A"), "2": ("D", "C")} == {
+        str(one.values["no"]): (one.values["a"], one.values["b"]) for one in values.values()
+    }
+    mine = copies([*rows[:2], *_in_row(placed)])
+    assert [("B", "A"), ("D", "C")] == [(one.values["a"], one.values["b"]) for one in mine]
+
+
+def _in_row(found: list[SchemaStep]) -> list[SchemaStep]:
+    """Steps of one statement one after the other."""
+    return [step._replace(order=step.order._replace(row=number)) for number, step in enumerate(found)]

@@ -7,6 +7,7 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.lake.resolve import UNSEEN, is_archive, is_copy, resolved
 from ingest.lake.statements import Statement
+from ingest.order import Order, order_key
 
 
 def table(name: str, database: str = "yard") -> TableId:
@@ -14,15 +15,26 @@ def table(name: str, database: str = "yard") -> TableId:
     return TableId(database, None, name)
 
 
-def said(*texts: str, message: str | None = "depot", at: object = None) -> list[Statement]:
-    """Statements of one source, one behind the other."""
+def said(
+    *texts: str, message: str | None = "depot", at: object = None, sequence: tuple[int, ...] = ()
+) -> list[Statement]:
+    """Statements of one source, one after the other; without a sequence arrival alone decides."""
     found = []
     for number, text in enumerate(texts, 1):
         parsed = ddl.effects(text, "mysql", "yard", None, message)
         place = TableId("yard", None, message)
         found.append(
             Statement(
-                f"s{number}", "src", place, number, f"{number:03}", text, parsed.kind, parsed.effects, "", at
+                f"s{number}",
+                "src",
+                place,
+                number,
+                order_key(Order(0, 1, sequence, 0, (number,), 0)),
+                text,
+                parsed.kind,
+                parsed.effects,
+                "",
+                at,
             )
         )
     return found
@@ -132,3 +144,25 @@ def test_the_same_message_again_does_nothing() -> None:
     assert [1, 1] == [
         len(effects) for effects in meant(said(*["DROP TABLE depot"] * 2, at=1714521600), "depot")
     ]
+
+
+def test_a_statement_delivered_again_names_its_first_delivery() -> None:
+    """Where arrival decides, older rows may have come again before it: the fold must know since when."""
+    text = "ALTER TABLE depot RENAME COLUMN a TO b"
+    one, two, three = resolved(said(text, text, text, at=1714521600), [("src", table("depot"))])
+    assert [None, one, one] == [one.first, two.first, three.first]
+    assert [one.order, two.order] == [two.since, three.since]
+    assert [table("depot")] == three.tables
+    same = resolved(said(text, text, at=1714521600, sequence=(7,)), [("src", table("depot"))])
+    assert [None, None] == [one.first for one in same], "positions bring the older rows back to their places"
+
+
+def test_a_table_that_was_renamed_away_is_gone_again() -> None:
+    """RENAME away and CREATE delivered again: rows of the old table may have come again before them."""
+    away, swap = "RENAME TABLE depot TO depot_1", "RENAME TABLE depot TO x, hall TO depot, x TO hall"
+    ghost = "RENAME TABLE depot TO _depot_del, _depot_gho TO depot"
+    assert [("drop_table", "depot")] == meant(said(away, away, at=1714521600), "depot")[1]
+    assert [] == meant(said(swap, swap, at=1714521600), "depot", "hall")[1], (
+        "another table has the name at once"
+    )
+    assert [] == meant(said(ghost, ghost, at=1714521600), "depot")[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -71,9 +72,10 @@ class Capture:
         if self.keyed and not columns:
             return []
         return [
-            TableRule(f"h{one.number}.{table}", keys=() if self.keyed else keys, columns=columns)
+            TableRule(f"h{one.number}.{table}{end}", keys=() if self.keyed else keys, columns=columns)
             for one in made
             for table, keys in one.keys.items()
+            for end in ("", "_*")  # and what it is renamed to
         ]
 
 
@@ -187,6 +189,8 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
     if not mirror.rows and not table.rows:
         return []
     names = table.key or mirror.keys  # a key that was dropped tells the rows apart until another row comes
+    if not all(name in table.shape for name in names):  # it was dropped, and so were its columns
+        return _uncounted(table, mirror)
     wanted = {_key(table, row, names): row for row in table.rows.values()}
     actual = {_key(table, row, names): row for row in mirror.rows.values()}
     wrong = [] if len(actual) == len(mirror.rows) else ["one key twice"]
@@ -199,6 +203,19 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
             if typed(column.type.logical, truth) != typed(column.type.logical, value):
                 wrong.append(f"row {key}, {column.name}: {truth!r} became {value!r}")
     return wrong
+
+
+def _uncounted(table: Table, mirror: plain.Mirror) -> list[str]:
+    """What differs where rows have nothing that tells them apart."""
+
+    def counted(rows: Iterable[Mapping[str, str | None]]) -> Counter[tuple[object, ...]]:
+        return Counter(
+            tuple(typed(one.type.logical, row.get(one.name)) for one in table.columns) for row in rows
+        )
+
+    wanted, actual = counted(table.rows.values()), counted(mirror.rows.values())
+    wrong = [f"row {row} is missing" for row in wanted - actual]
+    return wrong + [f"row {row} should not be" for row in actual - wanted]
 
 
 def _key(table: Table, row: Mapping[str, str | None], names: Iterable[str]) -> tuple[object, ...]:

@@ -119,6 +119,7 @@ SURE = {
     "recreate": 1,
     "nothing": 1,
     "widen": 1,
+    "modify": 1,
     "reload": 1,
     "add_unread": 1,
     "drop_database": 1,

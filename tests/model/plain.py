@@ -16,7 +16,7 @@ from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change, steps
-from ingest.gold import eras, policy
+from ingest.gold import eras, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.ledger import _effects
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
@@ -27,6 +27,7 @@ from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
 from ingest.order import order_of
 from ingest.silver.lift import Deck, Lifting
+from ingest.types import delta
 from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.writing import Dialect
 
@@ -121,7 +122,7 @@ def _table(row: dict[str, Any]) -> TableId:
 def _statement(row: dict[str, Any]) -> Statement:
     told = json.loads(row["payload"])
     parsed = told["parsed"]
-    place = f"{row['topic']}/{row['partition']}/{row['offset']}/{row['row']}"
+    place = f"{row['batch']}/{row['topic']}/{row['partition']}/{row['offset']}/{row['row']}"
     effects = _effects.decode(json.dumps(parsed["effects"]))
     return Statement(
         place,
@@ -157,12 +158,13 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         mine = [one for one in mine if one.batch < first]
     mirror.loud |= {f"noticed: {one.text}" for one in mine if states[one.id] in (NOTICED, PARTLY)}
     applied = [one for one in mine if states[one.id] in (APPLIED, PARTLY)]
+    found = [step for step, _batch in policy.steps(applied, subject)]
     told = _eras(rule, changes, applied, subject)
     mirror.keys = told[-1].keys if told else policy.shown(mine, subject).keys
     if not mirror.keys:
         mirror.loud |= {"no key"} if changes else set()
         return mirror
-    found = [(str(step.order), step) for step, _batch in policy.steps(applied, subject)]
+    mirror.loud |= _open(mirror, changes, types, found)
     base: list[Placed] = []
     for era, after in zip_longest(told, told[1:]):
         begin, end = era.place, after.place if after else "~"
@@ -170,7 +172,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         events: list[Placed | SchemaStep] = [
             *base,
             *(Placed(order_of(row["order_key"]), change_of(row, era.keys)) for row in rows),
-            *(step._replace(order=order_of(place)) for place, step in found if begin < place <= end),
+            *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
         ]
         live = _live(mirror, era.keys, types, events)
         if after is None:
@@ -208,6 +210,28 @@ def _live(
             mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
     return list(state.rows.values())
+
+
+def _open(
+    mirror: Mirror, changes: Sequence[dict[str, Any]], types: dict[str, str], found: Sequence[SchemaStep]
+) -> set[str]:
+    """What the source has converted and no message tells, as `ingest.gold.retyped` rejects it."""
+    texts = {name for name, logical in types.items() if delta(logical) == "STRING"}
+    renames = [step for step in found if step.action == "rename_column"]
+    loud: set[str] = set()
+    for step in found:
+        if step.action != "retype_column" or step.since:
+            continue
+        names = retyped.former(step.column, renames)
+        for row in changes:
+            if row["op"] not in ("read", "insert", "update") or row["order_key"] > str(step.order):
+                continue
+            after, sent = json.loads(row["after"] or "{}"), json.loads(row["types"] or "{}")
+            if any(after.get(name) is not None for name in names):
+                rule = step.conversion(next((sent[name] for name in names if name in sent), ""))
+                if retyped.is_open(step, rule, mirror.keys, texts):
+                    loud.add(f"values of {step.column} not known")
+    return loud
 
 
 def _refuse(mirror: Mirror, keys: tuple[str, ...], types: dict[str, str], base: Sequence[Placed]) -> None:

@@ -31,12 +31,6 @@ class Open(NamedTuple):
 
 
 OPEN = {
-    "instant to text": Open(
-        "a TIMESTAMP that becomes text keeps the instant, where the source writes its server's clock",
-        {"modify": 3},
-        {},
-        "canal",
-    ),
     "one second": Open(
         "a TRUNCATE or DROP within the second of its table's rows",
         {"truncate": 3, "recreate": 3},
