@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import re
 
-from ingest.errors import command
+from ingest.errors import IngestError, command
 
 _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
@@ -76,8 +76,8 @@ def said(error: BaseException) -> str:
     if (found := fault(error)) is not None:
         return found
     lines = str(error).strip().splitlines() or [""]
-    told = next((line for line in lines if not line.startswith(_CALLING)), lines[0])
-    return f"{type(error).__name__}: {told.removeprefix(': ')[:500]}"
+    told = next((line for line in lines if not line.startswith(_CALLING)), lines[0]).removeprefix(": ")[:500]
+    return told if isinstance(error, IngestError) else f"{type(error).__name__}: {told}"
 
 
 def _path(error: BaseException, text: str) -> str:

@@ -159,7 +159,7 @@ def test_failures_are_told(
     assert ["START", "FAIL"] == states
     failed = Service.taken[-1][2]
     assert _valid(failed)
-    assert "silver: the sky fell" == failed["run"]["facets"]["errorMessage"]["message"]
+    assert "silver stopped: the sky fell" == failed["run"]["facets"]["errorMessage"]["message"]
 
 
 def test_a_service_that_is_down_fails_no_run(spark: SparkSession, tmp_path: Path) -> None:

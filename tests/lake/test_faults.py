@@ -6,6 +6,7 @@ import errno
 
 import pytest
 
+from ingest.errors import IngestError
 from ingest.lake.faults import fault, of_mirror, said
 
 JAVA = "An error occurred while calling o2663.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
@@ -62,3 +63,8 @@ def test_the_words_lead_out() -> None:
     )
     denied = PermissionError(errno.EACCES, "Permission denied", "/lake/m/part-0.parquet")
     assert of_mirror(denied, "shop.yaml", "shop.a", "/lake/m").endswith("then `ingest retry shop.yaml`")
+
+
+def test_own_errors_are_sentences_already() -> None:
+    """A class of this program's tells the operator nothing."""
+    assert "the bucket is not there" == said(IngestError("the bucket is not there"))
