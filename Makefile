@@ -1,11 +1,13 @@
 # A fresh machine needs a POSIX shell, make and Python 3.11 or newer; the rest is fetched into .venv and the
-# user's cache. PYTHON=/path/to/python chooses an interpreter.
+# user's cache. PYTHON=/path/to/python chooses an interpreter. MINUTES=n ends `make test` and `make e2e` after that
+# time, with a list of the files that were not run.
 
 PYTHON =
 VENV = .venv
 BIN = $(VENV)/bin
 INGEST = $(BIN)/ingest
 PIP = $(BIN)/python -m pip --disable-pip-version-check --quiet install
+LIMIT = $(if $(MINUTES),--minutes $(MINUTES))
 HASHED = $(PIP) --require-hashes -r
 COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --quiet $(UPGRADE)
@@ -14,7 +16,7 @@ COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-vers
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
-	@echo 'make test       set up and run all tests; no services, no root'
+	@echo 'make test       set up and run all tests in two processes; no services, no root'
 	@echo 'make e2e        run the tests with real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
@@ -33,11 +35,11 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest -m 'not e2e and not slow'
+	$(BIN)/python -m tests.parallel $(LIMIT) -m 'not e2e and not slow'
 
 e2e: $(VENV)/.ready-e2e
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m pytest -m e2e
+	$(BIN)/python -m tests.parallel $(LIMIT) -m e2e
 
 slow: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null

@@ -146,11 +146,11 @@ def test_refuses_damage(schema, data, code):
 
 def test_a_promise_of_many_items_ends_at_once():
     """Seven bytes that promise 2^40 items kept a reader busy for ever."""
-    start = time.perf_counter()
+    start = time.process_time()
     data = b"\x80\x80\x80\x80\x80\x80\x01"
     assert "truncated" == refused({"type": "array", "items": "long"}, data)
     assert "truncated" == refused({"type": "map", "values": "null"}, data)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize(

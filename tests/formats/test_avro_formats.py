@@ -291,11 +291,11 @@ def test_damage_is_only_ever_a_reject(name):
     module, rejects, slowest = formats.load(name), 0, 0.0
     for _ in range(7000):
         data, schema = rnd.choice(seeds)
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             list(module.parse(Message(_mutant(rnd, data)), Hints(schema=schema)))
         except Undecodable:
             rejects += 1
-        slowest = max(slowest, time.perf_counter() - start)
+        slowest = max(slowest, time.process_time() - start)
     assert 0 < rejects < 7000
     assert slowest < 1

@@ -198,10 +198,10 @@ def test_a_check_shows_its_query_and_keys(made):
 def test_five_hundred_tables_stay_small(made):
     """A page of tens of megabytes opens nowhere."""
     facts = made(500)
-    began = time.monotonic()
+    began = time.process_time()
     text = render(facts)
     assert 3_000_000 > len(text.encode())
-    assert 20 > time.monotonic() - began  # seconds, on a machine that does other things
+    assert 20 > time.process_time() - began  # seconds of the processor
 
 
 @pytest.mark.parametrize("values", [(), (1.0,), (3.0, 3.0, 3.0)])

@@ -1,0 +1,239 @@
+"""Runs the tests in two processes: ``python -m tests.parallel [--minutes N] [pytest's own arguments]``.
+
+Each process is a whole pytest with its own Spark session. Both collect the same tests; a file is run by the process
+that claims it first, by creating a file in a shared folder. Nothing is sent between the processes, and they write to
+files, so a JVM that outlives its Python cannot keep the other waiting. With ``--minutes`` no file is begun after that
+time: those that were not run are listed at the end, and fail nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+
+FOLDER, DEADLINE = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE"
+SHARED = "shops"  # a session's fixture that takes a minute: one process runs all files that use it
+ENDING = 60  # seconds for a process to end after its last test
+SLOWEST = 25  # files that are listed with their seconds
+OVERTIME = 240  # seconds for the tests that are running when the time is over
+_SECTION = re.compile(r"=+ (ERRORS|FAILURES|warnings summary.*|slowest .*|short test summary info) =+")
+_SUMS = re.compile(r"=+ .* in [0-9.]+s.* =+")
+_seconds: dict[str, float] = {}  # of each file that this process has run
+_NAMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
+
+
+# --- in each process, as a plugin of pytest --------------------------------------------------------
+
+
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Run the files that this process claims; without a shared folder, run all as pytest does."""
+    if FOLDER not in os.environ or session.config.option.collectonly or session.testsfailed:
+        return None
+    folder, parent = Path(os.environ[FOLDER]), os.getppid()
+    groups = grouped(session.items)
+    (folder / f"all-{os.getpid()}").write_text(json.dumps(list(groups)), "utf-8")
+    for name, items in groups.items():
+        if time.time() > float(os.environ[DEADLINE]):
+            break
+        if not _claimed(folder, name):
+            continue
+        began = time.monotonic()
+        # After a file's last test the session comes next: all but the session's fixtures are torn down.
+        for item, following in pairwise([*items, session]):
+            (folder / f"at-{os.getpid()}").write_text(item.nodeid, "utf-8")
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail or session.shouldstop or os.getppid() != parent:
+                return True
+        _seconds[name] = time.monotonic() - began
+        (folder / f"ran-{quote(name, safe='')}").touch()
+    return True
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
+    """Leave the counts for the process that prints them."""
+    if FOLDER in os.environ:
+        counts = {name: len(terminalreporter.stats.get(name, ())) for name in _NAMES}
+        text = json.dumps({"counts": counts, "exit": int(exitstatus), "seconds": _seconds})
+        (Path(os.environ[FOLDER]) / f"done-{os.getpid()}").write_text(text, "utf-8")
+
+
+def grouped(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """The tests of each file, those with many Spark tests first: small files at the end fill both processes."""
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        shared = SHARED in getattr(item, "fixturenames", ())
+        groups.setdefault(SHARED if shared else item.nodeid.partition("::")[0], []).append(item)
+    spark = {
+        name: sum(1 for item in found if item.get_closest_marker("spark")) for name, found in groups.items()
+    }
+    return {name: groups[name] for name in sorted(groups, key=lambda name: (-spark[name], name))}
+
+
+def _claimed(folder: Path, name: str) -> bool:
+    """True for the first process that asks."""
+    try:
+        (folder / f"claim-{quote(name, safe='')}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+# --- in the process that starts them ---------------------------------------------------------------
+
+
+@dataclass
+class Worker:
+    """One process, and what it has left in the shared folder."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    output: Path
+    printed: int = 0
+    closing: bool = False  # at the failures and summaries, which are kept together until the end
+    killed_at: float = float("inf")
+    trouble: str = ""
+
+    def progress(self) -> Iterator[str]:
+        """The lines of the files that were run since the last call."""
+        for line in self._lines():
+            self.closing = self.closing or _SECTION.fullmatch(line.strip()) is not None
+            if self.closing or not line.endswith("\n"):
+                return
+            self.printed += 1
+            if not _SUMS.fullmatch(line.strip()):
+                yield line.rstrip("\n")
+
+    def rest(self) -> list[str]:
+        """What it printed after them, but not its own sums."""
+        lines = [line.rstrip("\n") for line in self._lines()]
+        return [line for line in lines if not _SUMS.fullmatch(line)]
+
+    def _lines(self) -> list[str]:
+        return self.output.read_text("utf-8", "replace").splitlines(keepends=True)[self.printed :]
+
+    @property
+    def done(self) -> dict[str, Any] | None:
+        """Its counts and exit code, once its tests are done."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / f"done-{self.process.pid}").read_text("utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return found
+
+    @property
+    def at(self) -> str:
+        """The test that it began last."""
+        file = self.folder / f"at-{self.process.pid}"
+        return file.read_text("utf-8") if file.exists() else "the collection of the tests"
+
+    def kill(self) -> None:
+        """End it with all that it has started."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests and print what they print; the exit code is pytest's."""
+    parser = ArgumentParser(prog="python -m tests.parallel", allow_abbrev=False)
+    parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no file after this time")
+    given, words = parser.parse_known_args(arguments)
+    began = time.time()
+    deadline = began + 60 * given.minutes
+    with tempfile.TemporaryDirectory(prefix="ingest-tests-") as name:
+        workers: list[Worker] = []
+        try:
+            workers += [_start(Path(name), n, words, deadline) for n in range(given.processes)]
+            while [worker for worker in workers if not _ended(worker, deadline)]:
+                time.sleep(0.2)
+        finally:
+            for worker in workers:
+                worker.kill()
+        return _conclude(Path(name), workers, began)
+
+
+def _start(folder: Path, n: int, words: list[str], deadline: float) -> Worker:
+    output = folder / f"output-{n}"
+    command = [sys.executable, "-m", "pytest", "-p", "tests.parallel", "-o", "console_output_style=classic"]
+    with output.open("wb") as file:
+        process = subprocess.Popen(
+            [*command, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {FOLDER: str(folder), DEADLINE: str(deadline)},
+            start_new_session=True,
+        )
+    return Worker(process, folder, output)
+
+
+def _ended(worker: Worker, deadline: float) -> bool:
+    """Print what is new; True once a process has ended, of itself or because its time is over."""
+    for line in worker.progress():
+        print(line, flush=True)
+    if worker.process.poll() is not None:
+        return True
+    if worker.done is not None:
+        worker.killed_at = min(worker.killed_at, time.time() + ENDING)
+    elif time.time() > deadline + OVERTIME and not worker.trouble:
+        worker.trouble = f"interrupted, for the time was over: {worker.at}"
+        worker.killed_at = time.time() + ENDING
+        worker.process.send_signal(signal.SIGINT)  # pytest tears down its fixtures and reports
+    if time.time() > worker.killed_at:
+        print(f"process {worker.process.pid} did not end after {worker.at}, and was killed", flush=True)
+        worker.kill()
+    return worker.process.poll() is not None
+
+
+def _conclude(folder: Path, workers: list[Worker], began: float) -> int:
+    """Print failures, summaries and sums of all processes; gives the exit code."""
+    counts: Counter[str] = Counter()
+    slow: Counter[str] = Counter()
+    codes = set()
+    for worker in workers:
+        print("\n".join(worker.rest()).strip())
+        if (done := worker.done) is None:
+            print(f"process {worker.process.pid} ended with {worker.process.returncode} at {worker.at}")
+            done = {"counts": {}, "exit": int(pytest.ExitCode.INTERNAL_ERROR), "seconds": {}}
+        if worker.trouble:
+            print(worker.trouble)
+            done["exit"] = int(pytest.ExitCode.OK)
+        counts.update(done["counts"])
+        slow.update(done["seconds"])
+        codes.add(done["exit"])
+    files = {name for file in folder.glob("all-*") for name in json.loads(file.read_text("utf-8"))}
+    ran = {unquote(file.name.removeprefix("ran-")) for file in folder.glob("ran-*")}
+    missed = [f"not run to its end: {name}" for name in sorted(files - ran)]
+    spent = [f"{seconds:7.0f} s  {name}" for name, seconds in slow.most_common(SLOWEST)]
+    print("the slowest files:", *spent, *missed, sep="\n")
+    seconds = time.time() - began
+    sums = [f"{counts[name]} {name}" for name in _NAMES if counts[name]] or ["no tests ran"]
+    sums += [f"{len(missed)} files not run"] if missed else []
+    print(f" {', '.join(sums)} in {seconds:.2f}s ({timedelta(seconds=int(seconds))}) ".center(80, "="))
+    if counts["failed"] or counts["error"]:
+        codes.add(int(pytest.ExitCode.TESTS_FAILED))
+    return min(codes - {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}, default=0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which ends the processes, too
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,67 @@
+"""The tests in two processes: each test once, and nothing that fails, dies or was not run goes without a word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import parallel
+from tests.conftest import ROOT
+
+PASS = "def test_a():\n    pass\n\ndef test_b():\n    pass\n"
+FAIL = "def test_c():\n    assert 1 == 2\n"
+DIE = "import os, time\n\ndef test_d():\n    time.sleep(1)\n    os._exit(9)\n"
+SLEEP = "import time\n\ndef test_e():\n    time.sleep(60)\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the tests of a test are."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "pytest.ini").touch()
+    return tmp_path
+
+
+def run(
+    folder: Path, arguments: list[str], capsys: pytest.CaptureFixture[str], **files: str
+) -> tuple[int, str]:
+    """The exit code and what is printed."""
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(text, "utf-8")
+    return parallel.main([*arguments, "-p", "no:cacheprovider"]), capsys.readouterr().out
+
+
+def test_each_test_runs_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A test that neither process runs would pass for ever, and so would one that fails unseen."""
+    code, text = run(folder, [], capsys, one=PASS, two=PASS, three=FAIL)
+    last = text.splitlines()[-1]
+    assert (1, True) == (code, " 1 failed, 4 passed in " in last), text
+    assert 1 == text.count("FAILED test_three.py::test_c"), text
+    assert [1, 1] == [text.count(f"test_{name}.py ..") for name in ("one", "two")]
+
+
+def test_a_process_that_dies_is_a_failure(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A crash of the interpreter leaves no failed test behind."""
+    code, text = run(folder, [], capsys, a=DIE, b=PASS, c=PASS)
+    assert (3, True) == (code, "ended with 9 at test_a.py::test_d" in text), text
+    assert " 4 passed, 1 files not run in " in text.splitlines()[-1]
+
+
+def test_files_that_are_not_run_are_listed(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever reads the log must not believe that they passed."""
+    code, text = run(folder, ["--minutes", "0"], capsys, a=PASS, b=FAIL)
+    assert (0, True) == (code, "not run to its end: test_a.py\nnot run to its end: test_b.py" in text), text
+    assert " no tests ran, 2 files not run in " in text.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_test_without_an_end_is_interrupted(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One test that hangs would take the results of all others with it."""
+    monkeypatch.setattr(parallel, "OVERTIME", 1)
+    code, text = run(folder, ["--minutes", "0.4", "--processes", "1"], capsys, a=FAIL, b=SLEEP)
+    assert (1, True) == (code, "interrupted, for the time was over: test_b.py::test_e" in text), text
+    assert " 1 failed, 1 files not run in " in text.splitlines()[-1]
