@@ -15,6 +15,7 @@ import itertools
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
@@ -222,8 +223,8 @@ def _container(data: bytes, start: int, finished: bool) -> Iterator[Record]:
     if not data.startswith(CONTAINER):
         raise Undecodable("bad-container", "the file does not start as an Avro container")
     try:
-        meta, offset = avro.read_at(_META, data, len(CONTAINER))
-        node = avro.load(meta.get("avro.schema", b""))
+        meta, offset = avro.read_at(_meta(), data, len(CONTAINER))
+        schema = avro.load(meta.get("avro.schema", b""))
         inflate = _codec(meta.get("avro.codec", b"null").decode("ascii", "replace"))
     except Undecodable as error:
         raise Undecodable("bad-container", error.detail) from None
@@ -235,12 +236,14 @@ def _container(data: bytes, start: int, finished: bool) -> Iterator[Record]:
                 raise Undecodable("cut-record", f"the block at byte {offset} is longer than the file")
             return
         if offset >= start:
-            values = _datums(node, _inflated(inflate, block, offset), count, offset)
+            values = _datums(schema, _inflated(inflate, block, offset), count, offset)
             yield from (Record(index + i, end, value) for i, value in enumerate(values))
         offset, index = end, index + count
 
 
-_META = avro.load('{"type": "map", "values": "bytes"}')
+@cache
+def _meta() -> avro.Schema:
+    return avro.load('{"type": "map", "values": "bytes"}')
 
 
 def _block(data: bytes, offset: int, marker: bytes) -> tuple[bytes, int, int]:
@@ -268,11 +271,11 @@ def _inflated(inflate: Callable[[bytes], bytes], block: bytes, offset: int) -> b
     return plain
 
 
-def _datums(node: avro.Node, block: bytes, count: int, offset: int) -> Iterator[bytes]:
+def _datums(schema: avro.Schema, block: bytes, count: int, offset: int) -> Iterator[bytes]:
     begin = 0
     for _ in range(min(count, len(block) + 1)):  # a count is only a promise; a datum takes a byte at least
-        _, end = avro.read_at(node, block, begin)
-        if node.type == "union":  # of all named types: the branch's number is no part of the datum
+        _, end = avro.read_at(schema, block, begin)
+        if isinstance(schema.root, list):  # of all named types: the branch's number is no part of the datum
             _, begin = avro.long(block, begin)
         yield block[begin:end]
         begin = end

@@ -1,269 +1,258 @@
-"""Exact reading of bare Avro (Apache Avro specification 1.11, "Schemas" and "Binary Encoding").
+"""Bare Avro read by fastavro, with the checks that it leaves out (Avro specification 1.11).
 
-A schema is compiled once into readers (`ingest.decoding.avro_binary`) and then reads any number of
-datums.  Why the common library, fastavro, does not read here: it takes varints of twelve bytes, an
-index of -1 and bytes left over for values, and it crashes or never ends on some schemas.  Proving its
-result by writing it again takes 37 to 45 microseconds for a row of 12 columns and about 400 for one of 22
-with records inside, this reader 16 and 70; fastavro without the proof 16 and 110 (``benchmarks/notes.md``).
-It is the measure that the tests hold this reader against.  Here
+`load` refuses a schema that contains itself, and an array whose items take no bytes: by the one fastavro
+crashes, by the other a damaged count keeps it busy for ever. `read` refuses a datum that does not end with
+its last byte, and gives every failure a code.
 
-- a schema that contains itself is refused when it is loaded, so reading cannot run away in depth;
-- an array of items that take no bytes is refused likewise, so a count cannot promise work for ever;
-- what no writer may write is refused, and what differs only in form (several blocks, long varints) is read.
-
-A union of null and one other type gives None or the value; a union with more branches gives None or
-``(branch, value)``, so that two records of the same shape stay apart.  Logical types are not
-interpreted: a decimal is its bytes, a date its day number.  Aliases and defaults have no part in
-reading with the writer's own schema.
+A value of a union of several named types is ``(branch, value)``, so that two records of the same shape stay
+apart; every other value stands alone. Logical types are not interpreted: a decimal is its bytes, a date its
+day number. Aliases and defaults have no part in reading with the writer's own schema.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib import resources
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
-from ingest.decoding import avro_binary as binary
-from ingest.decoding.avro_binary import Read, long, truncated
 from ingest.errors import Undecodable
 from ingest.values import strict
 
-__all__ = ["PRIMITIVES", "Node", "bundled", "knowing", "load", "long", "read", "read_at"]
-
-MAX_NODES = 100_000  # nodes of a schema with every named type written out; a wide table has 10,000
+MAX_TYPES = 100_000  # of a schema with every named type written out; a wide table has 10,000
 MAX_NESTING = 64
-MAX_BRANCHES = 64  # so that every index is one byte
+_LEFT_OUT = frozenset({"default", "aliases", "doc", "order"})  # from a schema: fastavro judges some of them
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One type of a compiled schema.
+class Schema:
+    """A schema that is safe to read by: fastavro's form of it, and its named types by their full names."""
 
-    ``props`` is the JSON object it was written as (empty for a bare name), ``least`` the fewest bytes
-    that a value can take, ``nodes`` the count of types below it with every name written out.
-    """
+    parsed: Any
+    root: Any
+    named: Mapping[str, Any]
+    plain_option: bool  # whether a union may have one named type, which then needs no branch
+    leading: int  # how many numbers begin the record: its version, its place in the log
 
-    type: str
-    read: Read
-    name: str = ""
-    props: Mapping[str, Any] = field(default_factory=dict)
-    fields: Fields = ()
-    branches: tuple[Node, ...] = ()
-    items: Node | None = None
-    least: int = 0
-    nodes: int = 1
+    def resolved(self, schema: Any) -> Any:
+        """A type as its object or, for a union, its list; a name is replaced by what it names."""
+        return (self.named.get(schema) or {"type": schema}) if isinstance(schema, str) else schema
 
 
-Fields = tuple[tuple[str, Node, Mapping[str, Any]], ...]
-"""A record's fields: name, type, and the JSON object it was written as."""
-
-
-def load(text: str | bytes, name: str | None = None) -> Node:
-    """Compile a schema's JSON text; ``name`` picks the type to read from a list of named types.
+@lru_cache(maxsize=1024)
+def load(text: str | bytes, name: str | None = None) -> Schema:
+    """Parse a schema's JSON text; ``name`` picks the type to read from a list of named types.
 
     Raises:
         Undecodable: ``bad-schema``, with what is wrong.
     """
+    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+
+    named: dict[str, Any] = {}
     try:
-        tree = strict(text.encode() if isinstance(text, str) else text)
+        tree = _prepared(strict(text.encode() if isinstance(text, str) else text), 0)
+        for entry in tree if name else ():
+            parse_schema(entry, named_schemas=named)
+        whole = {"type": "record", "name": _WHOLE, "fields": [{"name": _WHOLE, "type": name or tree}]}
+        parsed: Any = parse_schema(whole, named_schemas=named)
+        root = parsed["fields"][0]["type"]
+        guard = _Guard(named)
+        guard.size(root)
     except Undecodable as error:
-        raise _bad_schema(error.detail) from None
-    named: dict[str, Node] = {}
-    if name is None:
-        return _node(tree, "", named, 0)
-    for entry in tree:
-        found = _node(entry, "", named, 0)
-        if found.name == name:
-            return found
-    raise _bad_schema(f"no type {name} in it")
+        raise Undecodable("bad-schema", f"the Avro schema cannot be used: {error.detail}") from None
+    except UnknownType as error:
+        raise _bad_schema(f"the type {str(error.name)[:80]!r} is not defined before its use") from None
+    except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _bad_schema(str(error)[:200]) from None
+    top = named.get(root, {}) if isinstance(root, str) else root
+    fields = top.get("fields", ()) if isinstance(top, dict) else ()
+    leading = len(list(takewhile(lambda field: field["type"] in ("int", "long"), fields)))
+    return Schema(parsed, root, named, guard.plain_option, leading)
+
+
+_WHOLE = "ingest_whole_datum"
+"""The record around every schema (it takes no bytes): fastavro parses any other type again for each datum."""
 
 
 @cache
-def bundled(file: str, name: str | None = None) -> Node:
-    """A vendor's fixed schema from ``avro_schemas``, compiled once."""
-    return load((resources.files("ingest.decoding") / "avro_schemas" / f"{file}.avsc").read_bytes(), name)
+def bundled(file: str) -> bytes:
+    """The text of a vendor's fixed schema from ``avro_schemas``."""
+    return (resources.files("ingest.decoding") / "avro_schemas" / f"{file}.avsc").read_bytes()
 
 
-def knowing(node: Node, **made: Callable[[Any], Any]) -> Node:
-    """The same record, its named fields known again by their bytes and made into something else once."""
-    fields = tuple(
-        (
-            name,
-            replace(below, read=binary.seen_before(below.read, made[name])) if name in made else below,
-            props,
-        )
-        for name, below, props in node.fields
-    )
-    return replace(node, fields=fields, read=_record_reader(fields))
-
-
-def read(node: Node, data: bytes) -> Any:
+def read(schema: Schema, data: bytes) -> Any:
     """One datum that fills ``data`` to its last byte.
 
     Raises:
         Undecodable: ``truncated``, ``trailing-bytes``, ``bad-avro`` or ``bad-utf8``.
     """
-    value, end = read_at(node, data, 0)
+    value, end = read_at(schema, data, 0)
     if end != len(data):
         raise Undecodable("trailing-bytes", f"{len(data) - end} bytes are left after the datum")
     return value
 
 
-def read_at(node: Node, data: bytes, pos: int) -> tuple[Any, int]:
+def read_at(schema: Schema, data: bytes, pos: int) -> tuple[Any, int]:
     """One datum from ``pos`` on, and the position after it."""
+    from fastavro.read import schemaless_reader
+
+    source = io.BytesIO(data)
+    source.seek(pos)
     try:
-        return node.read(data, pos)
-    except (IndexError, struct.error):
-        raise truncated() from None
+        # the last option lets fastavro look through each union once more, so only where it is needed
+        found: Any = schemaless_reader(
+            source,
+            schema.parsed,
+            None,
+            return_named_type=True,
+            return_named_type_override=schema.plain_option,
+        )
+    except EOFError:
+        raise Undecodable("truncated", "the Avro datum ends before its last value") from None
     except UnicodeDecodeError as error:
         raise Undecodable("bad-utf8", f"an Avro string holds byte {error.object[error.start]:#04x}") from None
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise Undecodable("bad-avro", f"the Avro datum cannot be read: {error}") from None
+    for _ in range(schema.leading):  # fastavro wraps numbers that are too long, which would change the order
+        _, pos = long(data, pos)
+    return found[_WHOLE], source.tell()
 
 
-PRIMITIVES: dict[str, Node] = {
-    "null": Node("null", binary.null, "null"),
-    "boolean": Node("boolean", binary.boolean, "boolean", least=1),
-    "int": Node("int", binary.int_, "int", least=1),
-    "long": Node("long", long, "long", least=1),
-    "float": Node("float", binary.float_, "float", least=4),
-    "double": Node("double", binary.double, "double", least=8),
-    "bytes": Node("bytes", binary.bytes_, "bytes", least=1),
-    "string": Node("string", binary.string, "string", least=1),
-}
+def long(data: bytes, pos: int) -> tuple[int, int]:
+    """A zigzag varint of at most ten bytes, and the position after it."""
+    number = 0
+    for shift in range(0, 70, 7):
+        byte = data[pos]
+        pos += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if number >> 64:
+                break
+            return (number >> 1) ^ -(number & 1), pos
+    raise Undecodable("bad-avro", "a number does not fit 64 bits")
 
 
 # --- schemas ------------------------------------------------------------------------------------
 
-_OPEN = Node("record", binary.null)  # stands for a named type while its own members are compiled
 
+def _prepared(schema: Any, depth: int) -> Any:
+    """A schema as fastavro takes it, without what could fail or change a value.
 
-def _node(schema: Any, namespace: str, named: dict[str, Node], depth: int) -> Node:
+    ``logicalType`` becomes ``logical``, so that fastavro leaves the value alone.
+    """
     if depth > MAX_NESTING:
         raise _bad_schema(f"it is nested more than {MAX_NESTING} deep")
     if isinstance(schema, list):
-        found = _union(schema, namespace, named, depth)
-    elif isinstance(schema, dict):
-        found = _written(schema, namespace, named, depth)
-    else:
-        found = _reference(schema, namespace, named)
-    if found.nodes > MAX_NODES:
-        raise _bad_schema(f"written out it has more than {MAX_NODES} types")
+        if not schema:
+            raise _bad_schema("a union is empty")
+        return [_prepared(branch, depth + 1) for branch in schema]
+    if not isinstance(schema, dict):
+        return str(schema)
+    found = {name: value for name, value in schema.items() if name not in _LEFT_OUT}
+    if "logicalType" in found:
+        found["logical"] = found.pop("logicalType")
+    kind = found.get("type")
+    if isinstance(kind, list):
+        return _prepared(kind, depth + 1)
+    if isinstance(kind, dict):  # {"type": {"type": "long"}, "connect.name": ...}
+        return {**_prepared(kind, depth + 1), **{name: found[name] for name in found if name != "type"}}
+    if kind not in _COMPLEX and kind not in _LEAST:
+        return str(kind)  # a named type: what else the object says belongs to its definition
+    for below in ("items", "values"):
+        if below in found:
+            found[below] = _prepared(found[below], depth + 1)
+    if kind in ("record", "error"):
+        found["fields"] = _fields(found, depth)
+    if kind == "fixed":
+        found["size"] = _fixed_size(found)
     return found
 
 
-def _reference(name: Any, namespace: str, named: dict[str, Node]) -> Node:
-    if not isinstance(name, str):
-        raise _bad_schema(f"{str(name)[:40]} is no type")
-    found = PRIMITIVES.get(name) or named.get(f"{namespace}.{name}") or named.get(name)
-    if found is None:
-        raise _bad_schema(f"the type {name[:80]!r} is not defined before its use")
-    if found is _OPEN:
-        raise _bad_schema(f"the type {name[:80]!r} contains itself")
-    return found
+def _fields(schema: dict[str, Any], depth: int) -> list[dict[str, Any]]:
+    name, fields = str(schema.get("name"))[:80], schema.get("fields")
+    if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
+        raise _bad_schema(f"the record {name!r} has no fields")
+    names = [str(field.get("name")) for field in fields]
+    if len(set(names)) != len(names):
+        raise _bad_schema(f"the record {name!r} names a field twice")
+    return [
+        {"name": name, "type": _prepared(field.get("type"), depth + 1)}
+        for name, field in zip(names, fields, strict=True)
+    ]
 
 
-def _written(schema: dict[str, Any], namespace: str, named: dict[str, Node], depth: int) -> Node:
-    kind = schema.get("type")
-    if isinstance(kind, (dict, list)) or (isinstance(kind, str) and kind not in _COMPLEX):
-        inner = _node(kind, namespace, named, depth + 1)  # {"type": "long", "logicalType": ...}
-        return Node(
-            inner.type, inner.read, inner.name, {**inner.props, **schema}, inner.fields, inner.branches,
-            inner.items, inner.least, inner.nodes,
-        )  # fmt: skip
-    if kind in ("array", "map"):
-        return _collection(kind, schema, namespace, named, depth)
-    if not isinstance(kind, str):
-        raise _bad_schema("a type has no name")
-    return _named(kind, schema, namespace, named, depth)
-
-
-_COMPLEX = ("record", "error", "enum", "fixed", "array", "map")
-
-
-def _named(kind: str, schema: dict[str, Any], namespace: str, named: dict[str, Node], depth: int) -> Node:
-    name = schema.get("name")
-    if not isinstance(name, str) or not name:
-        raise _bad_schema(f"a {kind} has no name")
-    space, _, short = name.rpartition(".")
-    space = space or str(schema.get("namespace", namespace))
-    full = f"{space}.{short}"
-    if full in named:
-        raise _bad_schema(f"the type {name[:80]!r} is defined twice")
-    named[full] = _OPEN
-    if kind == "enum":
-        found = _enum(schema, short)
-    elif kind == "fixed":
-        found = _fixed(schema, short)
-    else:
-        found = _record(schema, short, space, named, depth)
-    named[full] = found
-    return found
-
-
-def _enum(schema: dict[str, Any], name: str) -> Node:
-    symbols = schema.get("symbols")
-    if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
-        raise _bad_schema(f"the enum {name[:80]!r} has no symbols")
-    return Node("enum", binary.enum(name, tuple(map(str, symbols))), name, schema, least=1)
-
-
-def _fixed(schema: dict[str, Any], name: str) -> Node:
+def _fixed_size(schema: dict[str, Any]) -> int:
     size = str(schema.get("size"))
     if not (size.isascii() and size.isdigit() and len(size) < 10):
-        raise _bad_schema(f"the fixed {name[:80]!r} has no size")
-    return Node("fixed", binary.fixed(int(size)), name, schema, least=int(size))
+        raise _bad_schema(f"the fixed {str(schema.get('name'))[:80]!r} has no size")
+    return int(size)
 
 
-def _record(schema: dict[str, Any], name: str, namespace: str, named: dict[str, Node], depth: int) -> Node:
-    members = schema.get("fields")
-    if not isinstance(members, list) or not all(isinstance(m, dict) for m in members):
-        raise _bad_schema(f"the record {name[:80]!r} has no fields")
-    fields = tuple(
-        (str(m.get("name")), _node(m.get("type"), namespace, named, depth + 1), m) for m in members
-    )
-    if len({field_name for field_name, _, _ in fields}) != len(fields):
-        raise _bad_schema(f"the record {name[:80]!r} names a field twice")
-    least = sum(node.least for _, node, _ in fields)
-    nodes = 1 + sum(node.nodes for _, node, _ in fields)
-    return Node("record", _record_reader(fields), name, schema, fields, least=least, nodes=nodes)
+_COMPLEX = frozenset({"record", "error", "fixed", "array", "map"})
+_LEAST = {"null": 0, "boolean": 1, "int": 1, "long": 1, "bytes": 1, "string": 1, "enum": 1}
+_LEAST |= {"float": 4, "double": 8}
 
 
-def _record_reader(fields: Fields) -> Read:
-    return binary.record(
-        [(name, node.read, [each.read for each in node.branches]) for name, node, _ in fields]
-    )
+class _Size(NamedTuple):
+    least: int  # the fewest bytes that a value can take
+    types: int  # with every named type written out
 
 
-def _union(schema: list[Any], namespace: str, named: dict[str, Node], depth: int) -> Node:
-    branches = tuple(_node(branch, namespace, named, depth + 1) for branch in schema)
-    if not branches or any(branch.type == "union" for branch in branches):
-        raise _bad_schema("a union is empty or holds a union")
-    if len(branches) > MAX_BRANCHES:
-        raise _bad_schema(f"a union has more than {MAX_BRANCHES} types")
-    if sum(branch.type != "null" for branch in branches) > 1:
-        read = binary.tagged([(branch.name or branch.type, branch.read) for branch in branches])
-    else:
-        read = binary.optional([branch.read for branch in branches])
-    least = 1 + min(branch.least for branch in branches)
-    return Node(
-        "union", read, branches=branches, least=least, nodes=1 + sum(branch.nodes for branch in branches)
-    )
+class _Guard:
+    """Refuses what fastavro would crash or hang on; the names in a schema are full by then."""
+
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self.plain_option = False  # a union of one named type and others
+        self._named = named
+        self._sizes: dict[str, _Size | None] = {}  # of named types; None while one is open
+
+    def size(self, schema: Any) -> _Size:
+        """The size of values of a type."""
+        if isinstance(schema, list):
+            return self._union(schema)
+        if isinstance(schema, str):
+            schema = self._named.get(schema) or {"type": schema}
+        kind = schema["type"]
+        if kind in _LEAST:
+            return _Size(_LEAST[kind], 1)
+        if kind == "fixed":
+            return _Size(schema["size"], 1)
+        if kind in ("array", "map"):
+            items = self.size(schema["items" if kind == "array" else "values"])
+            if kind == "array" and not items.least:
+                raise _bad_schema("the items of an array take no bytes, so that its length means nothing")
+            return _sum(1, [items])
+        return self._record(schema)
+
+    def _union(self, schema: list[Any]) -> _Size:
+        if any(isinstance(branch, list) for branch in schema):
+            raise _bad_schema("a union holds a union")
+        names = sum("name" in each if isinstance(each, dict) else each in self._named for each in schema)
+        self.plain_option |= names == 1
+        branches = [self.size(branch) for branch in schema]
+        return _sum(1 + min(each.least for each in branches), branches)
+
+    def _record(self, schema: Mapping[str, Any]) -> _Size:
+        name = schema["name"]
+        if name not in self._sizes:
+            self._sizes[name] = None
+            fields = [self.size(field["type"]) for field in schema["fields"]]
+            self._sizes[name] = _sum(sum(each.least for each in fields), fields)
+        found = self._sizes[name]
+        if found is None:
+            raise _bad_schema(f"the type {name[:80]!r} contains itself")
+        return found
 
 
-def _collection(
-    kind: str, schema: dict[str, Any], namespace: str, named: dict[str, Node], depth: int
-) -> Node:
-    items = _node(schema.get("items" if kind == "array" else "values"), namespace, named, depth + 1)
-    if kind == "map":
-        read = binary.map_(items.read)
-    elif items.least:
-        read = binary.array(items.read)
-    else:
-        raise _bad_schema("the items of an array take no bytes, so that its length means nothing")
-    return Node(kind, read, kind, schema, items=items, least=1, nodes=1 + items.nodes)
+def _sum(least: int, below: list[_Size]) -> _Size:
+    types = 1 + sum(each.types for each in below)
+    if types > MAX_TYPES:
+        raise _bad_schema(f"written out it has more than {MAX_TYPES} types")
+    return _Size(least, types)
 
 
 def _bad_schema(detail: str) -> Undecodable:
-    return Undecodable("bad-schema", f"the Avro schema cannot be used: {detail}")
+    return Undecodable("bad-schema", detail)

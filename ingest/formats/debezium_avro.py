@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, TableHints
@@ -81,7 +80,7 @@ def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:
         text = hints.schema(number)
     except KeyError:
         raise Undecodable("unknown-schema", f"the registry does not know schema {number}") from None
-    return text, avro.read(_node(text), data[5:])
+    return text, avro.read(avro.load(text), data[5:])
 
 
 def _row(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Change:
@@ -146,45 +145,45 @@ def _texts(found: Any) -> Image:
 # --- schemas ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
-def _node(text: str) -> avro.Node:
-    return avro.load(text)
-
-
 def _row_fields(text: str) -> tuple[Field, ...]:
-    return _fields(_value(_node(text)))
+    schema = avro.load(text)
+    return _fields(schema, _value(schema, schema.root))
 
 
 def _envelope_fields(text: str) -> tuple[Field, ...]:
-    found = {name: _value(node) for name, node, _ in _value(_node(text)).fields}
-    image = found.get("after") or found.get("before")
-    return _fields(image) if image else ()
+    schema = avro.load(text)
+    members = {each["name"]: each["type"] for each in _value(schema, schema.root).get("fields", ())}
+    image = members.get("after") or members.get("before")
+    return _fields(schema, _value(schema, image)) if image else ()
 
 
-def _fields(node: avro.Node) -> tuple[Field, ...]:
-    return tuple(_field(name, below) for name, below, _ in node.fields)
+def _fields(schema: avro.Schema, record: Mapping[str, Any]) -> tuple[Field, ...]:
+    return tuple(_field(schema, each["name"], each["type"]) for each in record.get("fields", ()))
 
 
-def _value(node: avro.Node) -> avro.Node:
-    """The type that is not null of an optional one."""
-    branches = [branch for branch in node.branches if branch.type != "null"]
-    return branches[0] if len(branches) == 1 else node
+def _value(schema: avro.Schema, optional: Any) -> Mapping[str, Any]:
+    """The object of a type; the one that is not null of an optional type."""
+    found = schema.resolved(optional)
+    if isinstance(found, list):
+        branches = [branch for branch in found if schema.resolved(branch)["type"] != "null"]
+        found = schema.resolved(branches[0]) if len(branches) == 1 else {"type": "union"}
+    return found  # type: ignore[no-any-return]
 
 
-def _field(name: str, optional: avro.Node) -> Field:
-    node = _value(optional)
-    props = node.props
+def _field(schema: avro.Schema, name: str, optional: Any) -> Field:
+    props = _value(schema, optional)
     parameters = props.get("connect.parameters")
     semantic = props.get("connect.name")
-    if semantic is None and props.get("logicalType") in LOGICAL:
-        semantic = LOGICAL[props["logicalType"]]
+    if semantic is None and props.get("logical") in LOGICAL:
+        semantic = LOGICAL[props["logical"]]
         parameters = _decimal_parameters(props)
+    items = props.get("items") or props.get("values")
     return Field(
         name=name,
-        type=str(props.get("connect.type") or PHYSICAL.get(node.type, node.type)),
+        type=str(props.get("connect.type") or PHYSICAL.get(props["type"], props["type"])),
         semantic=str(semantic or ""),
         parameters={key: str(value) for key, value in (parameters or {}).items()},
-        fields=(_field("", node.items),) if node.items else (),
+        fields=(_field(schema, "", items),) if items else (),
     )
 
 

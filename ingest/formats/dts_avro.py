@@ -18,7 +18,7 @@ the document leaves out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -81,34 +81,16 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def decode(data: bytes) -> dict[str, Any]:
     """One record of the schema, with or without ``bornTimestamp``, to the last byte."""
-    record, end = avro.read_at(_schema(), data, 0)
+    record, end = avro.read_at(avro.load(avro.bundled("dts"), "Record"), data, 0)
     if end < len(data):
-        record["bornTimestamp"], end = avro.read_at(avro.PRIMITIVES["long"], data, end)
-    if end != len(data):
-        raise Undecodable("trailing-bytes", f"{len(data) - end} bytes are left after the datum")
+        record["bornTimestamp"] = avro.read(avro.load('"long"'), data[end:])
     return record  # type: ignore[no-any-return]
-
-
-@cache
-def _schema() -> avro.Node:
-    return avro.knowing(avro.bundled("dts", "Record"), fields=_named, source=_same)
-
-
-def _named(fields: tuple[str, list[dict[str, Any]]] | None) -> tuple[tuple[str, int], ...] | None:
-    """Names and type codes of the columns, or None for anything else than a list of fields."""
-    if fields is None or fields[0] != "array":
-        return None
-    return tuple((field["name"], field["dataTypeNumber"]) for field in fields[1])
-
-
-def _same(value: Any) -> Any:
-    return value
 
 
 def _changes(record: dict[str, Any], hints: Hints) -> tuple[Change, ...]:
     operation, tags = record["operation"], record["tags"]
     op = OPS.get(operation, Op.CONTROL)
-    if operation == "COMMAND" and (record["afterImages"] or ("",))[0] != "string":
+    if operation == "COMMAND" and not isinstance(record["afterImages"], str):
         op = Op.CONTROL  # a command of a document store, which is no statement
     common = Change(
         op=op,
@@ -124,8 +106,8 @@ def _changes(record: dict[str, Any], hints: Hints) -> tuple[Change, ...]:
 
 
 def _ddl(record: dict[str, Any], common: Change) -> tuple[Change, ...]:
-    branch, sql = record["afterImages"] or ("", None)
-    if branch != "string":
+    sql = record["afterImages"]
+    if not isinstance(sql, str):
         raise Undecodable("bad-message", "a DDL record has no statement in afterImages")
     name, source = record["objectName"], record["source"]["sourceType"]
     table, dialect = table_of(name) if name else NO_TABLE, DIALECTS.get(source, "mysql")
@@ -138,13 +120,13 @@ DIALECTS = {"Oracle": "oracle", "PostgreSQL": "postgres", "PPAS": "postgres"}
 def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
     if not record["objectName"]:
         raise Undecodable("no-table", "a row record has no objectName")
-    if record["fields"] is None:
+    if not isinstance(record["fields"], list):
         raise Undecodable("bad-message", "a row record has no list of fields")
     table = table_of(record["objectName"])
     declared = hints.tables(table)
     source = record["source"]["sourceType"]
     micros = source in MICROSECOND_SOURCES and "<->" not in record["sourcePosition"]
-    plan = columns(record["fields"], source)
+    plan = columns(tuple((field["name"], field["dataTypeNumber"]) for field in record["fields"]), source)
     known: dict[str, str] = {}
     before, unsent = _image(record["beforeImages"], plan, micros, known)
     after, missing = _image(record["afterImages"], plan, micros, known)
@@ -166,13 +148,12 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
 
 
 def _image(
-    found: tuple[str, Any] | None, plan: tuple[Column, ...], micros: bool, known: dict[str, str]
+    cells: list[Any] | str | None, plan: tuple[Column, ...], micros: bool, known: dict[str, str]
 ) -> tuple[Image | None, int]:
     """One image by its columns, and how many of them were not captured; types go into ``known``."""
-    if found is None:
+    if cells is None:
         return None, 0
-    branch, cells = found
-    if branch != "array" or len(cells) != len(plan):
+    if isinstance(cells, str) or len(cells) != len(plan):
         raise Undecodable("bad-message", f"an image does not have the {len(plan)} values of its fields")
     image: Image = {}
     for (name, readers), cell in zip(plan, cells, strict=True):

@@ -16,6 +16,7 @@ and has no part in the bytes, and without the default of ``DateTimeObject.nanos`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -115,8 +116,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     return [_row(record, common, hints) if op in ROW_OPS else common]
 
 
-def _schema() -> avro.Node:
-    return avro.bundled("oceanbase", "AvroRecord")
+@cache
+def _schema() -> avro.Schema:
+    return avro.load(avro.bundled("oceanbase").replace(b'"float"', _FLOAT), "AvroRecord")
+
+
+_FLOAT = b'{"type": "record", "name": "Float", "fields": [{"name": "value", "type": "float"}]}'
+"""A float in a record has the same bytes; without the record it would be read as a double is."""
 
 
 def _table(record: dict[str, Any]) -> TableId:
@@ -176,7 +182,7 @@ def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str
             if info in NULL_TYPES:
                 known.setdefault(name, NULL_TYPES[info])
             continue
-        tag, content = value
+        tag, content = value if isinstance(value, tuple) else (type(value).__name__, value)
         try:
             image[name], known[name] = READERS[tag](content, info)
         except ValueError as error:
@@ -291,13 +297,12 @@ def _geometry(value: Any, _info: str) -> Read:
 
 
 READERS: dict[str, Callable[[Any, str], Read]] = {
-    "boolean": lambda value, _info: ("true" if value else "false", "boolean"),
+    "bool": lambda value, _info: ("true" if value else "false", "boolean"),
     "int": _whole,
-    "long": _whole,
-    "float": lambda value, _info: (float32_text(value), "float32"),
-    "double": lambda value, _info: (float_text(value), "float64"),
+    "Float": lambda value, _info: (float32_text(value["value"]), "float32"),
+    "float": lambda value, _info: (float_text(value), "float64"),
     "bytes": lambda value, _info: (base64_text(value), "binary"),
-    "string": _text,
+    "str": _text,
     "StringObject": _string,
     "DecimalObject": _decimal,
     "DateObject": _date,
