@@ -28,6 +28,10 @@ FAMILIES = {
     "maxwell-goldengate-dms": "maxwell ogg dms",
 }
 """Page by page, patterns of the formats on it; a format is on the first page that fits."""
+FAMILIES |= {
+    name: name for name in formats.names() if (PAGES / f"{name}.md").exists() and name not in FAMILIES
+}
+"""A format may have a page of its own, under its own name."""
 
 
 def members(page: str) -> list[str]:
@@ -36,6 +40,8 @@ def members(page: str) -> list[str]:
 
 
 def _page(name: str) -> str:
+    if name in FAMILIES:
+        return name
     fits = (page for page, patterns in FAMILIES.items() for one in patterns.split() if fnmatchcase(name, one))
     return next(fits, "")
 

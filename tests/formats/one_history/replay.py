@@ -14,10 +14,7 @@ from ingest.fold import Placed, fold
 from ingest.order import Order
 from ingest.values import instant_micros
 from tests.formats.one_history.history import KEYS, TYPES, History
-from tests.formats.one_history.writing import Dialect
-
-View = Callable[[str], str]
-"""What is left of a value in a dialect that cannot say all of it."""
+from tests.formats.one_history.writing import Dialect, View
 
 
 def delivered(messages: list[Message], seed: int, *, any_order: bool, once: bool) -> list[Message]:

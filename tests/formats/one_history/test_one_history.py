@@ -6,44 +6,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import NamedTuple
+import pkgutil
+from importlib import import_module
 
 import pytest
 
 from ingest import formats
-from tests.formats.one_history import bare_avro, canal, debezium, oms, relatives
+from tests.formats import one_history
 from tests.formats.one_history.debezium import key
 from tests.formats.one_history.history import KEYS, SHAPE, History, history
-from tests.formats.one_history.replay import View, decoded, delivered, differences, folded, statements
+from tests.formats.one_history.replay import decoded, delivered, differences, folded, statements
+from tests.formats.one_history.writing import Dialect, Loss
 
 SEEDS = int(os.environ.get("ONE_HISTORY_SEEDS", "200"))
-DIALECTS = {
-    **canal.DIALECTS,
-    **oms.DIALECTS,
-    **debezium.DIALECTS,
-    **bare_avro.DIALECTS,
-    **relatives.DIALECTS,
+WRITERS = [
+    import_module(f"{one_history.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(one_history.__path__)
+    if not module.name.startswith("test_")
+]
+DIALECTS: dict[str, Dialect] = {
+    name: each for writer in WRITERS for name, each in getattr(writer, "DIALECTS", {}).items()
 }
-
-
-class Loss(NamedTuple):
-    """What a dialect cannot say.
-
-    Args:
-        order: True if only the order of arrival tells the order.
-        truncates: True if it does not send a TRUNCATE.
-        statements: True if it does not send DDL.
-        once: True if a message sent again may do harm: a changed key takes along what was not sent, and only
-            a place of its own tells that it did so before.
-        views: by column, what is left of a value.
-    """
-
-    order: bool = False
-    truncates: bool = False
-    statements: bool = False
-    once: bool = False
-    views: Mapping[str, View] = {}
 
 
 def _milliseconds(value: str) -> str:
@@ -81,7 +64,9 @@ LOSSES: dict[str, Loss] = {
     "dms": Loss(order=True, statements=True),
     "dms with position": ROWS_ONLY,  # a control message has no position
 }
-"""All that a dialect may lose; one that is not named loses nothing."""
+for _writer in WRITERS:
+    LOSSES |= getattr(_writer, "LOSSES", {})
+"""All that a dialect may lose, here or as ``LOSSES`` beside its writer; one that is not named loses nothing."""
 
 
 @pytest.mark.parametrize("name", DIALECTS)

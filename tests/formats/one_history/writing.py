@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +14,10 @@ from tests.formats.one_history.history import DATABASE, KEYS, TABLE, Column, Eve
 
 Cell = Callable[[Column, str], Any]
 """One value: its column and its canonical text to what stands in the message."""
+
+
+View = Callable[[str], str]
+"""What a dialect leaves of a value."""
 
 
 class Dialect(NamedTuple):
@@ -28,6 +32,25 @@ class Dialect(NamedTuple):
     format: str
     write: Callable[[History], list[Message]]
     hints: Hints = Hints()
+
+
+class Loss(NamedTuple):
+    """What a dialect cannot say.
+
+    Args:
+        order: True if only the order of arrival tells the order.
+        truncates: True if it does not send a TRUNCATE.
+        statements: True if it does not send DDL.
+        once: True if a message sent again may do harm: a changed key takes along what was not sent, and only
+            a place of its own tells that it did so before.
+        views: by column, what is left of a value.
+    """
+
+    order: bool = False
+    truncates: bool = False
+    statements: bool = False
+    once: bool = False
+    views: Mapping[str, View] = {}
 
 
 def bare(text: str) -> msgspec.Raw:
