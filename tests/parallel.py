@@ -19,6 +19,7 @@ import time
 from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import pairwise
@@ -26,11 +27,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
+import psutil
 import pytest
 
 FOLDER, DEADLINE = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE"
 SHARED = "shops"  # a session's fixture that takes a minute: one process runs all files that use it
 ENDING = 60  # seconds for a process to end after its last test
+SECONDS = Path(__file__).with_name("seconds.json")  # of each file, by a run on two cores: what to begin with
 SLOWEST = 25  # files that are listed with their seconds
 OVERTIME = 240  # seconds for the tests that are running when the time is over
 _SECTION = re.compile(r"=+ (ERRORS|FAILURES|warnings summary.*|slowest .*|short test summary info) =+")
@@ -76,15 +79,17 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
 
 
 def grouped(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """The tests of each file, those with many Spark tests first: small files at the end fill both processes."""
+    """The tests of each file, the longest file first: small files at the end fill both processes."""
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         shared = SHARED in getattr(item, "fixturenames", ())
         groups.setdefault(SHARED if shared else item.nodeid.partition("::")[0], []).append(item)
-    spark = {
-        name: sum(1 for item in found if item.get_closest_marker("spark")) for name, found in groups.items()
+    known = json.loads(SECONDS.read_text("utf-8"))
+    guessed = {
+        name: 10 * sum(1 for item in found if item.get_closest_marker("spark"))
+        for name, found in groups.items()
     }
-    return {name: groups[name] for name in sorted(groups, key=lambda name: (-spark[name], name))}
+    return {name: groups[name] for name in sorted(groups, key=lambda name: -known.get(name, guessed[name]))}
 
 
 def _claimed(folder: Path, name: str) -> bool:
@@ -145,9 +150,11 @@ class Worker:
         return file.read_text("utf-8") if file.exists() else "the collection of the tests"
 
     def kill(self) -> None:
-        """End it with all that it has started."""
+        """End it with all that it has started, servers of tests too."""
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            for each in [*(one := psutil.Process(self.process.pid)).children(recursive=True), one]:
+                with suppress(psutil.NoSuchProcess):
+                    each.kill()
         self.process.wait()
 
 
@@ -156,6 +163,9 @@ def main(arguments: list[str]) -> int:
     parser = ArgumentParser(prog="python -m tests.parallel", allow_abbrev=False)
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no file after this time")
+    parser.add_argument(
+        "--record", action="store_true", help=f"write the seconds of each file to {SECONDS.name}"
+    )
     given, words = parser.parse_known_args(arguments)
     began = time.time()
     deadline = began + 60 * given.minutes
@@ -168,6 +178,8 @@ def main(arguments: list[str]) -> int:
         finally:
             for worker in workers:
                 worker.kill()
+        if given.record:
+            _record(workers)
         return _conclude(Path(name), workers, began)
 
 
@@ -232,6 +244,15 @@ def _conclude(folder: Path, workers: list[Worker], began: float) -> int:
     if counts["failed"] or counts["error"]:
         codes.add(int(pytest.ExitCode.TESTS_FAILED))
     return min(codes - {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}, default=0)
+
+
+def _record(workers: list[Worker]) -> None:
+    """Keep the seconds of the files that were run; what takes less than five is not worth a line."""
+    seconds: dict[str, float] = json.loads(SECONDS.read_text("utf-8"))
+    for worker in workers:
+        seconds |= (worker.done or {"seconds": {}})["seconds"]
+    found = {name: round(seconds[name]) for name in sorted(seconds) if seconds[name] >= 5}
+    SECONDS.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

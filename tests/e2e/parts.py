@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -33,6 +34,13 @@ def fetch(folder: Path, needed: str, *asked: str) -> Path:
     Raises:
         Missing: no repository answers, or there is no Java.
     """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in two processes: another may be half through it
+        return _fetch(folder, needed, *asked)
+
+
+def _fetch(folder: Path, needed: str, *asked: str) -> Path:
     if (folder / needed).is_file():
         return folder
     settings = os.environ.get(jars.SETTINGS_VARIABLE, "")

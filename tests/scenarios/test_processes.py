@@ -4,33 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ingest.lake import jars
 from ingest.lake.lake import Lake
 from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
-from tests.scenarios.processes import Process, commits, finished, gone, killed, says, started
+from tests.scenarios.processes import Moment, Process, commits, finished, gone, killed, says, started
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+pytestmark = pytest.mark.spark
 STEPS = ("bronze: reading", "silver: decoding", "gold: reading the books", "bins: merge", ": load")
-COMMITS = ("bronze", "changes", "ddl", "rejects", "books", "mirrors/depot/bins", "checks")
+COMMITS = (("bronze",), ("changes", "ddl", "rejects", "books"), ("mirrors/depot/bins", "checks"))
 
 
-def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    """A kill leaves a lock, a JVM and half-made commits; the next run must cope with all three."""
+@pytest.mark.parametrize(
+    "share", [pytest.param(1, marks=pytest.mark.e2e), pytest.param(None, marks=pytest.mark.slow)]
+)
+def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path, share: int | None) -> None:
+    """A kill leaves a lock, a JVM and half-made commits; the next run must cope with all three.
+
+    Twelve moments take minutes: of each kind one is drawn, by the seed that the failure shows (``INGEST_SEED``).
+    """
+    seed = os.environ.get("INGEST_SEED") or str(random.randrange(10**6))
+    draw = random.Random(seed)
     depot = Depot(tmp_path)
     lake = tmp_path / "lake"
-    moments = [*((commits, lake / table) for table in COMMITS), *((says, step) for step in STEPS)]
+    moments: list[tuple[Callable[[Any], Moment], Any]] = []
+    for tables in COMMITS:
+        moments += [(commits, lake / table) for table in draw.sample(tables, share or len(tables))]
+    moments += [(says, step) for step in draw.sample(STEPS, share or len(STEPS))]
     for moment, subject in moments:
+        print(f"INGEST_SEED={seed}: killed at {subject}")  # noqa: T201 - shown if the test fails
         depot.grow()
         found = killed(depot.file, moment(subject))
         assert (-signal.SIGKILL, True) == (found.code, found.alone), found.last
@@ -49,6 +63,7 @@ def _ticks(process: Process) -> list[dict[str, object]]:
     return [json.loads(line) for line in list(process.printed) if line.endswith("\n")]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
     """A service that cannot be stopped cleanly leaves a lock, or a batch half folded."""
@@ -72,8 +87,9 @@ def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
     assert "Traceback" not in "".join(process.told)
 
 
+@pytest.mark.slow
 def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> None:
-    """On a cluster the stages are submitted one by one: the lake must be the same."""
+    """On a cluster the stages are submitted one by one: the lake must be the same (as in e2e/test_cluster.py)."""
     file = example("dts-canal", tmp_path)
     environment = {
         **os.environ,
