@@ -1,4 +1,4 @@
-"""The words everything uses: a message as received, and the changes that it stands for.
+"""The words everything uses: a message as received, and the changes that it carries.
 
 A `Message` goes into a format's ``parse``; `Change` objects come out, in the order in which the
 message holds them.  A change's place in history is an `ingest.order.Order`.
@@ -136,7 +136,7 @@ class Options:
     """A source's ``options:``; every format accepts all, those without a meaning do nothing.
 
     ``table`` maps topic or file patterns to a table, for messages that name none; the key ``*``
-    stands for every topic. ``binary`` and ``time_units`` are None where the format's own default
+    means every topic. ``binary`` and ``time_units`` are None where the format's own default
     holds.
     """
 

@@ -24,7 +24,7 @@ def first_line(error: object) -> str:
 
 
 class IngestError(Exception):
-    """Root of everything this package raises on purpose; the text is meant for people."""
+    """Root of everything this package raises on purpose; the text is meant for the user."""
 
     exit_code = 2
 
@@ -38,7 +38,7 @@ class ConfigError(IngestError):
 
 
 class SetupError(IngestError):
-    """Java, a jar, a path or a permission is missing; the text names the one command that mends it."""
+    """Java, a jar, a path or a permission is missing; the text names the one command that repairs it."""
 
 
 class LockedError(IngestError):
@@ -52,7 +52,7 @@ class StoppedError(IngestError):
 
 
 class HeldError(IngestError):
-    """A mirror, lane or source waits for a person; the text names the command that releases it."""
+    """A mirror, lane or source waits for the operator; the text names the command that releases it."""
 
     exit_code = 1
 
@@ -61,8 +61,8 @@ class Undecodable(Exception):
     """One message cannot be decoded: it becomes a reject and the run goes on.
 
     Args:
-        code: stable reason code, lower case with dashes, e.g. ``bad-json``; people group by it.
-        detail: one sentence for people, without the message's own values where they may be secret.
+        code: stable reason code, lower case with dashes, e.g. ``bad-json``; reports group by it.
+        detail: one sentence for the user, without the message's own values where they may be secret.
     """
 
     def __init__(self, code: str, detail: str) -> None:

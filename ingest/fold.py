@@ -153,7 +153,7 @@ def typed(logical: str, text: str, column: str = "") -> object:
     """A key cell's value, so that ``1.0`` and ``1.00`` are one key.
 
     Raises:
-        KeyCellError: the text is no value of the type, or would be rounded or cut.
+        KeyCellError: the text is not a value of the type, or would be rounded or cut.
     """
     try:
         return value_of(logical, text)
@@ -231,7 +231,7 @@ def _inherited(table: Table, old: Key, new: Key, order: Order) -> Image | None:
     """The values that a key change takes along; the same ones when its message is repeated."""
     base = table.rows.get(old)
     values = base.values if base else table.last.get(old)
-    if not order.sequence:  # without a place of its own, a repetition cannot be told
+    if not order.sequence:  # without a position a repetition cannot be recognised
         return values
     return table.inherited.setdefault((*order[:4], order.row, old, new), values)
 

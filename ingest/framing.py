@@ -40,7 +40,7 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Record(NamedTuple):
-    """One message: where it stands in its file, where reading goes on behind it, and its bytes."""
+    """One message: its place in the file, where reading continues after it, and its bytes."""
 
     offset: int
     end: int
@@ -51,7 +51,7 @@ class Record(NamedTuple):
 
 
 def decompressed(raw: BinaryIO) -> BinaryIO:
-    """The plain bytes of a stream that may be gzip, bzip2 or zstd, told by its first bytes."""
+    """The plain bytes of a stream that may be gzip, bzip2 or zstd, recognised by its first bytes."""
     stream = _peekable(raw)
     head = stream.peek(4)[:4]
     if head.startswith(_GZIP):
@@ -275,7 +275,7 @@ def _datums(schema: avro.Schema, block: bytes, count: int, offset: int) -> Itera
     begin = 0
     for _ in range(min(count, len(block) + 1)):  # a count is only a promise; a datum takes a byte at least
         _, end = avro.read_at(schema, block, begin)
-        if isinstance(schema.root, list):  # of all named types: the branch's number is no part of the datum
+        if isinstance(schema.root, list):  # of all named types: the branch's number is not part of the datum
             _, begin = avro.long(block, begin)
         yield block[begin:end]
         begin = end
@@ -320,7 +320,7 @@ _CUTS: dict[str, Callable[[bytes, int, bool], Iterator[Record]]] = {
 
 
 def sniffed(stream: BinaryIO, binary: bool) -> tuple[str, Iterator[Record]]:
-    """The framing of a plain stream of which nobody said it, and the messages.
+    """The framing of a plain stream, found from its content, and the messages.
 
     An Avro container is known by its first bytes; any other ``binary`` file is one datum.  A text
     file that parses whole is one document, else each line is a message (and is given out at once).

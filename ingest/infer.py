@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ingest.change import ROW_OPS, Change, TableId
 from ingest.values import NUMBER
 
-HEADROOM = (6, 2)  # digits before and behind the point, above what was seen
+HEADROOM = (6, 2)  # digits before and after the point, above what was seen
 WIDEST = 38
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
@@ -172,7 +172,7 @@ def _decimal(column: Column, all_: str) -> tuple[str, str]:
 
 
 def _maybe_moment(column: Column) -> str:
-    """A hint: numbers of this size are often moments, which only a person can tell."""
+    """A hint: numbers of this size are often moments, which only the operator can know."""
     seconds = column.low >= 0 and any(
         low <= column.high < high for low, high in (_MOMENTS, tuple(1000 * each for each in _MOMENTS))
     )

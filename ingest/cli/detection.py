@@ -93,7 +93,7 @@ def _speaks(name: str, sampled: list[bytes], seen: list[dict[str, str]]) -> list
 
 
 def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
-    """True if the format reads a message as one of those that recognise it, or nobody does."""
+    """True if the format reads a message as one of those that recognise it, or none does."""
     reading = _reading(name, message)
     return reading is not None and (
         not evidence or any(_reading(other, message) == reading for other in evidence)
@@ -155,7 +155,7 @@ def quoted(text: str) -> str:
 
 
 def in_words(verdict: dict[str, Any]) -> str:
-    """The verdict for people."""
+    """The verdict as text."""
     count, file = verdict["messages"], verdict["file"]
     if not count:
         return f"{file}: holds no messages" + (f"; {verdict['damage']}" if verdict["damage"] else "")

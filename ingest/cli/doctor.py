@@ -1,4 +1,4 @@
-"""What ``ingest doctor`` looks at: each check gives a row with what was found and the one command that mends it."""
+"""What ``ingest doctor`` looks at: each check gives a row with what was found and the one command that repairs it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Listing(TyperGroup):
     """A group whose bare call, ``ingest VERB FILE``, is its hidden command `LIST`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the listing's own name before what is no other command's."""
+        """Put the listing's own name before what is not another command's."""
         if args and args[0] not in self.commands and not {"-h", "--help"} & set(args[:1]):
             args = [LIST, *args]
         return super().parse_args(ctx, args)

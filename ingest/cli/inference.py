@@ -78,7 +78,7 @@ def _described(name: str, proposals: list[Proposal]) -> dict[str, Any]:
 
 
 Read = tuple[str, str, "Hints", str | None]
-"""A file, its messages' format, what the parser may know, and the framing if it is told."""
+"""A file, its messages' format, what the parser may know, and the framing if it is given."""
 
 
 def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:

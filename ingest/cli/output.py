@@ -1,4 +1,4 @@
-"""What verbs print: results on stdout, as a table for people or exact JSON; all else on stderr.
+"""What verbs print: results on stdout, as a readable table or exact JSON; all else on stderr.
 
 With ``--output json`` or ``jsonl`` stdout holds nothing but JSON.  Numbers keep every digit, bytes are
 base64, dates and times are canonical text.  Colour follows the terminal, ``NO_COLOR`` and friends.
@@ -72,7 +72,7 @@ _DRIVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def yaml(value: Any) -> None:
-    """A mapping as YAML, for people."""
+    """A mapping as readable YAML."""
     import io
 
     from ruamel.yaml import YAML
@@ -85,7 +85,7 @@ def yaml(value: Any) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Rows for people, under a line of column names."""
+    """Rows as a table, under a line of column names."""
     console().print(drawn(columns, rows, title))
 
 
@@ -146,7 +146,7 @@ def error(text: str) -> None:
 
 
 def on_terminal() -> bool:
-    """True if people are looking at stdout."""
+    """True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 

@@ -20,7 +20,7 @@ def messages(
     Args:
         file: a path, or ``-`` for stdin.
         framing: one of `ingest.framing.FRAMINGS`, or None to tell it by the content.
-        binary: whether messages are no text; None tells it by the first byte.
+        binary: whether messages are binary; None finds out by the first byte.
     """
     stream = opened(file)
     try:

@@ -1,4 +1,4 @@
-"""Opening a lake for a verb: the pipeline file, a session, and nothing left behind."""
+"""Opening a lake for a verb: the pipeline file, a session, and a clean end."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def _mirror(pipeline: Pipeline, table: TableId) -> str | None:
 
 
 def warnings(checked: Checked) -> list[str]:
-    """What a person should look at, in the order of the file, as ``file:line:col text``."""
+    """What the operator should look at, in the order of the file, as ``file:line:col text``."""
     document = checked.document
     found = [*_files(checked), *_options(checked), *_rules(checked), *_secrets(document), *_brokers(checked)]
     placed = sorted({(document.place(where), text) for where, text in found})

@@ -1,4 +1,4 @@
-"""YAML 1.2 with positions: a tree of plain values, and where each of them stands in the file.
+"""YAML 1.2 with positions: a tree of plain values, and where each of them is in the file.
 
 Every scalar stays the text that the file shows (`Word`), so that ``1.10`` is not ``1.1`` and ``no``
 is a column name; a field that wants a number reads the text.  ``${VAR}``, ``${VAR:-default}`` and

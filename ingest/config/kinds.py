@@ -1,7 +1,7 @@
 """The kinds of values that a pipeline file's keys take: how each is read, and what the JSON Schema says of it.
 
 Values arrive as text (`ingest.config.document`); each reader turns it into what it means and raises
-`ValueError` with the sentence that people see.
+`ValueError` with the sentence that the user sees.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _format(text: str) -> str:
 
 
 def _texts(value: Any) -> Any:
-    """A list of texts; a single text stands for a list of one."""
+    """A list of texts; a single text means a list of one."""
     found = [value] if isinstance(value, str) else value
     if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
         raise ValueError(f"a list of texts belongs here, such as [a, b], not {_kind(value)}")

@@ -25,7 +25,7 @@ class Source:
     # files
     path: str = ""  # absolute glob or URI
     framing: str = ""  # lines | document | length | avro-container; the format's own unless given
-    settle: float = 60.0  # seconds after which a file that stands still is finished
+    settle: float = 60.0  # seconds without growth after which a file is finished
     order_files_by: str = "name"  # name | mtime
     max_record_bytes: int = 64 * 1024 * 1024
     storage: Mapping[str, str] = field(default_factory=dict)

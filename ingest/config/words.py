@@ -153,7 +153,7 @@ def one_of(text: str, known: Iterable[str]) -> str:
 
 
 def table(text: str) -> TableId:
-    """``db.t`` or ``db.schema.t``; a part that holds a dot stands in backquotes."""
+    """``db.t`` or ``db.schema.t``; a part that holds a dot is in backquotes."""
     parts = [quoted or plain for quoted, plain in _TABLE_PART.findall(text)]
     if not 2 <= len(parts) <= 3 or not re.fullmatch(r"(`[^`]+`|[^.`]+)(\.(`[^`]+`|[^.`]+)){1,2}", text):
         raise ValueError(f"{text!r} is no table; write database.table or database.schema.table")

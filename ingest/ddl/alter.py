@@ -1,6 +1,6 @@
 """ALTER TABLE, clause by clause, in the clauses' own order.
 
-MySQL and PostgreSQL separate clauses by commas; Oracle writes them one behind the other and puts
+MySQL and PostgreSQL separate clauses by commas; Oracle writes them one after the other and puts
 several columns into brackets.  A clause that begins with a word of `_OPTIONS` has no effect on a
 mirror; a clause that begins with anything else not known makes the statement unread.
 """
@@ -35,7 +35,7 @@ _Clause = Callable[[Cursor, Scope, TableId], Sequence[Effect]]
 
 
 def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
-    """The effects of everything behind ``ALTER TABLE``."""
+    """The effects of everything after ``ALTER TABLE``."""
     cursor.accept("IF", "EXISTS")
     cursor.accept("ONLY")
     table = scope.table(cursor)
@@ -289,7 +289,7 @@ def _dropped_key(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effec
 
 
 def _emptied(word: str, cursor: Cursor, table: TableId) -> Sequence[Effect]:
-    """Rows that vanish with a partition are named by no row message: nothing but a person can tell."""
+    """Rows that vanish with a partition appear in no row message: only the operator can know them."""
     clause = " ".join([word, *(token.text for token in cursor.rest()[:40])])
     return (Effect("truncate_partition", table, note=clause[:400]),)
 

@@ -1,7 +1,7 @@
 """Column definitions: name, type, default, nullability, comment, position.
 
 A definition is read as: the name, then type words up to the first word that begins an attribute,
-then attributes in any order.  What is no attribute is passed over, so that storage clauses and
+then attributes in any order.  What is not an attribute is skipped, so that storage clauses and
 engine options need no list.
 """
 
@@ -118,7 +118,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
 def _bounded_type(declared: str, dialect: Dialect, charset: str | None) -> str:
     try:
         return logical_type(declared, dialect, charset)
-    except ValueError:  # thousands of digits are no precision
+    except ValueError:  # thousands of digits are not a precision
         raise Unread(f"the type {declared[:40]!r} cannot be read") from None
 
 
@@ -247,7 +247,7 @@ def _inline_key(cursor: Cursor, found: _Attributes) -> bool:
 
 
 def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
-    """An attribute with a value behind it."""
+    """An attribute with a value after it."""
     if cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
         found.default = _default_tokens(cursor)
     elif cursor.accept("COMMENT"):
@@ -422,7 +422,7 @@ _CLOCK_DIGITS = re.compile(
 _OFFSET = re.compile(r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)? ?[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
 _MOMENTS = {"date": _date, "datetime": _datetime, "timestamp": _timestamp, "time": _time, "year": _year}
 _ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0", "json": "null"}
-_OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is no empty text
+_OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is not an empty text
 
 
 def _padded(base64: str, declared: str | None) -> str:

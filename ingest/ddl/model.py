@@ -41,7 +41,7 @@ ACTIONS = (
     "add_primary_key",
     "drop_primary_key",
 )
-EXCHANGED = "exchanged"  # note of renames that stand one behind the other and exchange their names
+EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 _LOSSY = frozenset(
     "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column".split()
 )
@@ -54,7 +54,7 @@ class Column:
     Args:
         type: logical type, or None where the statement leaves the type alone.
         declared: the type as the source wrote it.
-        default: canonical text of a literal default; None for NULL and for what is no literal.
+        default: canonical text of a literal default; None for NULL and for what is not a literal.
         has_default: True if rows that stood before get a value: ``default``, or unless ``note``
             says ``expression``, ``generated`` or ``identity``, NULL. ``note`` is ``implicit`` where
             MySQL fills a NOT NULL column by its own rules.

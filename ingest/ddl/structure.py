@@ -14,7 +14,7 @@ from ingest.ddl.model import Column, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
-UNPLACED = "the message has no position"  # note of a TRUNCATE of which nobody knows which rows it found
+UNPLACED = "the message has no position"  # note of a TRUNCATE whose rows are unknown
 
 
 def of_change(change: Change) -> Ddl:

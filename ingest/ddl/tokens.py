@@ -1,7 +1,7 @@
 """SQL text as tokens, comments gone: just enough lexing to find names, types and clauses.
 
 Quirks that matter: MySQL executes the inside of ``/*! ... */`` (with or without a version), its
-``"text"`` is a string, ``--`` starts a comment only before a blank, and a name may begin with a
+``"text"`` is a string, ``--`` starts a comment only before a space, and a name may begin with a
 digit; Oracle has ``q'[text]'``; PostgreSQL has ``E'text'`` and ``$tag$text$tag$``.  Every pattern is
 possessive or runs to a fixed end, so that time grows with the length of the text and no faster.
 """
@@ -167,14 +167,14 @@ class Cursor:
         return False
 
     def symbol(self, text: str) -> bool:
-        """Move past this symbol if it stands here."""
+        """Move past this symbol if it comes next."""
         if self.is_symbol(text):
             self.at += 1
             return True
         return False
 
     def is_symbol(self, text: str, ahead: int = 0) -> bool:
-        """True if this symbol stands here or further on."""
+        """True if this symbol comes next or later."""
         token = self.peek(ahead)
         return token.kind == "symbol" and token.text == text
 
@@ -187,7 +187,7 @@ class Cursor:
         return token
 
     def group(self) -> Sequence[Token]:
-        """The tokens inside the bracket that opens here; the place moves behind its end."""
+        """The tokens inside the bracket that opens here; the place moves past its end."""
         if not self.symbol("("):
             raise Unread(f"an opening bracket is missing before {self.peek().text[:40]!r}")
         start, depth = self.at, 1
@@ -205,7 +205,7 @@ class Cursor:
 
     @property
     def done(self) -> bool:
-        """True behind the last token."""
+        """True after the last token."""
         return self.at >= len(self.items)
 
 

@@ -1,6 +1,6 @@
 """Column values whose union branch says how they are written (Alibaba DTS, the public ``Record.avsc``).
 
-A value is a record named after its branch; the source's own type code, which stands beside the column's
+A value is a record named after its branch; the source's own type code, which is sent with the column's
 name, refines the branch's type where it is possible in that branch. Readers for all branches of a column
 are chosen once per list of columns.
 """
@@ -178,7 +178,7 @@ def _zoned(value: Any, _hint: str | None, micros: bool) -> Read:
 
 
 def _binary_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
-    """WKB, which MySQL puts behind four bytes of SRID."""
+    """WKB, which MySQL puts after four bytes of SRID."""
     data = value["value"]
     if data[4:5] in (b"\0", b"\1") and _is_shape(data[5:9], data[4]):
         return f"SRID={int.from_bytes(data[:4], 'little')};{base64_text(data[4:])}", "geometry"

@@ -37,7 +37,7 @@ def convert(image: Image, converters: Converters) -> str | None:
     """Bring a row into canonical text, in place.
 
     What cannot be converted keeps its own text, which gold then rejects cell by cell.  Returns a
-    note where bytes were lost before they were sent, which no setting mends.
+    note where bytes were lost before they were sent, which no setting can repair.
     """
     damaged = []
     for column, change in converters:

@@ -1,6 +1,6 @@
 """Values as Kafka Connect schemas describe them, turned into canonical text.
 
-A converter (JSON or Avro) sends a schema of fields beside the row, or nothing.  `columns` makes the
+A converter (JSON or Avro) sends a schema of fields with the row, or nothing.  `columns` makes the
 plan of one such list once: for each column its logical type and two functions, one for its JSON
 value, one for its Avro value.  What a field's *semantic name* means is the format's own table.  In
 this order the meaning of a value is: its semantic name, the declared type (``columns:``), its physical type;
@@ -100,7 +100,7 @@ MAX_PLANS = 1024  # kept at a time
 _recent: dict[tuple[object, ...], tuple[Plan, Mapping[str, str]]] = {}
 """Plans by the declared columns' identity, which costs less than to look at each of them for every row.
 
-They are kept beside their plan: as long as they live, no other columns have their identity.
+The columns are kept with their plan: as long as they live, no other columns have their identity.
 """
 
 

@@ -1,4 +1,4 @@
-"""What a connector says beside rows: positions, schema changes, transactions, heartbeats.
+"""What a connector sends besides rows: positions, schema changes, transactions, heartbeats.
 
 The members of a source block are the connector's own:
 ``lsn`` is PostgreSQL's, ``commit_lsn`` SQL Server's and Db2's, ``commit_scn`` and ``scn`` Oracle's, ``file`` and
@@ -137,7 +137,7 @@ _POSITIONS = (
 
 
 def event_time(source: Image) -> int | None:
-    """Microseconds from ``ts_us`` or ``ts_ms``; zero stands for unknown."""
+    """Microseconds from ``ts_us`` or ``ts_ms``; zero means unknown."""
     micros = integer(source.get("ts_us"))
     return micros or micros_of(integer(source.get("ts_ms")), 1000) or None
 
@@ -199,7 +199,7 @@ _DIALECTS = {"postgresql": "postgres", "oracle": "oracle"}
 
 
 def control(kind: str, found: Mapping[str, Any]) -> list[Change]:
-    """The changes of a message that is no row, from its JSON values; ``kind`` as `kind_of` says."""
+    """The changes of a message that is not a row, from its JSON values; ``kind`` as `kind_of` says."""
     if kind == "ddl":
         return _schema_change(found)
     if kind == "heartbeat":

@@ -54,7 +54,7 @@ def base64_from(encoding: str, value: str) -> str:
 
 
 def bytes_from(encoding: str, value: str) -> bytes:
-    """The bytes that a text stands for.
+    """The bytes that a text encodes.
 
     Raises:
         ValueError: the text is not of the encoding, and no canonical text either.

@@ -102,7 +102,7 @@ def _of_whole(declared: str, reading: Reading) -> Callable[[int], str] | None:
 
 
 def without_digits(logical: str) -> str:
-    """A declared type without the fraction digits that told the units of its numbers."""
+    """A declared type without the fraction digits, which only said the unit of its numbers."""
     return types.base(logical) if types.base(logical) in ("time", "datetime", "timestamp") else logical
 
 
@@ -175,7 +175,7 @@ def _number(value: str, _declared: str, _reading: Reading) -> str:
 def _decimal(value: str | bytes, declared: str, reading: Reading) -> str:
     """A number's text, or unscaled bytes where ``decimal_scale`` says that texts are base64.
 
-    Without that option a base64 text is no number and is left: ``1234`` would be both.
+    Without that option a base64 text is not a number and is left: ``1234`` would be both.
     """
     parts = types.decimal_parts(declared)
     scale = parts[1] if parts else reading.decimal_scale

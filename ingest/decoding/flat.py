@@ -59,7 +59,7 @@ _encode = msgspec.json.encode
 
 
 def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
-    """A message's envelope, and a note if its text had to be mended first.
+    """A message's envelope, and a note if its text had to be repaired first.
 
     Rows of strings and nulls come decoded, all others sealed. For a writer known to send bare numbers
     ``bare`` decodes those too: integers as they are, other numbers as their own bytes.
@@ -83,7 +83,7 @@ def _read(value: bytes, bare: bool) -> Found:
     found: Found
     try:
         found = (_bare if bare else _decoded).decode(value)
-    except Exception:  # some value is no string, or the message is damaged
+    except Exception:  # some value is not a string, or the message is damaged
         found = _read_sealed(value)
     if len(_encode(found)) != len(value):
         values.strict(value)  # a name given twice; or only blanks, escapes and unknown members
@@ -110,7 +110,7 @@ def _check_utf8(value: bytes) -> None:
 def _read_member_by_member(value: bytes) -> Sealed:
     """The slow and tolerant way: a damaged counter must not make good rows undecodable."""
     if value.lstrip()[:1] not in (b"{", b""):
-        values.strict(value)  # a malformed document is told as such
+        values.strict(value)  # names a malformed document as such
         raise Undecodable("not-this-format", "the message is JSON, but no object")
     found = values.members(value)
     return Envelope(
@@ -157,7 +157,7 @@ def content(raw: Bytes) -> bytes:
 
 
 def rows(kept: Rows | Raw | UnsetType | None) -> Rows:
-    """The row images of ``data`` or ``old``, none if absent; a null stands where the writer had no row."""
+    """The row images of ``data`` or ``old``, none if absent; null where the writer had no row."""
     if not isinstance(kept, Raw):
         return kept or []
     if values.is_null(kept):
@@ -231,14 +231,14 @@ class Glimpse(NamedTuple):
     base_names: bool  # types without the length that MySQL's declarations have: varchar
     upper_case: bool  # types in upper case
     old_is_full: bool  # old names every column of data
-    bare_numbers: bool  # values that are no strings
+    bare_numbers: bool  # values that are not strings
     int_lists: bool  # binary values such as "[106, 103]"
     epochs: bool  # TIMESTAMP values such as "1624614713.201"
     moments: bool  # TIMESTAMP values such as "2021-06-25 17:51:53"
 
 
 def glimpse(sample: bytes) -> Glimpse | None:
-    """A look at a message, or None if it is no flat message."""
+    """A look at a message, or None if it is not a flat message."""
     try:
         found, _ = read(sample)
         data, old = rows(found.data), rows(found.old)

@@ -93,7 +93,7 @@ _schemas: dict[tuple[int, bytes], bytes] = {}
 
 def _known_again(schema: bytes) -> bytes:
     """The same object for the same bytes: a hash of kilobytes costs far more than their comparison."""
-    mark = (len(schema), schema[-60:])  # a table's name stands near the end
+    mark = (len(schema), schema[-60:])  # a table's name is near the end
     known = _schemas.get(mark)
     if known == schema:
         return known
@@ -104,7 +104,7 @@ def _known_again(schema: bytes) -> bytes:
 
 
 def mended(raw: bytes, read: Callable[[bytes], _Read]) -> tuple[_Read, str | None]:
-    """What ``read`` makes of a message, with a note if its text had to be mended first."""
+    """What ``read`` makes of a message, with a note if its text had to be repaired first."""
     try:
         return read(raw), None
     except Undecodable as error:
@@ -137,7 +137,7 @@ def _digits(number: Any) -> Raw:
 
 
 def texts(found: Any) -> dict[str, str | None]:
-    """A small object's members as text; none where it is no object."""
+    """A small object's members as text; none where it is not an object."""
     if not isinstance(found, dict):
         return {}
     return {name: value if type(value) is str else text(value) for name, value in found.items()}

@@ -97,9 +97,9 @@ def converters(
     Args:
         known: logical type per column.
         zone: IANA zone of texts that name none, and of instants declared zone-less.
-        binary: the vendor's encoding of bytes, base64 unless told.
+        binary: the vendor's encoding of bytes, base64 by default.
         units: ``millis``, ``micros`` or ``nanos`` for whole-number times.
-        whole: what such a number counts without ``units``, in ticks a second; None: it is no time.
+        whole: what such a number counts without ``units``, in ticks a second; None: it is not a time.
     """
     unit = _UNITS.get(units or "", whole)
     functions: dict[str, Convert] = {
@@ -118,7 +118,7 @@ _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
 def convert(image: Image | None, plan: Plan, raw: values.Raw | None = None) -> list[str]:
-    """Make an image's values canonical in place; the columns whose text is no value of their type.
+    """Make an image's values canonical in place; the columns whose text is not a value of their type.
 
     ``raw`` is the image as sent, to tell a BIT's number from base64 of digits only.
     """
@@ -175,7 +175,7 @@ def truth_text(value: str) -> str:
 
 
 def date_text(value: str) -> str:
-    """A date; a time of day behind it may only be midnight."""
+    """A date; a time of day after it may only be midnight."""
     if len(value) == 10:
         return value
     day, _, clock = values.zoneless_text(value).partition(" ")
@@ -189,7 +189,7 @@ def datetime_text(value: str, zone: str, unit: int | None = 1) -> str:
     found = values.DATETIME.match(value)
     if found is not None:
         if found.end() < len(value):
-            values.zoned_text(value, zone)  # refuses what is no zone
+            values.zoned_text(value, zone)  # refuses what is not a zone
         return values.zoneless_text(found[0])
     if _DAY.fullmatch(value):
         return value + " 00:00:00"
@@ -264,7 +264,7 @@ def finish(
         before: the row before, if the message tells.
         after: the row after, None for a delete.
         plan: what the images were converted by.
-        kept: the columns whose text is no value of their type.
+        kept: the columns whose text is not a value of their type.
         partial: True if the row may lack columns.
         nulls_may_hide: True where NULL before and after may stand for an unchanged large object.
     """

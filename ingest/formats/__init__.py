@@ -29,7 +29,7 @@ PERHAPS = "perhaps "
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What the support matrix says of one format; every text is for people.
+    """What the support matrix says of one format; every text is for readers.
 
     Args:
         title: the format in a few words, with its vendor.
@@ -40,11 +40,11 @@ class About:
         keys: where the key columns come from.
         types: where column types come from.
         images: ``full``, ``partial`` or ``full (updates may be partial)``.
-        ddl: where DDL text or structure stands, or ``none``.
+        ddl: where the DDL text or structure is, or ``none``.
         losses: what the dialect loses by its own documentation, one sentence each.
         options: the ``options:`` that have a meaning here, with the default in words.
-        framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses unless told.
-        binary: True where a message is no JSON text.
+        framing: ``lines`` for JSON, ``length`` for bare Avro; what a source uses by default.
+        binary: True where a message is not JSON text.
         event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
     """

@@ -2,9 +2,9 @@
 
 ``{"type": "UPDATE", "database", "table", "data": [...], "old": [...], "mysqlType", "pkNames", ...}``:
 one message holds many rows, ``old[i]`` belongs to ``data[i]`` and holds the changed columns only, a
-DELETE's row stands in ``data``.  Quirks of the open-source writer:
+DELETE's row is in ``data``.  Quirks of the open-source writer:
 
-- ``id`` numbers a batch, many messages share it and it restarts: it is no sequence, arrival decides.
+- ``id`` numbers a batch, many messages share it and it restarts: it is not a sequence, arrival decides.
 - ENUM is the label's index, SET a bit mask, geometry is SRID and WKB, bytes are ISO-8859-1 text, those of
   BINARY(n) without the zeros at their end, a TIMESTAMP is text in the zone of Canal's JVM (option
   ``timezone``), ``gtid`` is a set of transactions.
@@ -190,7 +190,7 @@ def _without_row(op: Op, head: Head, ddl: str | None = None, row: int = 0) -> Ch
 
 
 def _table_events(kind: str, sql: str, head: Head) -> list[Change]:
-    """The DDL event, and before it the truncates that it stands for."""
+    """The DDL event, and before it the truncates that it means."""
     statement = _without_row(Op.DDL, head, ddl=sql)
     if not (_TRUNCATE.match(sql) or (kind == "TRUNCATE" and not _ALTER.match(sql))):
         return [statement]
@@ -230,7 +230,7 @@ def _row_id(pair: Pair) -> tuple[str, ...]:
 
 
 def _pairs(found: Found, op: Op, swap: bool, dialect: Dialect, plan: Plan) -> list[Pair]:
-    """Each row's images before and after, told by content where writers differ."""
+    """Each row's images before and after, told apart by content where writers differ."""
     data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
     if op is DELETE:
         first, second = (old, data) if dialect.deleted_in_old else (data, old)

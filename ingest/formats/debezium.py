@@ -304,7 +304,7 @@ def _table_by_topic(message: Message, hints: Hints) -> TableId:
 
 
 def json_key(key: bytes | None, hints: Hints, declared: TableHints | None = None) -> Image | None:
-    """The Kafka key as an image of the key columns; None if there is none or it is no JSON object."""
+    """The Kafka key as an image of the key columns; None if there is none or it is not a JSON object."""
     columns = declared.columns if declared else {}
     return connect.json_key(
         key,

@@ -5,7 +5,7 @@ and is read there; here is only how they are written:
 
 - A byte 0, the schema's id as four big-endian bytes, then one datum. The key is framed likewise, with
   a schema of its own; where it is JSON it is read as JSON.
-- Connect's types and semantic names stand beside the Avro ones as ``connect.type``, ``connect.name`` and
+- Connect's types and semantic names are given next to the Avro ones as ``connect.type``, ``connect.name`` and
   ``connect.parameters``. Avro's own logical types are the fallback.
 - Names that Avro does not allow were changed by the connector before sending.
 """

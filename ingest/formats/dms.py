@@ -1,6 +1,6 @@
 """AWS Database Migration Service to Kafka or Kinesis (its user guide, "Using Apache Kafka as a target").
 
-``metadata`` tells table, operation and clock, ``data`` holds the row, a before image stands under a
+``metadata`` tells table, operation and clock, ``data`` holds the row, a before image is under a
 configurable name. Quirks:
 
 - ``record-type`` is ``data`` or ``control``; control messages carry a table's structure, no statement.
@@ -9,7 +9,7 @@ configurable name. Quirks:
   and rows of the full load.  A table that is loaded again is right by arrival alone, so arrival decides
   unless the source says ``order_by: sequence``.  Each engine writes positions in its own way:
   PostgreSQL's log address and MySQL's file and offset are read.
-- The before image holds only changed key columns unless told otherwise; or its columns stand in
+- The before image holds only changed key columns by default; or its columns are in
   ``data`` under the prefix ``BI_``.
 - No key names with rows. A delete may carry NULL for all but the key.
 """
@@ -167,7 +167,7 @@ def _image(raw: Raw | None) -> Image | None:
 
 
 def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | None:
-    """The before image that the row itself holds: columns with the prefix, beside their own.
+    """The before image that the row itself holds: columns with the prefix, next to their own.
 
     A table may have such a column itself: the pipeline file names it, or a row that has no row before it
     holds a value in it.

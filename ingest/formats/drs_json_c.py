@@ -1,6 +1,6 @@
 """JSON-C of Huawei Cloud DRS ("Kafka Message Format", section JSON-C).
 
-As JSON, with two differences: a DELETE's row stands in ``data``, and TIMESTAMP is text
+As JSON, with two differences: a DELETE's row is in ``data``, and TIMESTAMP is text
 ``yyyy-mm-dd hh:mm:ss``, whose zone is not documented (option ``timezone``). For Oracle sources
 ``database`` holds the schema.
 """

@@ -5,10 +5,10 @@ subscription SDK (repository ``aliyun/aliyun-dts-subscribe-sdk-java``), whose re
 the document leaves out.
 
 - A message is one bare datum. Newer producers append ``bornTimestamp``, a long; older ones do not.
-- An image is a list beside ``fields``: value i belongs to field i. The union branch says how a value is
+- An image is a list parallel to ``fields``: value i belongs to field i. The union branch says how a value is
   written, ``dataTypeNumber`` (the source's own code) refines its type; where both disagree the branch wins.
 - Fractions of a second are microseconds from MySQL and PostgreSQL, nanoseconds from the others.
-- ``EmptyObject`` stands for a column that was not captured: absent, and the row is partial.
+- ``EmptyObject`` means a column that was not captured: absent, and the row is partial.
 - DDL: ``afterImages`` is the statement, ``objectName`` is often the database alone; which table a TRUNCATE
   empties its text then says.
 - ``objectName`` parts are split at dots; a dot of a name is written as backslash, ``u002E``.
@@ -91,7 +91,7 @@ def _changes(record: dict[str, Any], hints: Hints) -> tuple[Change, ...]:
     operation, tags = record["operation"], record["tags"]
     op = OPS.get(operation, Op.CONTROL)
     if operation == "COMMAND" and not isinstance(record["afterImages"], str):
-        op = Op.CONTROL  # a command of a document store, which is no statement
+        op = Op.CONTROL  # a command of a document store, which is not a statement
     common = Change(
         op=op,
         sequence=(record["id"],),

@@ -1,6 +1,6 @@
 """SharePlex JSON of Alibaba DTS ("Data formats of a Kafka cluster", Shareplex Json) and of Quest itself.
 
-The members are those that OMS writes, and no more of them than the writer was told to send. Quirks:
+The members are those that OMS writes, and only those that the writer was configured to send. Quirks:
 
 - ``scn`` is a number that grows with every transaction, ``seq`` counts the operations in it from 1.
 - ``time`` is UTC, though the printed examples carry no ``Z``.

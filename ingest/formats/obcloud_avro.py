@@ -3,7 +3,7 @@
 ``avro_schemas/oceanbase.avsc`` is the document's schema without its namespace, which is masked there
 and has no part in the bytes, and without the default of ``DateTimeObject.nanos``, which no int can have.
 
-- A message is one bare datum. Images are lists beside ``fields``; ``pkIndexes`` and ``ukIndexes`` point
+- A message is one bare datum. Images are lists parallel to ``fields``; ``pkIndexes`` and ``ukIndexes`` point
   into ``fields``.
 - The union branch says how a value is written, ``type_info`` what it is; JSON, XML and intervals are
   STRING, an Oracle DATE may come as date or as date with a time. STRING and BINARY hold small and large

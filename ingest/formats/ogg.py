@@ -1,12 +1,12 @@
 """Oracle GoldenGate JSON ("Using the Pluggable Formatters", JSON Formatter).
 
-Operation-modelled messages hold ``before`` and ``after``; row-modelled ones hold the columns beside
+Operation-modelled messages hold ``before`` and ``after``; row-modelled ones hold the columns next to
 the metadata. Quirks:
 
 - ``pos`` is the trail's sequence number and byte address, zero-padded: the same after a replay.
 - ``op_type`` is I, U, D or T unless the handler's settings rename them; the English words are read too.
 - A compressed update holds only changed and key columns. ``<column>_isMissing: true`` marks a column
-  that the trail does not hold: it is absent, and the mark is no column.
+  that the trail does not hold: it is absent, and the mark is not a column.
 - Key names are ``primary_keys`` if switched on (some versions spell it wrongly).
 - ``table`` is ``OWNER.TABLE`` or ``CATALOG.SCHEMA.TABLE``.
 """
@@ -137,10 +137,10 @@ def _keys(envelope: Mapping[str, Raw]) -> tuple[str, ...]:
 
 
 def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[str, Raw]:
-    """What of a message is no column: all of an operation-modelled one, the beginning of a row-modelled one.
+    """The members of a message that are not columns: all of an operation-modelled one, the beginning of a row-modelled one.
 
     A column may be named as metadata is.  It is one if the pipeline file or the key names it, if another
-    column stands before it, or if its value is none that such metadata has.
+    column precedes it, or if its value is none that such metadata has.
     """
     if "before" in envelope or "after" in envelope:
         return envelope
@@ -179,7 +179,7 @@ def _row(
 
 
 def _images(op: Op, envelope: Mapping[str, Raw], meta: Mapping[str, Raw]) -> tuple[Raw | None, Raw | None]:
-    """The two images as sent; a row-modelled message has one, beside its metadata."""
+    """The two images as sent; a row-modelled message has one, next to its metadata."""
     if "before" in envelope or "after" in envelope:
         return envelope.get("before"), envelope.get("after")
     row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))

@@ -7,7 +7,7 @@
 - BIT is base64, with leading zero bytes or without, before OMS 3.3.0 a bare number: an integer here.
 - ``mysqlType`` mixes OMS' own names with the source's, without length (`ocean_types`).
 - An unchanged large column is sent as NULL: NULL before and after an update, it is absent.
-- ``pkNames`` and ``old`` of the printed examples name columns that the row lacks: told in a note.
+- ``pkNames`` and ``old`` of the printed examples name columns that the row lacks: a note says so.
 """
 
 from __future__ import annotations

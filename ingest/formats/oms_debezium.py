@@ -128,7 +128,7 @@ def _drop_unchanged(
 
 
 def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
-    """(right, left) of ``pos``; without a ``pos`` the row's own second; a masked one is no place."""
+    """(right, left) of ``pos``; without a ``pos`` the row's own second; a masked one is not a place."""
     position = source.get("pos")
     if not position:
         micros = _micros(source.get("ts_ms"))

@@ -32,7 +32,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 
 def recognise(sample: bytes) -> str | None:
-    """The constant source name OMS beside the operation."""
+    """The constant source name OMS next to the operation."""
     try:
         return oms_debezium.evidence(json_values.mended(sample, json_values.object_of)[0])
     except Undecodable:

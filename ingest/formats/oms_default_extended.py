@@ -1,7 +1,7 @@
 """OceanBase OMS, DefaultExtendColumnType serialization (section "DefaultExtendColumnType JSON message format").
 
 The Default serialization with column types: each image holds one member more, ``__light_type``, an
-object ``{column: {"schemaType": name}}``. It is no column. A delete has it in ``prevStruct``. The
+object ``{column: {"schemaType": name}}``. It is not a column. A delete has it in ``prevStruct``. The
 names are OMS's own (INT64, BIGINT for integers of any length, ZONED_DATETIME) or the source's.
 DDL and heartbeats look like those of the Default serialization.
 """

@@ -26,7 +26,7 @@ _COMPILED = """
 
 
 def practise(spark: SparkSession, folder: Path) -> None:
-    """Make mirrors from the first file, change them by the second, and look at one as a person would."""
+    """Make mirrors from the first file, change them by the second, and look at one as a user would."""
     for name in ("pipeline.yaml", "first.jsonl", "second.jsonl"):
         shutil.copy(_HERE / name, folder / name)
         if name.endswith(".jsonl"):

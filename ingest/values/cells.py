@@ -1,6 +1,6 @@
 """A canonical text as the value that Spark's cast gives it, so that both folds compare keys alike.
 
-Also why a text is no value of its type, in words for people.
+Also why a text is not a value of its type, in words for reports.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ UNKNOWN = Conversion(certain=False)
 
 
 def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) -> Conversion:
-    """The rule for values of a logical type ``old`` (``unknown`` if nobody says) in a column that is now ``new``.
+    """The rule for values of a logical type ``old`` (``unknown`` if nothing says it) in a column that is now ``new``.
 
     Args:
         old: logical type before.

@@ -54,10 +54,10 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
 
 
 def opened(raw: bytes) -> tuple[dict[str, Raw], str | None]:
-    """One message's top level, with a note if it could be read only after `lenient` mended it.
+    """One message's top level, with a note if it could be read only after `lenient` repaired it.
 
     Raises:
-        Undecodable: ``not-this-format`` for JSON that is no object, else as `members`.
+        Undecodable: ``not-this-format`` for JSON that is not an object, else as `members`.
     """
     try:
         return members(raw), None
@@ -243,7 +243,7 @@ def _refuse_constant(name: str) -> None:
 
 def _refuse_surrogates(value: Any) -> None:
     try:
-        _encode(value, enc_hook=str)  # str: a Number is no plain text to msgspec
+        _encode(value, enc_hook=str)  # str: a Number is not plain text to msgspec
     except UnicodeEncodeError:
         raise Undecodable("bad-unicode", "a lone surrogate is no character") from None
 

@@ -78,7 +78,7 @@ OFFSET = re.compile(r"(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)", re.ASCII)
 
 
 def zoneless_text(value: str) -> str:
-    """``YYYY-MM-DD HH:MM:SS[.f]`` from text with a blank or a ``T`` and optional seconds."""
+    """``YYYY-MM-DD HH:MM:SS[.f]`` from text with a space or a ``T`` and optional seconds."""
     found = DATETIME.fullmatch(value)
     if found is None:
         raise ValueError(f"{value[:40]!r} is no date and time")

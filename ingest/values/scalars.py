@@ -78,7 +78,7 @@ def float_text(value: float) -> str:
 def float32_text(value: float) -> str:
     """The shortest text that reads back as the same single-precision number (``0.1``, not its double).
 
-    A value that is no single-precision number keeps its text as a double.
+    A value that is not a single-precision number keeps its text as a double.
     """
     if abs(value) <= MAX_FLOAT32:
         for digits in (6, 7, 8, 9):

@@ -98,6 +98,9 @@ REFUSED = {
 }
 
 
+NAMED = ("a column given twice", "a name given twice in other words")  # of rows that are objects
+
+
 def _first_name(value: bytes) -> bytes:
     return next(iter(json.loads(value))).encode()
 
@@ -107,6 +110,8 @@ def _first_name(value: bytes) -> bytes:
 def test_a_row_that_says_two_things_or_none_is_refused(name, case):
     """One of two values would win in silence, or text would come out that nothing can store."""
     known = row(name)
+    if case in NAMED and b'"remark":' not in known.message.value:
+        pytest.skip("its rows are lists of columns; the format's own tests give a column twice")
     value = REFUSED[case](known.message.value)
     assert value != known.message.value
     assert outcome(name, value, known.hints, known.message) != "decoded"
