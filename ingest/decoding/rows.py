@@ -268,7 +268,7 @@ def finish(
         partial: True if the row may lack columns.
         nulls_may_hide: True where NULL before and after may stand for an unchanged large object.
     """
-    unchanged = drop_unchanged(before, after, plan.firm) if nulls_may_hide else []
+    unchanged = drop_unchanged(before, after, lambda name: name not in plan.firm) if nulls_may_hide else []
     shown = after if after is not None else before or {}
     lost = {*keys, *plan.sent} - shown.keys() - {*unchanged}
     odd = lost or kept or unchanged
@@ -322,17 +322,27 @@ def require_image(image: Image | None, op: Op) -> None:
         raise Undecodable("no-image", f"the {op} carries no row")
 
 
-def drop_unchanged(before: Image | None, after: Image | None, firm: frozenset[str]) -> list[str]:
-    """Take columns that are NULL in both images out of both, unless their type holds no large object."""
+def drop_unchanged(
+    before: Image | None, after: Image | None, hides: Callable[[str], bool], absent: str | None = ""
+) -> list[str]:
+    """Take columns that are NULL in both images out of both; their names.
+
+    Args:
+        before: the row before.
+        after: the row after.
+        hides: True for a column whose NULL may mean an unchanged large value.
+        absent: None where a column that ``before`` lacks is one that did not change.
+    """
     if before is None or after is None or None not in after.values():
         return []
     gone = [
         name
         for name, value in after.items()
-        if value is None and name not in firm and before.get(name, "") is None
+        if value is None and before.get(name, absent) is None and hides(name)
     ]
     for name in gone:
-        del before[name], after[name]
+        del after[name]
+        before.pop(name, None)
     return gone
 
 

@@ -39,7 +39,7 @@ from ingest.decoding.columns import (
 )
 from ingest.decoding.flat import Found, Position, Rows
 from ingest.decoding.flat_frames import Dialect, Frame, Plan, frame_of, nowhere
-from ingest.decoding.rows import emptied
+from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
 from ingest.formats import PERHAPS, About
 
@@ -263,8 +263,15 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
     (plan, keys), (before, after) = frame, pair
     damaged = [convert(image, plan.converters) for image in pair if image] if plan.converters else []
     dropped = None
-    if dialect.large and op is UPDATE:
-        dropped = _drop_unchanged(before or {}, after or {}, plan, keys)
+    if (
+        dialect.large and op is UPDATE
+    ):  # `old` lists the changed columns only: one that it lacks is NULL there too
+
+        def hides(name: str) -> bool:
+            return (name in plan.large or name not in plan.types) and name not in keys
+
+        gone = drop_unchanged(before or {}, after, hides, absent=None)
+        dropped = f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None
     place, image = head.place, (before if after is None else after) or {}
     odd = _odd(before, image, keys)
     note = head.note or plan.note
@@ -295,24 +302,3 @@ def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]
     told = [f"the key column {key} is not in the row" for key in keys if key not in image]
     lacking = [column for column in before or () if column not in image]
     return [*told, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else told
-
-
-def _drop_unchanged(before: Image, after: Image, plan: Plan, keys: tuple[str, ...]) -> str | None:
-    """Take out large and untyped columns that are NULL on both sides: unchanged ones are sent so.
-
-    ``old`` lists the changed columns only, so a NULL column that it does not name is NULL there too.
-    """
-    if None not in after.values():
-        return None
-    gone = [
-        column
-        for column, value in after.items()
-        if value is None
-        and before.get(column) is None
-        and (column in plan.large or column not in plan.types)
-        and column not in keys
-    ]
-    for column in gone:
-        del after[column]
-        before.pop(column, None)
-    return f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None

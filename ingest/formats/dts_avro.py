@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import avro
-from ingest.decoding.branches import Column, columns
+from ingest.decoding.dts_values import Column, columns
 from ingest.decoding.rows import statement
 from ingest.errors import Undecodable
 from ingest.formats import About

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import avro
 from ingest.decoding.declared import unwrap
-from ingest.decoding.rows import statement
+from ingest.decoding.rows import drop_unchanged, statement
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import (
@@ -157,7 +157,10 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
         raise Undecodable("no-image", f"the {op} has no image of its row")
     for image in (before, after):
         unwrap(image, declared.columns)
-    gone = _drop_unchanged(record, names, before, after, keys) if op is Op.UPDATE else 0
+    gone = 0
+    if op is Op.UPDATE and before and after and None in after.values():
+        large = _large(record, names).difference(keys)
+        gone = len(drop_unchanged(before, after, large.__contains__))
     return replace(
         common,
         keys=keys,
@@ -192,21 +195,13 @@ def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str
     return image
 
 
-def _drop_unchanged(
-    record: dict[str, Any], names: list[str], before: Image | None, after: Image | None, keys: tuple[str, ...]
-) -> int:
-    """Take out the columns that may be large and are NULL on both sides of an update; how many."""
-    if not before or not after:
-        return 0
-    gone = [
-        name
-        for name, old, new in zip(names, record["beforeImages"], record["afterImages"], strict=True)
-        if old["value"] is None and new["value"] is None and not SMALL & {old["type_info"], new["type_info"]}
-        if name not in keys
-    ]
-    for name in gone:
-        del before[name], after[name]
-    return len(gone)
+def _large(record: dict[str, Any], names: list[str]) -> set[str]:
+    """The columns that either image says may hold a large value."""
+    images = (record["beforeImages"] or (), record["afterImages"] or ())
+    small = {
+        n for image in images for n, cell in zip(names, image, strict=False) if cell["type_info"] in SMALL
+    }
+    return set(names) - small
 
 
 def _key_columns(record: dict[str, Any], names: list[str]) -> tuple[str, ...]:

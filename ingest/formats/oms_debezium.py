@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ingest import types
@@ -21,6 +21,7 @@ from ingest.decoding import connect, json_values
 from ingest.decoding.connect import Field, Meaning, Plan
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values, text, texts
+from ingest.decoding.rows import drop_unchanged
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import integer
@@ -82,7 +83,11 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
     if op is Op.DELETE:
         after = None
     keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
-    gone = _drop_unchanged(before, after, plan.types, keys) if op is Op.UPDATE else 0
+
+    def hides(name: str) -> bool:
+        return name not in keys and types.base(plan.types.get(name, "unknown")) in types.LOB
+
+    gone = len(drop_unchanged(before, after, hides)) if op is Op.UPDATE else 0
     sequence, told = _sequence(source)
     notes = [note, told, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None]
     return Change(
@@ -106,25 +111,6 @@ def _refuse_missing(op: Op, before: Image | None, after: Image | None) -> None:
         raise Undecodable("no-image", "a delete has no before image")
     if op is not Op.DELETE and after is None:
         raise Undecodable("no-image", f"the {op} has no after image")
-
-
-def _drop_unchanged(
-    before: Image | None, after: Image | None, known: Mapping[str, str], keys: tuple[str, ...]
-) -> int:
-    """Take out large or untyped columns that are NULL on both sides of an update; how many."""
-    if not before or not after:
-        return 0
-    gone = [
-        name
-        for name, value in after.items()
-        if value is None
-        and before.get(name, "") is None
-        and name not in keys
-        and types.base(known.get(name, "unknown")) in types.LOB
-    ]
-    for name in gone:
-        del after[name], before[name]
-    return len(gone)
 
 
 def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
