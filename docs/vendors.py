@@ -101,7 +101,7 @@ def _facts(about: About) -> Iterator[tuple[str, str]]:
     yield "types", about.types
     yield "row images", about.images
     yield "DDL", about.ddl
-    yield "framing in files", f"`{about.framing}` unless told"
+    yield "framing in files", f"`{about.framing}` by default"
 
 
 def written(text: str, page: str) -> str:

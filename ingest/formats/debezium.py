@@ -61,7 +61,7 @@ ABOUT = About(
         "With time.precision.mode connect a MySQL TIME beyond a day arrives as NULL.",
         "Flattening drops TRUNCATE, and its drop mode drops deletes.",
         "A MySQL FLOAT read by the snapshot is rounded to six digits.",
-        "A NULL in a column with DEFAULT arrives as that default, unless the converter is told otherwise.",
+        "A NULL in a column with DEFAULT arrives as that default, unless the converter is configured otherwise.",
     ),
     options={
         "table": "the table of flattened rows that name none, and of null-value deletes",
@@ -69,7 +69,7 @@ ABOUT = About(
         "binary": "base64; how bytes are written where the message has no schema",
         "time_units": "adaptive; what bare numbers in declared time columns count",
         "decimal_scale": "none; if given, texts in declared decimal columns are base64 of unscaled bytes",
-        "unavailable_value": "__debezium_unavailable_value; the text that stands for an unchanged large value",
+        "unavailable_value": "__debezium_unavailable_value; the text that means an unchanged large value",
         "order_by": "sequence",
     },
 )
