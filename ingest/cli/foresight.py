@@ -223,6 +223,7 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
         "retyped": [_column(each) | {"was": was} for was, each in one.retyped],
         "dropped": list(one.dropped),
         "left_out": list(one.left_out),
+        "why_spark": one.why_spark,
     }
 
 

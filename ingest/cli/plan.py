@@ -116,7 +116,8 @@ def _reads(source: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 def _table(one: dict[str, Any]) -> tuple[object, ...]:
     mark = "~" if one["from_a_sample"] else ""
     key = ", ".join(one["keys"]) or "-"
-    return one["table"], _ACTIONS[one["action"]], f"{mark}{one['changes']}", key, _columns(one), one["why"]
+    why = one["why"] or (f"by Spark: {one['why_spark']}" if one["why_spark"] else "")
+    return one["table"], _ACTIONS[one["action"]], f"{mark}{one['changes']}", key, _columns(one), why
 
 
 def _columns(one: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ from ingest.config.kinds import (
     Ratio,
     Settings,
     Size,
+    SizeOrNone,
     Start,
     Tables,
     Template,
@@ -301,6 +302,10 @@ class PipelineKeys(_Keys):
     master: Text | None = Field(default=None, description="the Spark master")
     plain_tables: Flag = Field(default=False, description="mirrors without deletion vectors")
     horizon_days: Count = Field(default=7, description="days for which time travel is promised")
+    rewrite_budget: SizeOrNone = Field(
+        default=0,
+        description="the most bytes of a mirror that a batch writes anew without Spark; 0 folds all by Spark",
+    )
     condense_after: Duration | None = Field(
         default=None,
         description="`ingest maintain` drops superseded changes of batches so old; none if not given",

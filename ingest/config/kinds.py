@@ -135,6 +135,9 @@ Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.n
 Flag = Annotated[bool, *read(words.boolean, {"type": "boolean"})]
 Count = Annotated[int, *read(words.count, {"type": "integer", "minimum": 1})]
 Natural = Annotated[int, *read(words.natural, {"type": "integer", "minimum": 0})]
+SizeOrNone = Annotated[
+    int, *read(words.size_or_none, {"type": ["string", "integer"], "examples": ["4MiB", 0]})
+]
 Size = Annotated[int, *read(words.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
 Duration = Annotated[
     float, *read(words.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})

@@ -193,6 +193,7 @@ def _pipeline(
         master=str(keys.master or ""),
         plain_tables=keys.plain_tables,
         horizon_days=keys.horizon_days,
+        rewrite_budget=keys.rewrite_budget,
         condense_after=keys.condense_after,
         lineage=_lineage(keys.openlineage, folder),
     )

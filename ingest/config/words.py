@@ -96,6 +96,11 @@ def size(text: str) -> int:
     return count
 
 
+def size_or_none(text: str) -> int:
+    """A `size`, or 0."""
+    return 0 if text.strip() == "0" else size(text)
+
+
 def count(text: str) -> int:
     """A positive whole number; ``1_000_000`` is accepted."""
     digits = text.strip().replace("_", "")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from threading import Lock
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,23 +29,10 @@ from ingest.gold import merge as merging
 from ingest.gold.fold import Shape, has_name
 from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
+from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, work_of
 from ingest.gold.rekeyed import ask
-from ingest.gold.schema import Plan, decide, subject_of
-from ingest.gold.work import (
-    STAGE,
-    Books,
-    Job,
-    LaneId,
-    behind,
-    catch_up,
-    folded,
-    jobs,
-    lane,
-    lanes_of,
-    shard_of,
-    stated,
-    whole,
-)
+from ingest.gold.schema import Plan, decide
+from ingest.gold.work import STAGE, Books, Job, behind, catch_up, folded, jobs, stated
 from ingest.lake import condensed, decisions, faults, log, mirrors
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
@@ -53,6 +41,9 @@ from ingest.lake.pace import SMALL, narrow, pace
 from ingest.lake.schemas import CHANGES
 from ingest.lake.session import new_session
 from ingest.lake.settings import is_set
+
+if TYPE_CHECKING:
+    from ingest.gold.apply_arrow import Merged
 
 THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
 # A mirror that is small beside its batch is written anew instead of given deletion vectors, which are some ten Spark
@@ -82,6 +73,7 @@ class Folded:
     size: int = 0  # bytes of its table
     began: dt.datetime | None = None  # None if nothing was begun
     waits: bool = False  # for a decision: no message can change that
+    why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
 
 
 def apply(
@@ -158,8 +150,52 @@ def apply(
         wanted.append(plan)
     decisions.append(lake, rows)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-        done.extend(pool.map(lambda one: _one(lake, books, ledger, one, tell, decided, again), wanted))
+        plans = pool.map(lambda one: _foreseen(lake, books, ledger, one), wanted)
+        folds = {one.plan.mirror.path: one for one in plans if one is not None}
+        plain = [one for one in folds.values() if one.work and not one.why_spark]
+        merged = _by_arrow(lake, plain, tell)
+        for path, one in merged.items():
+            if one.refused:  # what was looked at may be old by now
+                del folds[path]
+        done.extend(
+            pool.map(
+                lambda one: _one(
+                    lake,
+                    books,
+                    ledger,
+                    one,
+                    tell,
+                    decided,
+                    again,
+                    folds.get(one.mirror.path),
+                    merged.get(one.mirror.path),
+                ),
+                wanted,
+            )
+        )
     return sorted(done, key=lambda one: one.mirror)
+
+
+def _by_arrow(lake: Lake, plain: list[FoldPlan], tell: Tell) -> dict[str, Merged]:
+    if not plain:
+        return {}
+    from ingest.gold.apply_arrow import fold  # few need delta-rs
+
+    return fold(lake, plain, tell)
+
+
+def _foreseen(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan | None:
+    """What is to be done to a mirror with a key; None if that is found out, or found to be wrong, in its own turn."""
+    if plan.whole or not plan.mirror.keys or lake.stop():
+        return None
+    try:
+        return fold_plan(lake, _until(books, plan), ledger, plan)
+    except Exception:
+        return None
+
+
+def _until(books: Books, plan: Plan) -> Books:
+    return books if plan.hold is None else books.before(plan.hold.batch)
 
 
 def _records(ledger: Ledger, plan: Plan) -> Iterator[Decision]:
@@ -203,25 +239,36 @@ def _one(
     tell: Tell,
     decided: dict[str, Mirror],
     again: Again | None,
+    fold: FoldPlan | None,
+    merged: Merged | None,
 ) -> Folded:
     started = time.monotonic()
     result = Folded(plan.mirror.name, plan.mirror.path, "done", began=lake.now())
-    if lake.stop():
+    if merged is None and lake.stop():
         result.state = "skipped"
         return result
     try:
         if plan.whole:
             _fold_again(lake, books, plan, decided, result, tell, again)
         elif plan.mirror.keys or keyless.is_keyless(plan):
-            until = books if plan.hold is None else books.before(plan.hold.batch)
-            try:
-                _fold(lake, until, ledger, plan, result, tell)
-            except misfits.Outgrown as wider:
-                decided[plan.mirror.path] = wider.mirror
-                with _DECIDING:
-                    decisions.append(lake, [mirrors.decision(wider.mirror, books.last, "values seen")])
-                plan = replace(plan, mirror=wider.mirror)
-                _fold(lake, until, ledger, plan, result, tell)
+            until = _until(books, plan)
+            if merged is not None and not merged.refused:
+                result.version, result.size, result.why_spark = merged.version, merged.size, ""
+                result.counts = dict(merged.counts)
+                started -= merged.seconds
+                result.began = lake.now() - dt.timedelta(seconds=merged.seconds)
+            else:
+                fold = fold or fold_plan(lake, until, ledger, plan)
+                if merged is not None:
+                    fold = replace(fold, why_spark=merged.refused)
+                try:
+                    _fold(lake, ledger, fold, result, tell)
+                except misfits.Outgrown as wider:
+                    decided[plan.mirror.path] = wider.mirror
+                    with _DECIDING:
+                        decisions.append(lake, [mirrors.decision(wider.mirror, books.last, "values seen")])
+                    plan = replace(plan, mirror=wider.mirror)
+                    _fold(lake, ledger, fold_plan(lake, until, ledger, plan), result, tell)
             if plan.job.rule.history and plan.mirror.keys:
                 _fold_history(lake, until, ledger, plan, tell)
         else:
@@ -244,41 +291,32 @@ def _why(lake: Lake, name: str, path: str, error: Exception) -> str:
     return faults.of_mirror(error, lake.pipeline.file, name, lake.path(path))
 
 
-def _fold(lake: Lake, books: Books, ledger: Ledger, plan: Plan, result: Folded, tell: Tell) -> None:
-    mirror = plan.mirror
+def _fold(lake: Lake, ledger: Ledger, fold: FoldPlan, result: Folded, tell: Tell) -> None:
+    """Fold by Spark."""
+    plan, before, work, again, fresh = fold.plan, fold.before, fold.work, fold.again, fold.fresh
+    mirror, books = plan.mirror, fold.books
     path = lake.path(mirror.path)
-    writer = lake.writer(STAGE, mirror.path, mirror.generation)
-    before = log.snapshot(lake.spark, path)
-    applied = before.transactions.get(writer, -1)
-    watch.refuse_past(lake, mirror, before.version, applied, books.last)
-    work = _work(lake, books, ledger, plan, before, applied)
     result.version = before.version
     if not work:
         result.state = "skipped"
         _finish(lake, mirror, before)
         return
-    changed = retyped.found(lake, work) if mirror.keys or plan.job.rule.no_key == "full_row" else []
-    again = before.exists and (
-        tables.is_replaced(mirror, before.types) or retyped.changes_values(mirror, changed)
-    )
-    if again:
-        work = _whole(lake, books, ledger, plan)
+    result.why_spark = fold.why_spark
     session = _session(lake, books, work, before)
-    if mirror.keys and _goes_on(work):
-        narrow(session, _changes(work), _extent(before))
+    if mirror.keys and goes_on(work):
+        narrow(session, _changes(work), tables.extent(before))
     for one, _ in work:
         if one.folded_high is None and condensed.ever(lake):
             keys = tuple(key for key in mirror.keys if key != plan.job.rule.shard_column)
             condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
-    guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
+    guard = merging.Guard(fold.writer, books.last, lake.metadata(books.last, landed=True))
     if again:
         tables.allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns])
     forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
-    fresh = bool(mirror.keys) and (again or not before.exists)
     if not fresh and not again:
         tell(mirror.name, "schema")
         _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.fills])
-    if open_columns := retyped.keep(lake, mirror, changed, books.last):
+    if open_columns := retyped.keep(lake, mirror, fold.retyped, books.last):
         result.counts[misfits.COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
     if mirror.keys:
@@ -322,12 +360,12 @@ def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Te
     before = log.snapshot(lake.spark, path)
     applied = before.transactions.get(writer, -1)
     watch.refuse_past(lake, table, before.version, applied, books.last)
-    work = _work(lake, books, ledger, plan, before, applied)
+    work = work_of(lake.pipeline, books, ledger, plan, before, applied)
     if not work:
         return
     again = before.exists and tables.is_replaced(table, before.types)
     if again:
-        work = _whole(lake, books, ledger, plan)
+        work = whole_of(lake.pipeline, books, ledger, plan)
     session = _session(lake, books, work, before)
     tell(plan.mirror.name, "history")
     if again:
@@ -346,67 +384,18 @@ def _own_session(lake: Lake) -> SparkSession:
     return session
 
 
-Work = list[tuple[Lane, Steps]]
-
-
 def _session(lake: Lake, books: Books, work: Work, before: log.Snapshot) -> SparkSession:
     """A mirror's own session, set up for as much as its batch and its table are."""
     session = _own_session(lake)
-    pace(session, books.changes, _extent(before))
-    small = _extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
+    pace(session, books.changes, tables.extent(before))
+    small = tables.extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
     if before.exists and small and not is_set(session, _VECTORS):
         session.conf.set(_VECTORS, "false")
     return session
 
 
-def _extent(before: log.Snapshot) -> int:
-    """Bytes of a table's files; where the log does not tell them at once, too many to be called small."""
-    if before.size is None:
-        return SMALL + 1 if before.exists else 0
-    return before.size
-
-
 def _changes(work: Work) -> int:
     return sum(one.changes for one, _ in work)
-
-
-def _goes_on(work: Work) -> bool:
-    """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
-    return not any(one.late or one.inherits or steps.new for one, steps in work)
-
-
-def _work(lake: Lake, books: Books, ledger: Ledger, plan: Plan, before: log.Snapshot, applied: int) -> Work:
-    """The lanes with new batches, each with its schema steps."""
-    found: Work = []
-    declared = bool(plan.job.rule.keys)
-    for name, lines in plan.job.lines.items():
-        own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
-        one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name), declared=declared)
-        if one is not None:
-            one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
-            steps = _steps(lake, ledger, plan, name, one).meeting(before.columns, one.folded_high)
-            found.append((one, steps))
-    return found
-
-
-def _whole(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> Work:
-    """All of the mirror's lanes from their first change on, each with its schema steps."""
-    found: Work = []
-    declared = bool(plan.job.rule.keys)
-    own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
-    for name in lanes_of(lake.pipeline, books, plan.mirror.path):
-        one = whole(books, name, own, plan.mirror.eras_of(*name), declared=declared)
-        one = replace(one, shard=shard_of(lake.pipeline, plan.job.rule, name))
-        found.append((one, _steps(lake, ledger, plan, name, one)))
-    return found
-
-
-def _steps(lake: Lake, ledger: Ledger, plan: Plan, name: LaneId, one: Lane) -> Steps:
-    subject = subject_of(lake.pipeline, plan.job, plan.mirror, name, plan.frozen)
-    found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
-    if one.folded_high is None and one.order_low is not None:  # nothing stands before the first change
-        return found.behind(one.order_low)
-    return found
 
 
 def _prepare(
@@ -444,7 +433,7 @@ def _merge(
             tables.load(lake, session, mirror, source, _made(lake, plan))
         else:
             news = (
-                _goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
+                goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
             )
             merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing, news=news)
 
@@ -501,7 +490,7 @@ def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
     """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
         session = _own_session(lake)
-        pace(session, 0, _extent(before))
+        pace(session, 0, tables.extent(before))
         tables.drop_columns(lake, session, mirror, before.columns)
 
 

@@ -16,6 +16,7 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.apply import PAUSED
 from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
+from ingest.gold.planner import FoldPlan, why_spark, work_of
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import STAGE, Books, Job, complete, jobs, open_books, stated
 from ingest.lake import log, mirrors, pauses
@@ -42,6 +43,7 @@ class Foreseen:
     dropped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     changes: int = 0
+    why_spark: str = ""  # why Spark folds it, not Arrow
 
 
 @dataclass(slots=True)
@@ -54,7 +56,7 @@ class Known:
     ledger: Ledger = field(default_factory=Ledger)
     mirrors: Mapping[str, Mirror] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
-    standing: frozenset[str] = frozenset()
+    states: Mapping[str, log.Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
 
 
@@ -68,9 +70,10 @@ def know(lake: Lake) -> Known:
     found.ledger = ledgers.read(lake, ())
     found.mirrors = mirrors.known(lake)
     found.paused = pauses.paused(lake)
-    states = {path: (one, lake.snapshot(path)) for path, one in found.mirrors.items()}
-    found.standing = frozenset(path for path, (_, state) in states.items() if state.exists)
-    found.applied = {path: _applied(lake, found, one, state) for path, (one, state) in states.items()}
+    found.states = {path: lake.snapshot(path) for path in found.mirrors}
+    found.applied = {
+        path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
+    }
     return found
 
 
@@ -110,12 +113,18 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     standing = Foreseen(str(job.table), job.path, HOLD, changes=count)
     if job.path in known.paused:
         return replace(standing, action=WAIT, why=PAUSED)
-    stands = job.path in known.standing
+    before = known.states.get(job.path, log.NO_TABLE)
     try:
-        plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: stands)
+        plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: before.exists)
     except HeldError as error:
         return replace(standing, why=str(error))
-    return _planned(plan, mirror if stands else None, count)
+    found = _planned(plan, mirror if before.exists else None, count)
+    if not plan.mirror.keys or found.action in (HOLD, WAIT):
+        return found
+    if plan.whole:
+        return replace(found, why_spark="all its rows are folded again")
+    work = work_of(pipeline, books, ledger, plan, before, applied)
+    return replace(found, why_spark=why_spark(pipeline, FoldPlan(plan, books, before, "", work)))
 
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:

@@ -27,12 +27,17 @@ class Depot:
     rule: TableRule
     number: int = 0
     messages: list[str] = field(default_factory=list)
+    budget: int | None = 0  # the pipeline's rewrite_budget
+    why_spark: str | None = None  # of the last run
 
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline over the folder's files."""
         source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"))
-        return Pipeline("depot", self.folder / "x.yaml", str(self.folder / "lake"), (source,), (self.rule,))
+        lake = str(self.folder / "lake")
+        return Pipeline(
+            "depot", self.folder / "x.yaml", lake, (source,), (self.rule,), rewrite_budget=self.budget
+        )
 
     def row(
         self, kind: str = "INSERT", old: dict[str, str] | None = None, at: int = 0, **cells: str
@@ -63,6 +68,7 @@ class Depot:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.messages) + "\n")
             self.messages.clear()
         result = running.run(self.spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        self.why_spark = result.mirrors[0].why_spark if result.mirrors else None
         return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
 
     def lake(self) -> Lake:

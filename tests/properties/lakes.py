@@ -106,16 +106,21 @@ def feeds(count: int, batches: int) -> list[Feed]:
     ]
 
 
+def pipeline_of(folder: Path) -> Pipeline:
+    """A pipeline with one source, its lake in a folder."""
+    source = Source(SOURCE, "files", formats.names()[0], path=str(folder / "none"))
+    return Pipeline("histories", folder / "none.yaml", str(folder), (source,), (TableRule(),))
+
+
 def lake_of(spark: SparkSession, folder: Path) -> Lake:
     """An empty lake with one source."""
-    source = Source(SOURCE, "files", formats.names()[0], path=str(folder / "none"))
-    return Lake(spark, Pipeline("histories", folder / "none.yaml", str(folder), (source,), (TableRule(),)))
+    return Lake(spark, pipeline_of(folder))
 
 
 # --- silver ---
 
 
-def _page(batch: int, places: Sequence[int]) -> pa.RecordBatch:
+def page(batch: int, places: Sequence[int]) -> pa.RecordBatch:
     """Messages in bronze whose values are their offsets: what they say is handed over beside them."""
     count = len(places)
     columns = {
@@ -131,16 +136,16 @@ def _page(batch: int, places: Sequence[int]) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def _deck(lake: Lake, epoch: int, messages: Sequence[Sent]) -> Deck:
+def deck(pipeline: Pipeline, epoch: int, messages: Sequence[Sent]) -> Deck:
     """Silver's deck for one epoch, with a parser that looks a message up by its value."""
 
     def parse(message: Message, _hints: object) -> Iterable[Change]:
         assert message.value is not None
         return messages[int(message.value)].changes
 
-    deck = Deck(Lifting(lake.pipeline, {SOURCE: epoch}), 0, SOURCE)
-    deck.parse = parse
-    return deck
+    found = Deck(Lifting(pipeline, {SOURCE: epoch}), 0, SOURCE)
+    found.parse = parse
+    return found
 
 
 def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
@@ -149,9 +154,9 @@ def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
     pages: list[pa.RecordBatch] = []
     lines: list[Line] = []
     for epoch in sorted({sent.epoch for sent in messages}):
-        deck = _deck(lake, epoch, messages)
-        pages += deck.lift(_page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch]))
-        lines += deck.lines.values()
+        own = deck(lake.pipeline, epoch, messages)
+        pages += own.lift(page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch]))
+        lines += own.lines.values()
     assert not any(line.rejected for line in lines)
     frame = lake.spark.createDataFrame(pa.Table.from_batches(pages))
     lake.append(frame.coalesce(2), CHANGES, "silver", batch)

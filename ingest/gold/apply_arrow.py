@@ -1,0 +1,345 @@
+"""Mirrors merged by Arrow: this process or Spark's tasks write each one's new file, this process commits them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+from pyspark.errors import PySparkException
+
+from ingest.gold import tables
+from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
+from ingest.gold.planner import FoldPlan, logged, too_large
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import CHANGES
+
+if TYPE_CHECKING:
+    from ingest.gold.apply import Tell
+
+FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
+_WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
+_CREATED = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A mirror's commit, or why there is none."""
+
+    refused: str = ""
+    version: int = -1
+    size: int = 0
+    seconds: float = 0.0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, Merged]:
+    """Fold and commit mirrors, each on its own; by path, what came of each.
+
+    One that is refused has no commit: Spark's way is left for it.
+    """
+    began = time.monotonic()
+    found: dict[str, Merged] = {}
+    opened: dict[str, _Target] = {}
+    by_path = {one.plan.mirror.path: one for one in plans}
+    with ThreadPoolExecutor(_threads(lake), thread_name_prefix="arrow") as pool:
+        for path, target in zip(by_path, pool.map(lambda one: _open(lake, one), plans), strict=True):
+            if isinstance(target, str):
+                found[path] = Merged(target)
+            else:
+                opened[path] = target
+        works = [one.work for one in opened.values()]
+        for made in _each_made(lake, works, pool):
+            fold_plan = by_path[made.path]
+            tell(fold_plan.plan.mirror.name, "merge")
+            found[made.path] = _committed(lake, fold_plan, opened[made.path], made)
+    each = (time.monotonic() - began) / len(plans)
+    return {path: replace(one, seconds=each) for path, one in found.items()}
+
+
+def _threads(lake: Lake) -> int:
+    return max(2, min(8, lake.spark.sparkContext.defaultParallelism))
+
+
+# --- before ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    work: Work
+    table: DeltaTable | None
+
+
+def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
+    """A mirror's table and files; a text says why Spark must take it."""
+    mirror, before = fold.plan.mirror, fold.before
+    folder = lake.path(mirror.path).removeprefix("file://")
+    lanes = tuple(
+        LaneWork(
+            one.source,
+            one.table,
+            one.first,
+            one.last,
+            not (one.new.partials or one.new.key_changes),
+            max((str(step.order) for step in steps.incarnations), default=None),
+            one.shard,
+        )
+        for one, steps in fold.work
+    )
+    columns = tuple(ColumnWork(one.name, one.column, one.type) for one in mirror.columns)
+    work = Work(mirror.path, folder, mirror.keys, columns, lanes, changes=fold.changes)
+    if not before.exists:
+        return _Target(work, None)
+    try:
+        table = DeltaTable(folder)
+        if why := _unwritable(table, fold):
+            return why
+        sizes = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
+        kept = _kept(table)
+        files = tuple((name, kept.get(Path(name).name)) for name in sizes["path"])
+    except Exception as error:  # whatever one mirror meets, the others go on
+        return f"{type(error).__name__}: {error}"
+    size = sum(sizes["size_bytes"])
+    return too_large(lake.pipeline, size, fold.changes) or _Target(
+        replace(work, files=files, size=size), table
+    )
+
+
+def _unwritable(table: DeltaTable, fold: FoldPlan) -> str:
+    mirror = fold.plan.mirror
+    if table.version() != fold.before.version:
+        return "another writer has committed to it"
+    protocol, about = table.protocol(), table.metadata()
+    if more := {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITES:
+        return f"its table has the features {', '.join(sorted(more))}"
+    settings = about.configuration
+    if settings.get("delta.enableChangeDataFeed", "false") == "true" or about.partition_columns:
+        return "its table has a change feed or partitions"
+    if settings.get("delta.appendOnly", "false") == "true" or "delta.columnMapping.mode" in settings:
+        return "its table is append-only or maps its columns"
+    comments = {one.name: one.metadata.get("comment", "") for one in table.schema().fields}
+    if any(one.comment and comments.get(one.column) != tables.comment_of(one) for one in mirror.columns):
+        return "its comments change"
+    return ""
+
+
+def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:
+    """By file name, the rows that deletion vectors leave."""
+    found = pa.table(table.deletion_vectors())
+    names = (str(one).rpartition("/")[2] for one in found["filepath"].to_pylist())
+    return {
+        name: one.values for name, one in zip(names, found["selection_vector"], strict=True) if one.is_valid
+    }
+
+
+def _changes(lake: Lake, works: Sequence[Work]) -> list[str]:
+    """The files of ``changes`` that may hold the new batches."""
+    first = min(lane.first for work in works for lane in work.lanes)
+    folder = lake.path(CHANGES.name).removeprefix("file://")
+    table = DeltaTable(folder)
+    found = pa.table(table.get_add_actions(flatten=True))
+    highs = found["max.batch"].to_pylist() if "max.batch" in found.schema.names else [None] * found.num_rows
+    paths = zip(found["path"].to_pylist(), found["partition.kind"].to_pylist(), highs, strict=True)
+    return [
+        f"{folder}/{name}"
+        for name, kind, high in paths
+        if kind == "change" and (high is None or high >= first)
+    ]
+
+
+# --- the folds ------------------------------------------------------------------------------------
+
+
+def _each_made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[Written]:
+    """What comes of each mirror; where ``changes`` cannot be read this way, none is for it."""
+    done: set[str] = set()
+    try:
+        for made in _made(lake, works, pool):
+            done.add(made.path)
+            yield made
+    except (DeltaError, OSError, pa.ArrowException, PySparkException) as error:
+        yield from (
+            Written(work.path, f"{type(error).__name__}: {error}") for work in works if work.path not in done
+        )
+
+
+def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[Written]:
+    """What comes of each mirror: by threads of this process where changes are few, else by Spark's tasks."""
+    if not works:
+        return
+    files = _changes(lake, works)
+    if sum(work.changes for work in works) <= FEW:
+        rows = read(files, [lane for work in works for lane in work.lanes])
+        yield from pool.map(lambda work: make(work, rows), works)
+        return
+    groups = _groups(works, lake.spark.sparkContext.defaultParallelism)
+    frame = lake.spark.range(0, len(groups), 1, len(groups)).mapInArrow(
+        _task(groups, files), "written STRING"
+    )
+    for row in frame.collect():
+        yield msgspec.json.decode(row["written"], type=Written)
+
+
+def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
+    """Mirrors in groups of about as many changes and bytes."""
+    groups: list[list[Work]] = [[] for _ in range(min(len(works), cores))]
+    weights = [0] * len(groups)
+    for work in sorted(works, key=_weight, reverse=True):
+        least = weights.index(min(weights))
+        groups[least].append(work)
+        weights[least] += _weight(work)
+    return groups
+
+
+def _weight(work: Work) -> int:
+    return 50_000 + work.size + 1_000 * work.changes
+
+
+def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
+    """For ``mapInArrow``: each task folds its group, mirror by mirror."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for at in batch.column(0).to_pylist():
+                rows = read(files, [lane for work in groups[at] for lane in work.lanes])
+                told = [msgspec.json.encode(make(work, rows)).decode() for work in groups[at]]
+                yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], names=["written"])
+
+    return run
+
+
+# --- the commits ----------------------------------------------------------------------------------
+
+
+def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Merged:
+    """Name a mirror's new file in its log, under the batch's identifier, unless another writer was first."""
+    if made.refused:
+        return Merged(made.refused)
+    add: list[AddAction | RemoveAction] = []
+    if made.file:
+        now = int(time.time() * 1000)
+        add = [AddAction(made.file, made.size, {}, now, True, made.stats)]
+    try:
+        if target.table is None:
+            _create(lake, fold, target.work, made)
+            version = 0
+        else:
+            target.table.create_write_transaction(
+                add,
+                "overwrite" if made.replaces else "append",
+                target.table.schema(),
+                commit_properties=CommitProperties(
+                    {
+                        "userMetadata": lake.metadata(fold.books.last, landed=True),
+                        "operationMetrics": _metrics(made),
+                    },
+                    max_commit_retries=0,
+                    app_transactions=[Transaction(fold.writer, fold.books.last)],
+                ),
+                # the log's clean-up is `maintain`'s, which keeps what is promised
+                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
+            )
+            version = fold.before.version + 1
+    except (DeltaError, FileExistsError) as error:
+        return Merged(f"another writer has committed to it: {error}")
+    size = made.size if made.replaces else target.work.size + made.size
+    return Merged("", version, size, counts=made.counts)
+
+
+def _metrics(made: Written) -> dict[str, str]:
+    names = {
+        "numTargetRowsInserted": "inserted",
+        "numTargetRowsUpdated": "updated",
+        "numTargetRowsDeleted": "deleted",
+        "numOutputRows": "written",
+    }
+    return {name: str(made.counts.get(count, 0)) for name, count in names.items()}
+
+
+def _create(lake: Lake, fold: FoldPlan, work: Work, made: Written) -> None:
+    """Write the first entry of a mirror's log, as Spark would make the table; fails if there is one.
+
+    delta-rs would ask for features that the table does not use.
+    """
+    mirror = fold.plan.mirror
+    given = tables.Made.of(lake.pipeline, fold.plan.job.rule)
+    now = int(time.time() * 1000)
+    fields = [
+        {
+            "name": one.column,
+            "type": logged(one.delta),
+            "nullable": True,
+            "metadata": {"comment": comment} if (comment := tables.comment_of(one)) else {},
+        }
+        for one in mirror.columns
+    ]
+    zoneless = any(one.delta == "TIMESTAMP_NTZ" for one in mirror.columns)
+    read = [
+        name for name, holds in (("deletionVectors", not given.plain), ("timestampNtz", zoneless)) if holds
+    ]
+    protocol = (
+        {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": read,
+            "writerFeatures": [*read, "appendOnly", "invariants"],
+        }
+        if read
+        else {"minReaderVersion": 1, "minWriterVersion": 2}
+    )
+    configuration = given.properties(lake.pipeline.horizon_days)
+    actions: list[dict[str, Any]] = [
+        {
+            "commitInfo": {
+                "timestamp": now,
+                "operation": "CREATE TABLE AS SELECT",
+                "operationParameters": {
+                    "partitionBy": "[]",
+                    "description": f"mirror of {mirror.name}",
+                    "isManaged": "false",
+                    "properties": json.dumps(configuration),
+                },
+                "isolationLevel": "Serializable",
+                "isBlindAppend": True,
+                "operationMetrics": _metrics(made),
+                "userMetadata": lake.metadata(fold.books.last, landed=True),
+                "engineInfo": "ingest",
+                "txnId": str(uuid.uuid4()),
+            }
+        },
+        {
+            "metaData": {
+                "id": str(uuid.uuid4()),
+                "description": f"mirror of {mirror.name}",
+                "format": {"provider": "parquet", "options": {}},
+                "schemaString": json.dumps({"type": "struct", "fields": fields}),
+                "partitionColumns": [],
+                "configuration": configuration,
+                "createdTime": now,
+            }
+        },
+        {"protocol": protocol},
+        {"txn": {"appId": fold.writer, "version": fold.books.last, "lastUpdated": now}},
+    ]
+    if made.file:
+        about = {"path": made.file, "partitionValues": {}, "size": made.size, "modificationTime": now}
+        actions.append({"add": {**about, "dataChange": True, "stats": made.stats}})
+    folder = Path(work.folder, "_delta_log")
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = folder / f".{uuid.uuid4()}.tmp"
+    whole.write_text("".join(json.dumps(one) + "\n" for one in actions), "utf-8")
+    try:
+        os.link(whole, folder / f"{_CREATED:020d}.json")  # fails if it is there
+    finally:
+        whole.unlink()

@@ -1,0 +1,555 @@
+"""A mirror's changes folded and merged with Arrow: from files of ``changes`` and of the mirror to a new file.
+
+For what is plain alone: whatever is not ends the work before anything is committed, and goes Spark's way.  The fold
+is `ingest.fold` itself; where every change carries the whole row, the last image of each key is the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ingest import types
+from ingest.change import Change, Image, Op, TableId
+from ingest.fold import Key, KeyCellError, Placed, Table, key_of_change, steps, typed
+from ingest.order import order_of
+from ingest.values.cells import value_of
+
+LaneId = tuple[str, TableId]
+Rows = Mapping[LaneId, pa.Table]
+Texts = tuple[str | None, ...]
+LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
+FILES = 16  # with so many a mirror is written whole, so that appended files stay few
+SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
+_COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
+_decode = msgspec.json.Decoder(dict[str, str | None]).decode
+
+
+class NotPlain(Exception):
+    """Something that the arrow way leaves to Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneWork:
+    """One lane's new changes: which they are, and what the books say may be among them."""
+
+    source: str
+    table: TableId
+    first: int
+    last: int
+    images: bool = False  # every change carries the whole row and leaves it its key
+    floor: str | None = None  # the place of a new incarnation: what is not after it is gone
+    shard: tuple[str, str] | None = None
+
+    @property
+    def id(self) -> LaneId:
+        """Source and table."""
+        return self.source, self.table
+
+
+class ColumnWork(NamedTuple):
+    """A mirror's column: the source's name, Delta's, and the logical type."""
+
+    name: str
+    column: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One mirror's part of a batch, with the files that its table holds."""
+
+    path: str  # names the mirror
+    folder: str
+    keys: tuple[str, ...]
+    columns: tuple[ColumnWork, ...]
+    lanes: tuple[LaneWork, ...]
+    files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that a deletion vector leaves
+    size: int = 0
+    changes: int = 0
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns in Arrow."""
+        return pa.schema([(one.column, arrow_type(one.type)) for one in self.columns])
+
+    @property
+    def key_columns(self) -> list[str]:
+        """The key's columns, by Delta's names."""
+        return [one.column for one in self.columns if one.name in self.keys]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a mirror's part: a file that no commit names yet, or why it is not for this way."""
+
+    path: str
+    refused: str = ""
+    file: str = ""  # within the table's folder; none if no row comes or stays
+    size: int = 0
+    stats: str = ""
+    replaces: bool = False  # the table's other files go
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def make(work: Work, rows: Rows) -> Written:
+    """Fold one mirror's changes, and write what its table holds then; commits nothing."""
+    try:
+        return _make(work, rows)
+    except NotPlain as error:
+        return Written(work.path, str(error))
+    except Exception as error:  # whatever it is, Spark meets it in its own way, and this mirror alone
+        return Written(work.path, f"{type(error).__name__}: {error}")
+
+
+def _make(work: Work, rows: Rows) -> Written:
+    outcomes, clears = Outcomes([], [], []), False
+    for lane in work.lanes:
+        found, cleared = fold(rows[lane.id], lane, work.keys, {one.name: one.type for one in work.columns})
+        outcomes, clears = outcomes + found, clears or cleared
+    source = sources(outcomes, work)
+    present = there(work)
+    merged = merge(present, source, work, clears=clears)
+    counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
+    changed = merged.updated or merged.deleted
+    if not changed and not merged.inserted:
+        return Written(work.path, counts=counts)
+    if not changed and work.size > SMALL and len(work.files) < FILES:
+        result, replaces = merged.new, False
+    else:
+        result, replaces = pa.concat_tables([merged.stays, merged.put, merged.new]), True
+    if not result.num_rows:
+        return Written(work.path, replaces=replaces, counts=counts)
+    name, size = _write(result, work)
+    return Written(
+        work.path, "", name, size, _statistics(result, work), replaces, {**counts, "written": result.num_rows}
+    )
+
+
+# --- changes in -----------------------------------------------------------------------------------
+
+
+def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
+    """The new changes of some lanes, each lane's in history's order."""
+    names = sorted({lane.table.table or "" for lane in lanes})
+    first, last = min(lane.first for lane in lanes), max(lane.last for lane in lanes)
+    wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
+    if len(names) <= FILES:  # pages of other tables are left out
+        wanted &= ds.field("table").isin(names)
+    found = ds.dataset(list(files), format="parquet").to_table(columns=list(_COLUMNS), filter=wanted)
+    return {lane.id: rows for lane, rows in _apart(found, lanes)}
+
+
+def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneWork, pa.Table]]:
+    ids = zip(*(found[name].to_pylist() for name in _COLUMNS[:4]), strict=True)
+    places: dict[tuple[str | None, ...], list[int]] = {}
+    for at, one in enumerate(ids):
+        places.setdefault(one, []).append(at)
+    for lane in lanes:
+        own = found.take(pa.array(places.get((lane.source, *lane.table), []), pa.int64()))
+        batch = own["batch"]
+        own = own.filter(pc.and_(pc.greater_equal(batch, lane.first), pc.less_equal(batch, lane.last)))
+        yield lane, own.sort_by("order_key")
+
+
+# --- the fold -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What becomes of each key: its texts, its row (None: it goes), and whether that is all of the row."""
+
+    keys: list[Texts]
+    images: list[Image | None]
+    whole: list[bool]
+
+    def __add__(self, other: Outcomes) -> Outcomes:
+        return Outcomes(self.keys + other.keys, self.images + other.images, self.whole + other.whole)
+
+
+def fold(
+    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping[str, str]
+) -> tuple[Outcomes, bool]:
+    """A lane's outcomes, and whether its other rows go.
+
+    Args:
+        rows: its new changes, in history's order.
+        lane: what it is.
+        keys: the mirror's key.
+        logical: the mirror's columns with their types.
+
+    Raises:
+        NotPlain: a key does not fit.
+    """
+    cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
+    floor = max([lane.floor or "", *cleared["order_key"].to_pylist()])
+    if cleared.num_rows:
+        rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
+    if floor:
+        rows = rows.filter(pc.greater(rows["order_key"], floor))
+    key_types = {key: logical[key] for key in keys}
+    try:
+        found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
+    except KeyCellError as error:
+        raise NotPlain(str(error)) from None
+    if cleared.num_rows:  # nothing is kept of what was before
+        found = Outcomes(found.keys, found.images, [True] * len(found.keys))
+    return found, bool(cleared.num_rows)
+
+
+def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[tuple[str, bool | None, Image | None, Image | None]]:
+    """Each change's kind, and its images after and before."""
+    shard: Image = dict([lane.shard]) if lane.shard else {}
+    columns = (rows[name].to_pylist() for name in ("op", "partial", "after", "before"))
+    for op, partial, after, before in zip(*columns, strict=True):
+        yield op, partial, _image(after, shard), _image(before, shard)
+
+
+def _image(text: str | None, shard: Image) -> Image | None:
+    """A row image, with the shard's cell."""
+    return None if text is None else {**shard, **_decode(text)} if shard else _decode(text)
+
+
+def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
+    """The last image of each key: what `ingest.fold` gives where each change carries the whole row of its key."""
+    known: dict[Texts, Key] = {}
+    last: dict[Key, tuple[Texts, Image | None]] = {}
+    shard: Image = dict([lane.shard]) if lane.shard else {}
+    wanted = set(keys)
+    columns = (rows[name].to_pylist() for name in ("op", "after", "before"))
+    texts: Texts
+    for op, after, before in zip(*columns, strict=True):
+        gone = op == "delete"
+        first, second = (before, after) if gone else (after, before)
+        image = _image(first, shard)
+        if (
+            image is not None and wanted <= image.keys()
+        ):  # the other image, which is not read, says nothing more
+            texts = tuple([image[name] for name in keys])
+        else:
+            texts = _texts(keys, (image, _image(second, shard)))
+        key = known.get(texts)
+        if key is None:
+            key = known[texts] = _key(keys, texts, key_types)
+        last[key] = texts, None if gone else image or {}
+    return Outcomes(
+        [texts for texts, _ in last.values()], [image for _, image in last.values()], [True] * len(last)
+    )
+
+
+def _texts(keys: tuple[str, ...], images: tuple[Image | None, ...]) -> Texts:
+    """A key's cells, each from the first image that has its column."""
+    texts = []
+    for name in keys:
+        image = next((one for one in images if one is not None and name in one), None)
+        if image is None:
+            raise KeyCellError(name, "is missing")
+        texts.append(image[name])
+    return tuple(texts)
+
+
+def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> Key:
+    cells: list[object] = []
+    for name, text in zip(keys, texts, strict=True):
+        if text is None:
+            raise KeyCellError(name, "is NULL")
+        cells.append(typed(key_types[name], text, name))
+    return tuple(cells)
+
+
+def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
+    """What `ingest.fold` gives of the rows alone: a row that it only overlays keeps what the mirror has of it."""
+    table = Table(keys, key_types)
+    texts: dict[Key, Texts] = {}
+    whole: dict[Key, bool] = {}
+    events = []
+    for place, (op, partial, after, before) in zip(
+        rows["order_key"].to_pylist(), _changes(rows, lane), strict=True
+    ):
+        change = Change(op=Op(op), keys=keys, before=before, after=after, partial=bool(partial))
+        concerned = key_of_change(change, keys, key_types)
+        images = (before, after) if change.op is Op.DELETE else (after, before)
+        texts.setdefault(concerned.key, _texts(keys, images))
+        if concerned.left is not None:
+            if change.partial:
+                raise NotPlain("a changed key takes values along that its message does not carry")
+            texts.setdefault(concerned.left, _texts(keys, (before, after)))
+        events.append(Placed(order_of(place), change))
+    for step in steps(table, events):
+        whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
+    images_of = {key: table.rows[key].values if key in table.rows else None for key in whole}
+    return Outcomes([texts[key] for key in whole], list(images_of.values()), list(whole.values()))
+
+
+# --- texts to values ------------------------------------------------------------------------------
+
+_YEAR = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
+_NOTHING = r"[^\s\S]"
+_CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
+_FIXED = {
+    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BINARY": pa.binary(), "DATE": pa.date32(),
+    "TIMESTAMP_NTZ": pa.timestamp("us"), "TIMESTAMP": pa.timestamp("us", tz="UTC"), "STRING": pa.string(),
+}  # fmt: skip
+
+
+@cache
+def arrow_type(logical: str) -> pa.DataType:
+    """A logical type's Delta type in Arrow."""
+    delta = types.delta(logical)
+    parts = types.decimal_parts(delta.lower())
+    return pa.decimal128(*parts) if parts else _FIXED[delta]
+
+
+@cache
+def _simple(logical: str) -> str:
+    """A pattern of the texts that Arrow reads as Spark does; the others are read one by one."""
+    kind, parts = types.family(logical) or "", types.decimal_parts(types.delta(logical).lower())
+    if parts:
+        whole, scale = parts[0] - parts[1], parts[1]
+        fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
+        return rf"-?[0-9]{{1,{whole}}}{fraction}" if whole else _NOTHING
+    return {
+        "boolean": r"true|false",
+        "integer": r"-?[0-9]{1,19}",
+        "float": r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][+-]?[0-9]{1,3})?",
+        "date": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}",
+        "datetime": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}( {_CLOCK})?",
+        "timestamp": rf"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}T{_CLOCK}(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])",
+        "binary": _NOTHING,
+    }[kind]
+
+
+def values(texts: pa.Array, logical: str) -> pa.Array:
+    """Canonical texts as a column's values; a NULL stays one.
+
+    Raises:
+        NotPlain: a text is no value of the type, or of its far ends.
+    """
+    kind, target = types.family(logical), arrow_type(logical)
+    if kind is None or target == pa.string():
+        return texts
+    simple = pc.match_substring_regex(texts, rf"\A(?:{_simple(logical)})\z")
+    if not pc.all(simple, min_count=0).as_py():
+        return _one_by_one(texts, logical, kind, target)
+    try:
+        found = texts.cast(target)
+    except pa.ArrowInvalid as error:
+        raise NotPlain(f"a cell does not fit {logical}: {error}") from None
+    if kind == "float" and not pc.all(pc.is_finite(found), min_count=0).as_py():
+        raise NotPlain(f"a cell does not fit {logical}")
+    return found
+
+
+def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> pa.Array:
+    """The same by the definition of a value (`ingest.values.cells`), for the texts that Arrow may misread."""
+    convert = _CONVERT.get(kind)
+    if convert is None:
+        raise NotPlain(f"a cell does not fit {logical}, or is at its far end")
+    try:
+        return pa.array(
+            [None if text is None else convert(logical, text) for text in texts.to_pylist()], target
+        )
+    except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
+        raise NotPlain(f"a cell does not fit {logical}: {error}") from None
+
+
+def _float(logical: str, text: str) -> object:
+    found = value_of(logical, text)
+    if isinstance(found, str):
+        return float(found)
+    return -0.0 if found == 0 and text.startswith("-") else found
+
+
+def _binary(logical: str, text: str) -> object:
+    value_of(logical, text)
+    return base64.b64decode(text)
+
+
+_CONVERT: dict[str, Callable[[str, str], object]] = {
+    "integer": value_of,
+    "decimal": value_of,
+    "float": _float,
+    "binary": _binary,
+}
+
+
+def sources(outcomes: Outcomes, work: Work) -> pa.Table:
+    """Outcomes as typed columns by Delta's names, with ``%gone`` and, of rows not whole, which columns they say."""
+    columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
+    partial = not all(outcomes.whole)
+    for one in work.columns:
+        at = work.keys.index(one.name) if one.name in work.keys else None
+        if at is None:
+            texts: Iterable[str | None] = [
+                None if row is None else row.get(one.name) for row in outcomes.images
+            ]
+        else:
+            texts = [key[at] for key in outcomes.keys]
+        columns[one.column] = values(_times(pa.array(texts, pa.string()), one.type, at), one.type)
+        if partial:
+            columns["%has " + one.column] = pa.array(
+                [
+                    whole or (row is not None and one.name in row)
+                    for row, whole in zip(outcomes.images, outcomes.whole, strict=True)
+                ],
+                pa.bool_(),
+            )
+    return pa.table(columns)
+
+
+def _times(texts: pa.Array, logical: str, key: int | None) -> pa.Array:
+    """Times without the digits after the microseconds, which Delta has no place for; a key's are refused before."""
+    if key is None and types.family(logical) in ("datetime", "timestamp"):
+        return pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
+    return texts
+
+
+# --- the merge ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A mirror's rows after the batch: those that stay, are put in the place of others, and are new."""
+
+    stays: pa.Table
+    put: pa.Table
+    new: pa.Table
+    inserted: int
+    updated: int
+    deleted: int
+
+
+def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Merged:
+    """Bring outcomes into a mirror's rows; a row that would stand as it does is not touched."""
+    rows, others = _pairs(there.select(work.key_columns), source.select(work.key_columns))
+    gone = source["%gone"].combine_chunks()
+    going = gone.take(others)
+    unmatched = pc.invert(pc.or_(_mask(source.num_rows, others), gone))
+    new = source.filter(unmatched).select(there.schema.names)
+    stay = pc.invert(going)
+    at, of = rows.filter(stay), others.filter(stay)
+    standing, put = there.take(at), _put(there, source, at, of)
+    differs = _differ(standing, put)
+    put, changed = put.filter(differs), at.filter(differs)
+    if clears:
+        stays = standing.filter(pc.invert(differs))
+    else:
+        stays = there.filter(
+            pc.invert(_mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed])))
+        )
+    deleted = there.num_rows - stays.num_rows - put.num_rows
+    return Merged(stays, put, new, new.num_rows, put.num_rows, deleted)
+
+
+def _pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Places of equal keys in both."""
+    names = there.schema.names
+    if len(names) == 1:
+        found = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
+        found = pa.chunked_array(found.chunks if isinstance(found, pa.ChunkedArray) else [found], pa.int32())
+        places = pc.indices_nonzero(pc.is_valid(found)).cast(pa.int64())
+        return places, found.drop_null().combine_chunks().cast(pa.int64())
+    left = there.append_column("%t", pa.array(range(there.num_rows), pa.int64()))
+    right = source.append_column("%s", pa.array(range(source.num_rows), pa.int64()))
+    both = left.join(right, names, join_type="inner")
+    return both["%t"].combine_chunks(), both["%s"].combine_chunks()
+
+
+def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
+    """True at some places."""
+    mask = np.zeros(length, np.bool_)
+    mask[places.to_numpy(zero_copy_only=False)] = True
+    return pa.array(mask)
+
+
+def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Table:
+    """Outcomes as rows; where they say nothing of a column, the row that stands does."""
+    columns = []
+    for name in there.schema.names:
+        value = source[name].take(of)
+        if "%has " + name in source.schema.names:
+            value = pc.if_else(source["%has " + name].take(of), value, there[name].take(at))
+        columns.append(value)
+    return pa.Table.from_arrays(columns, schema=there.schema)
+
+
+def _differ(left: pa.Table, right: pa.Table) -> pa.Array:
+    """Rows of two tables that are not the same, place by place."""
+    none = pa.chunked_array([pa.array([False] * left.num_rows, pa.bool_())])
+    return reduce(
+        pc.or_, (_differs(left[name], right[name]) for name in left.schema.names), none
+    ).combine_chunks()
+
+
+def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_floating(left.type):  # 0.0 and -0.0 are two, and NaN is one
+        bits = pa.int32() if left.type == pa.float32() else pa.int64()
+        left, right = (pa.chunked_array([side.combine_chunks().view(bits)]) for side in (left, right))
+    unequal = pc.not_equal(left, right)
+    return pc.coalesce(unequal, pc.xor(pc.is_null(left), pc.is_null(right)))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def there(work: Work) -> pa.Table:
+    """The mirror's rows."""
+    parts = [work.schema.empty_table()]
+    for name, kept in work.files:
+        part = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format="parquet").to_table()
+        if kept is not None:  # it may end with the last row that is gone
+            rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
+            part = part.filter(pa.concat_arrays([kept, rest]))
+        parts.append(part)
+    return pa.concat_tables(parts)
+
+
+def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
+    """Write a table's rows to a new file in its folder; its name and size."""
+    name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    Path(work.folder).mkdir(parents=True, exist_ok=True)
+    # Of a column with NaN no end is written: Spark sorts NaN above all numbers, Parquet leaves it out.
+    ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
+    pq.write_table(
+        rows,
+        f"{work.folder}/{name}",
+        compression="zstd",
+        write_statistics=ended,
+        store_decimal_as_integer=True,
+    )
+    return name, Path(work.folder, name).stat().st_size
+
+
+def _statistics(rows: pa.Table, work: Work) -> str:
+    """A file's statistics: of keys that no engine rounds or cuts."""
+    ends: dict[str, tuple[object, object]] = {}
+    for name in work.key_columns:
+        kind = rows.schema.field(name).type
+        if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind):
+            found = pc.min_max(rows[name]).as_py()
+            low, high = (str(end) if pa.types.is_date(kind) else end for end in (found["min"], found["max"]))
+            if not isinstance(low, str) or max(len(low), len(str(high))) <= LONGEST_STATISTIC:
+                ends[name] = low, high
+    return json.dumps(
+        {
+            "numRecords": rows.num_rows,
+            "minValues": {name: low for name, (low, _) in ends.items()},
+            "maxValues": {name: high for name, (_, high) in ends.items()},
+            "nullCount": dict.fromkeys(ends, 0),
+            "tightBounds": True,
+        }
+    )

@@ -1,0 +1,186 @@
+"""What is done to one mirror and which way, decided once: a fold by Arrow where it is plain, by Spark where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ingest import types
+from ingest.config import Pipeline, TableRule
+from ingest.gold import ledger as ledgers
+from ingest.gold import retyped, tables, watch
+from ingest.gold.gather import Lane, Steps
+from ingest.gold.ledger import Ledger
+from ingest.gold.retyped import Retyped
+from ingest.gold.schema import Plan, subject_of
+from ingest.gold.work import STAGE, Books, LaneId, lane, lanes_of, shard_of, whole
+from ingest.lake import condensed, log
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+
+Work = tuple[tuple[Lane, Steps], ...]
+LEAST, EACH, MOST = (
+    4 << 20,
+    4 << 10,
+    256 << 20,
+)  # bytes that a batch may write anew: at least, for each change, at most
+CHANGES_AT_MOST = 500_000  # of one mirror, which one process holds at once
+_KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
+_LOGGED = {
+    "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TIMESTAMP_NTZ": "timestamp_ntz"
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """One mirror's part of a batch."""
+
+    plan: Plan
+    books: Books
+    before: log.Snapshot
+    writer: str
+    work: Work
+    retyped: tuple[Retyped, ...] = ()
+    again: bool = False  # all rows are folded again
+    why_spark: str = ""  # why Spark folds it; empty if Arrow does
+
+    @property
+    def fresh(self) -> bool:
+        """True if the table is made with its first rows."""
+        return bool(self.plan.mirror.keys) and (self.again or not self.before.exists)
+
+    @property
+    def changes(self) -> int:
+        """The new changes."""
+        return sum(one.changes for one, _ in self.work)
+
+    @property
+    def goes_on(self) -> bool:
+        """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
+        return goes_on(self.work)
+
+
+def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
+    """Look at a mirror's table and decide.
+
+    Raises:
+        HeldError: the table holds what is not ours.
+    """
+    mirror = plan.mirror
+    path, writer = lake.path(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
+    before = log.snapshot(lake.spark, path)
+    applied = before.transactions.get(writer, -1)
+    watch.refuse_past(lake, mirror, before.version, applied, books.last)
+    work = work_of(lake.pipeline, books, ledger, plan, before, applied)
+    found = FoldPlan(plan, books, before, writer, work)
+    if not work:
+        return found
+    changed = retyped.found(lake, work) if mirror.keys or plan.job.rule.no_key == "full_row" else []
+    again = before.exists and (
+        tables.is_replaced(mirror, before.types) or retyped.changes_values(mirror, changed)
+    )
+    if again:
+        work = whole_of(lake.pipeline, books, ledger, plan)
+    found = replace(found, work=work, retyped=tuple(changed), again=again)
+    why = why_spark(lake.pipeline, found)
+    if (
+        not why
+        and any(one.folded_high is None or one.inherits_ever for one, _ in work)
+        and condensed.ever(lake)
+    ):
+        why = "changes of it may have been condensed"
+    return replace(found, why_spark=why)
+
+
+def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
+    """Why a fold is not Arrow's, as part of a sentence; nothing if it is, as far as the lake need not be asked."""
+    plan = fold.plan
+    why = _not_plain(pipeline, plan.job.rule, plan.mirror, fold.before.types, fold.work)
+    if why:
+        return why
+    if fold.again:
+        return "all its rows are folded again"
+    return too_large(pipeline, tables.extent(fold.before), fold.changes)
+
+
+def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
+    """Why a table of that many bytes is not written anew for that many changes; nothing if it may be."""
+    given = pipeline.rewrite_budget
+    most = min(MOST, max(LEAST, EACH * changes)) if given is None else given
+    return (
+        f"its {size} bytes are more than the {most} that {changes} changes may write anew"
+        if size > most
+        else ""
+    )
+
+
+def _not_plain(
+    pipeline: Pipeline, rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work
+) -> str:
+    lanes = [one for one, _ in work]
+    reasons = {
+        "rewrite_budget is 0": pipeline.rewrite_budget == 0,
+        "its store is not this machine's": "://" in pipeline.lake,
+        "it has no key": not mirror.keys,
+        "it has a table of old states": rule.history,
+        "it has a change feed": rule.change_feed,
+        "of the type of its key": any(
+            types.family(one.type) not in _KEYS and types.delta(one.type) != "STRING"
+            for one in mirror.key_columns
+        ),
+        "its columns change": bool(there)
+        and dict(there) != {one.column: logged(one.delta) for one in mirror.columns},
+        "a statement changes its rows": any(steps.new for _, steps in work),
+        "changes come late": any(one.late for one in lanes),
+        "a changed key takes values along": any(one.inherits for one in lanes),
+        "its key has changed": any(one.eras and one.folded_high is None for one in lanes),
+        "one of its tables was truncated": len(lanes) > 1 and any(one.truncates for one in lanes),
+        "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST,
+    }
+    return next((why for why, holds in reasons.items() if holds), "")
+
+
+def logged(delta: str) -> str:
+    """A Delta type as a table's log writes it."""
+    return _LOGGED.get(delta, delta.lower())
+
+
+def goes_on(work: Work) -> bool:
+    """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
+    return not any(one.late or one.inherits or steps.new for one, steps in work)
+
+
+def work_of(
+    pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, before: log.Snapshot, applied: int
+) -> Work:
+    """The lanes with new batches, each with its schema steps."""
+    found = []
+    declared = bool(plan.job.rule.keys)
+    for name, lines in plan.job.lines.items():
+        own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
+        one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name), declared=declared)
+        if one is not None:
+            one = replace(one, shard=shard_of(pipeline, plan.job.rule, name))
+            steps = _steps(pipeline, ledger, plan, name, one).meeting(before.columns, one.folded_high)
+            found.append((one, steps))
+    return tuple(found)
+
+
+def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
+    """All of the mirror's lanes from their first change on, each with its schema steps."""
+    found = []
+    declared = bool(plan.job.rule.keys)
+    own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
+    for name in lanes_of(pipeline, books, plan.mirror.path):
+        one = whole(books, name, own, plan.mirror.eras_of(*name), declared=declared)
+        one = replace(one, shard=shard_of(pipeline, plan.job.rule, name))
+        found.append((one, _steps(pipeline, ledger, plan, name, one)))
+    return tuple(found)
+
+
+def _steps(pipeline: Pipeline, ledger: Ledger, plan: Plan, name: LaneId, one: Lane) -> Steps:
+    subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
+    found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
+    if one.folded_high is None and one.order_low is not None:  # nothing stands before the first change
+        return found.behind(one.order_low)
+    return found

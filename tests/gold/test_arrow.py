@@ -1,0 +1,189 @@
+"""Mirrors merged by Arrow: the same tables as Spark's, for every reader, whichever way a batch goes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import deltalake
+import duckdb
+import pyarrow as pa
+import pytest
+
+from benchmarks.contest.readers import load_delta
+from ingest.config.model import TableRule
+from ingest.gold import apply_arrow
+from tests.gold.depot import Depot
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+TYPES = {
+    "id": "bigint", "small": "tinyint", "exact": "decimal(38,10)", "near": "double", "single": "float", "word": "varchar(99)",
+    "day": "date", "moment": "datetime(6)", "instant": "timestamp(6)", "raw": "varbinary(9)",
+}  # fmt: skip
+ENDS = [
+    {
+        "id": "-9223372036854775808", "small": "-128", "exact": "-9999999999999999999999999999.9999999999", "near": "-1.7976931348623157E308",
+        "single": "-3.4028235E38", "word": "", "day": "0001-01-01", "moment": "0001-01-01 00:00:00", "instant": "0001-01-01 00:00:00", "raw": "",
+    },
+    {
+        "id": "9223372036854775807", "small": "127", "exact": "9999999999999999999999999999.9999999999", "near": "1.7976931348623157E308",
+        "single": "3.4028235E38", "word": "\U0010ffff" * 40, "day": "9999-12-31", "moment": "9999-12-31 23:59:59.999999",
+        "instant": "9999-12-31 23:59:59.999999", "raw": "//8=",
+    },
+]  # fmt: skip
+RANGES = {
+    "id": "BIGINT",
+    "exact": "DECIMAL(38,10)",
+    "near": "DOUBLE",
+    "word": "",
+    "day": "DATE",
+    "moment": "TIMESTAMP",
+}
+"""Columns whose least and greatest values are asked for, with their types in SQL."""
+
+
+def literal(engine: str, column: str, text: str) -> str:
+    """A value as an engine's SQL writes it; only some read any time from a text."""
+    kind = RANGES[column]
+    if kind == "TIMESTAMP" and engine == "delta-rs":
+        return f"arrow_cast('{text}', 'Timestamp(Microsecond, None)')"
+    if kind == "TIMESTAMP" and engine == "spark":
+        kind = "TIMESTAMP_NTZ"
+    return f"CAST('{text}' AS {kind})" if kind else f"'{text}'"
+
+
+def depot_of(spark: SparkSession, folder: Path, **given: Any) -> Depot:
+    """A table of which nothing was said yet."""
+    from ingest.run import Warm
+
+    folder.mkdir(exist_ok=True)
+    return Depot(spark, folder, Warm(), TableRule("yard.*"), **{"budget": None, **given})
+
+
+def say(depot: Depot, kind: str, cells: dict[str, str]) -> Depot:
+    """A row of every type."""
+    types = {name: TYPES[name] for name in cells}
+    old = [{"word": "?"}] if kind == "UPDATE" else None
+    return depot.say(isDdl=False, type=kind, data=[cells], mysqlType=types, old=old, pkNames=["id"], sql="")
+
+
+def log_of(depot: Depot, version: int) -> dict[str, Any]:
+    """The actions of one commit; of files and columns one each."""
+    folder = depot.folder / "lake" / "mirrors" / "yard" / "depot" / "_delta_log"
+    found: dict[str, Any] = {}
+    for line in (folder / f"{version:020d}.json").read_text("utf-8").splitlines():
+        found |= json.loads(line)
+    return found
+
+
+def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Another protocol shuts readers out, a lost property breaks a promise, other metadata breaks `status`."""
+    made = []
+    for name, budget in (("arrow", None), ("spark", 0)):
+        depot = depot_of(spark, tmp_path / name, budget=budget)
+        for row in ENDS:
+            say(depot, "INSERT", row)
+        assert ("done", "") == depot.run()
+        assert (depot.why_spark == "") == (budget is None), depot.why_spark
+        found = log_of(depot, 0)
+        protocol = {
+            key: sorted(one) if isinstance(one, list) else one for key, one in found["protocol"].items()
+        }
+        about = {key: one for key, one in found["metaData"].items() if key not in ("id", "createdTime")}
+        about["schemaString"] = json.loads(about["schemaString"])
+        said = json.loads(found["commitInfo"]["userMetadata"])
+        txn = {key: found["txn"][key] for key in ("appId", "version")}
+        made.append([protocol, about, txn, sorted(said), said["batch"], depot.rows()])
+    assert made[0] == made[1]
+
+
+def test_ranges_at_the_ends_of_each_type(spark: SparkSession, tmp_path: Path) -> None:
+    """A rounded statistic makes a reader leave out the file that holds the greatest value."""
+    depot = depot_of(spark, tmp_path)
+    for row in ENDS:
+        say(depot, "INSERT", row)
+    say(depot, "INSERT", {"id": "0", "near": "1.5"})
+    assert ("done", "") == depot.run()
+    say(depot, "UPDATE", ENDS[0] | {"small": "-127"}).run()
+    assert "" == depot.why_spark
+    path = depot.lake().path("mirrors/yard/depot")
+    rows = spark.read.format("delta").load(path)
+    rows.createOrReplaceTempView("ends")
+    duck = duckdb.connect()
+    duck.execute("SET timezone = 'UTC'")
+    load_delta(duck)
+    table = deltalake.DeltaTable(path)
+    engines: dict[str, Callable[[str], list[int]]] = {
+        "spark": lambda where: [row[0] for row in spark.sql(f"SELECT id FROM ends WHERE {where}").collect()],
+        "duckdb": lambda where: [
+            row[0] for row in duck.sql(f"SELECT id FROM delta_scan('{path}') WHERE {where}").fetchall()
+        ],
+        "delta-rs": lambda where: pa.table(
+            deltalake.QueryBuilder()
+            .register("ends", table)
+            .execute(f"SELECT id FROM ends WHERE {where}")
+            .read_all()
+        )["id"].to_pylist(),
+    }
+    for engine, ask in engines.items():
+        for column in RANGES:
+            for sign, row in zip(("<=", ">="), ENDS, strict=True):
+                where = f"{column} {sign} {literal(engine, column, row[column])}"
+                assert [int(row["id"])] == ask(where), (engine, where)
+
+
+def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Deletion vectors of one way must be minded by the other, and progress is one for both."""
+    random, depot = Random(7), depot_of(spark, tmp_path)
+    truth: dict[int, int] = {}
+    for turn in range(6):
+        depot.budget = 0 if turn % 2 else None
+        for _ in range(12):
+            key, n = random.randrange(30), random.randrange(1000)
+            if key in truth and n < 400:
+                depot.row("DELETE", id=str(key), n=str(truth.pop(key)))
+                continue
+            old = {"n": str(truth[key])} if key in truth else None
+            depot.row("UPDATE" if old else "INSERT", old, id=str(key), n=str(n))
+            truth[key] = n
+        assert ("done", "") == depot.run()
+        assert (depot.why_spark == "") == (turn % 2 == 0), depot.why_spark
+        assert truth == {row["id"]: row["n"] for row in depot.rows()}
+
+
+def test_what_does_not_fit_goes_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    """A cell that does not fit is kept as a reject, which Arrow's way does not write."""
+    depot = depot_of(spark, tmp_path)
+    assert ("done", "") == depot.row(id="1", n="1").run()
+    assert "" == depot.why_spark
+    assert "done" == depot.row(id="2", n="many").run()[0]
+    assert "a cell does not fit" in (depot.why_spark or "")
+    assert [1, None] == [row["n"] for row in depot.rows()]
+
+
+def test_a_commit_in_between_is_not_overwritten(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer's commit behind the look at the table must neither be lost nor fold the batch twice."""
+    depot = depot_of(spark, tmp_path)
+    assert ("done", "") == depot.row(id="1", n="1").run()
+    path = depot.lake().path("mirrors/yard/depot")
+    committed = apply_arrow._committed
+
+    def after_another(*given: Any) -> apply_arrow.Merged:
+        table = deltalake.DeltaTable(path)
+        table.alter.set_table_properties({"custom.word": "x"})
+        return committed(*given)
+
+    monkeypatch.setattr(apply_arrow, "_committed", after_another)
+    assert ("done", "") == depot.row("UPDATE", {"n": "1"}, id="1", n="2").run()
+    assert "another writer" in (depot.why_spark or "")
+    assert [{"id": 1, "n": 2}] == depot.rows()
+    assert "x" == deltalake.DeltaTable(path).metadata().configuration["custom.word"]
