@@ -39,23 +39,63 @@ def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
     for source, table in lanes:
         named[source].add(table)
     made: dict[str, _Made] = {}
-    seen: dict[
-        tuple[str, str, object], tuple[Statement, str]
-    ] = {}  # the first delivery, and the last one's place
+    deliveries = _Deliveries()
     found = []
     for one in statements:
         names = named[one.source]
         respelt = replace(one, table=names.of(one.table), effects=tuple(_respelt(one, names)))
         tracked = made.setdefault(one.source, _Made(names))
         meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
-        mark = (one.source, one.text, one.event_time)
-        taken = replace(respelt, effects=meant)
-        if mark in seen and not any(effect.action in _BY_TURNS for effect in meant):
-            taken = _again(taken, *seen[mark])
-        if one.event_time is not None:
-            seen[mark] = seen[mark][0] if mark in seen else taken, one.order
-        found.append(taken)
+        found.append(deliveries.take(replace(respelt, effects=meant)))
     return found
+
+
+_Mark = tuple[str, str, object]
+"""Source, text and time of a statement: those of one that is delivered again are the same."""
+
+
+@dataclass(slots=True)
+class _Deliveries:
+    """The statements that have been delivered, of the tables as they are."""
+
+    first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)  # and the last delivery's place
+    of_table: dict[tuple[str, TableId], set[_Mark]] = field(default_factory=dict)
+    made: dict[tuple[str, TableId], _Mark] = field(default_factory=dict)  # by which CREATE a table is there
+    gone: set[tuple[str, TableId]] = field(default_factory=set)
+
+    def take(self, statement: Statement) -> Statement:
+        """The statement with what it does, if it is delivered again."""
+        mark = (statement.source, statement.text, statement.event_time)
+        known = self.first.get(mark)
+        if known is not None and self._is_repeated(mark, statement):
+            statement = _again(statement, *known)
+        self._follow(mark, statement)
+        if statement.event_time is not None:
+            self.first[mark] = known[0] if known else statement, statement.order
+            for table in statement.tables:
+                self.of_table.setdefault((statement.source, table), set()).add(mark)
+        return statement
+
+    def _is_repeated(self, mark: _Mark, statement: Statement) -> bool:
+        """True unless it may well have run twice within a second."""
+        return all(
+            effect.action not in _BY_TURNS
+            or (effect.action == "create_table" and self.made.get((statement.source, effect.table)) == mark)
+            for effect in statement.effects
+        )
+
+    def _follow(self, mark: _Mark, statement: Statement) -> None:
+        """Follow which tables are there: what was done to another table of the name has not been done to this one."""
+        for effect in statement.effects:
+            table = (statement.source, effect.table)
+            if effect.action in ("drop_table", "rename_table"):
+                self.gone.add(table)
+                self.made.pop(table, None)
+            elif effect.action == "create_table" and (table in self.gone or effect.note != "if-not-exists"):
+                self.gone.discard(table)
+                self.made[table] = mark
+                for other in self.of_table.pop(table, set()) - {mark}:
+                    self.first.pop(other, None)
 
 
 def _again(statement: Statement, first: Statement, since: str) -> Statement:

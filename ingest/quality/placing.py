@@ -165,7 +165,8 @@ def unsure_in_second(
 def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
     """How many rows of one second arrival and counter put on different sides of some event, or cannot put.
 
-    A row and an event that are both delivered again count by their first arrival.
+    A row and an event that are both delivered again count by their first arrival.  Rows of one stream that arrived in
+    another order than their counters say show that arrival proves nothing.
     """
     firsts: dict[tuple[str, Sequenced], Arrived] = {}
     for event in sorted(events, key=lambda one: one.at):
@@ -187,7 +188,18 @@ def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
                     for row in rows
                     if earlier.sequence < row.sequence <= later.sequence and row.at > later.at
                 }
-    return len(found)
+    return len(found or (_disordered(first_of) if firsts else ()))
+
+
+def _disordered(first_of: Mapping[tuple[Stream, Sequenced], tuple[int, int]]) -> set[Sequenced]:
+    """The rows that arrived after one of their stream with a higher counter."""
+    found: set[Sequenced] = set()
+    highest: dict[Stream, Sequenced] = {}
+    for stream, sequence in sorted(first_of, key=lambda place: first_of[place]):
+        if sequence < highest.setdefault(stream, sequence):
+            found.add(sequence)
+        highest[stream] = max(highest[stream], sequence)
+    return found
 
 
 def _is_anchored(order_key: str) -> bool:

@@ -166,3 +166,17 @@ def test_a_table_that_was_renamed_away_is_gone_again() -> None:
         "another table has the name at once"
     )
     assert [] == meant(said(ghost, ghost, at=1714521600), "depot")[1]
+
+
+def test_a_create_delivered_again_takes_nothing_back() -> None:
+    """The key that an ALTER has changed since would be the old one again."""
+    create, alter, drop = (
+        "CREATE TABLE depot (no INT, day INT, PRIMARY KEY (no))",
+        "ALTER TABLE depot DROP PRIMARY KEY",
+        "DROP TABLE depot",
+    )
+    assert [1, 1, 0, 0] == [
+        len(effects) for effects in meant(said(create, alter, create, alter, at=1714521600), "depot")
+    ]
+    found = meant(said(create, alter, drop, create, alter, at=1714521600), "depot")
+    assert [1] * 5 == [len(effects) for effects in found], "another table, whose key leaves, too"

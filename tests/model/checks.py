@@ -106,11 +106,13 @@ class Wrong:
         )
 
 
-def delivered(messages: Sequence[Message], number: int, loss: Loss) -> list[list[Message]]:
-    """The messages in batches: late, twice and cut anywhere, as far as the dialect allows."""
+def delivered(
+    messages: Sequence[Message], number: int, loss: Loss, *, ordered: bool = False
+) -> list[list[Message]]:
+    """The messages in batches: late (unless ``ordered``), twice and cut anywhere, as far as the dialect allows."""
     random = Random(f"delivery {number}")
     found: list[Message] = []
-    if not loss.order:
+    if not loss.order and not ordered:
         style = random.randrange(3)
         found = list(messages)
         if style == 1:
@@ -129,14 +131,16 @@ def delivered(messages: Sequence[Message], number: int, loss: Loss) -> list[list
     return [found[start:end] for start, end in zip([0, *ends], [*ends, len(found)], strict=True)]
 
 
-def checked(numbers: Iterable[int], capture: Capture, life: Life, seed: str = "") -> list[Wrong]:
+def checked(
+    numbers: Iterable[int], capture: Capture, life: Life, seed: str = "", *, ordered: bool = False
+) -> list[Wrong]:
     """Make, write, deliver and fold histories, all in the same few batches; those that end silently wrong."""
     dialect = capture.dialect
     made = [history(number, life, seed) for number in numbers]
     batches: list[list[Message]] = [[] for _ in range(BATCHES)]
     for one in made:
         written = dialect.write(one)  # type: ignore[arg-type]
-        for number, part in enumerate(delivered(written, one.number, capture.loss)):
+        for number, part in enumerate(delivered(written, one.number, capture.loss, ordered=ordered)):
             batches[number] += part
     pipeline = plain.pipeline_of(dialect, capture.rules(made))
     rows: dict[str, list[dict[str, Any]]] = {}

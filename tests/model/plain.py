@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from ingest import formats
 from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
@@ -25,8 +26,10 @@ from ingest.lake.books import merged_columns
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
-from ingest.order import order_of
-from ingest.silver.lift import Deck, Lifting
+from ingest.order import AFTER_ITS_ROW, order_of
+from ingest.quality.placing import Arrived, unsure
+from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
+from ingest.silver.lift import Deck, Lifting, Spot
 from ingest.types import delta
 from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.writing import Dialect
@@ -60,11 +63,31 @@ def pipeline_of(dialect: Dialect, rules: Sequence[TableRule] = ()) -> Pipeline:
 def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
     """The rows of `changes` of all batches."""
     found: list[dict[str, Any]] = []
+    how = Lifting(pipeline, schemas={SOURCE: registry()})
+    landed: list[pa.RecordBatch] = []
     for number, messages in enumerate(batches, start=1):
         if messages:
-            deck = Deck(Lifting(pipeline, schemas={SOURCE: registry()}), 0, SOURCE)
-            for page in deck.lift(bronze(number, messages)):
+            landed.append(bronze(number, messages))
+            deck = Deck(replace(how, anchors=_anchors(how, landed)), 0, SOURCE)
+            for page in deck.lift(landed[-1]):
                 found += page.select(_COLUMNS).to_pylist()
+    return found
+
+
+def _anchors(how: Lifting, landed: Sequence[pa.RecordBatch]) -> dict[Spot, tuple[int, ...]] | None:
+    """The rows before the table events of the last batch that have no position, as `ingest.silver.events` finds them."""
+    if not formats.load(how.pipeline.sources[0].format).ABOUT.event_marks:
+        return None
+    rows = [row for page in event_rows(how)(iter(landed[-1:])) for row in page.to_pylist()]
+    events = [
+        Event(stream_of(how.pipeline, *spot[:3]), spot, row["second"])
+        for row in rows
+        for spot in [Spot(*(row[name] for name in Spot._fields))]
+    ]
+    found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
+    last = [row for page in rows_before(how, events)(iter(landed)) for row in page.to_pylist()]
+    for row in sorted(last, key=lambda row: (row["batch"], row["offset"])):
+        found[events[row["number"]].spot] = tuple(json.loads(row["sequence"]))
     return found
 
 
@@ -165,6 +188,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         mirror.loud |= {"no key"} if changes else set()
         return mirror
     mirror.loud |= _open(mirror, changes, types, found)
+    mirror.loud |= _unsure(changes, mine)
     base: list[Placed] = []
     for era, after in zip_longest(told, told[1:]):
         begin, end = era.place, after.place if after else "~"
@@ -232,6 +256,22 @@ def _open(
                 if retyped.is_open(step, rule, mirror.keys, texts):
                     loud.add(f"values of {step.column} not known")
     return loud
+
+
+def _unsure(changes: Sequence[dict[str, Any]], mine: Sequence[Statement]) -> set[str]:
+    """Seconds in which arrival does not say which rows came before a table event, as `ingest.quality` finds them."""
+
+    def by_second(found: Iterable[tuple[str, str]]) -> dict[tuple[int, ...], list[Arrived]]:
+        seconds: dict[tuple[int, ...], list[Arrived]] = {}
+        for place, text in found:
+            order = order_of(place)
+            one = Arrived((SOURCE, None), order.arrival, order.sequence, text)
+            seconds.setdefault((order.epoch, order.phase, *order.sequence[:1]), []).append(one)
+        return seconds
+
+    events = by_second((one.order, one.text) for one in mine if order_of(one.order).half == AFTER_ITS_ROW)
+    rows = by_second((row["order_key"], "") for row in changes if row["op"] != "truncate")
+    return {f"order in second {at}" for at, some in events.items() if unsure(some, rows.get(at, []))}
 
 
 def _refuse(mirror: Mirror, keys: tuple[str, ...], types: dict[str, str], base: Sequence[Placed]) -> None:

@@ -44,6 +44,10 @@ def event(at: int, *counter: int) -> Arrived:
         pytest.param([event(5)], [row(1, 1, OTHER)], 1, id="rows in another file"),
         pytest.param([event(5, 3)], [row(1, 3), row(9, 2)], 1, id="a counter out of order after it"),
         pytest.param([event(5, 3)], [row(1, 4), row(2, 3)], 1, id="a counter out of order before it"),
+        pytest.param(
+            [event(5, 2)], [row(1, 2), row(2, 1)], 1, id="rows in another order than their counters"
+        ),
+        pytest.param([], [row(1, 2), row(2, 1)], 0, id="no event"),
     ],
 )
 def test_rows_that_may_stand_on_the_wrong_side_are_counted(
