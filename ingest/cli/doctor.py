@@ -144,6 +144,6 @@ def answers(check: str, address: str) -> Row:
     except OSError as error:
         reason = error.strerror or "no answer"
         return Row(
-            check, "missing", f"{host}:{port} does not answer ({reason})", "start it, or mend its address"
+            check, "missing", f"{host}:{port} does not answer ({reason})", "start it, or correct its address"
         )
     return Row(check, "ok", f"{host}:{port}")

@@ -34,7 +34,7 @@ def doctor(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Check Python, Java, jars, paths and services; exit 1 if anything has to be mended."""
+    """Check Python, Java, jars, paths and services; exit 1 if anything has to be repaired."""
     from ingest.cli.doctor import examine
     from ingest.config import load
 
@@ -43,7 +43,7 @@ def doctor(
     if output_as == "json":
         output.json([asdict(row) for row in rows])
     else:
-        columns = ("check", "state", "found", "to mend it")
+        columns = ("check", "state", "found", "to repair it")
         output.table(columns, [(row.check, row.state, row.found, row.mend) for row in rows])
     if any(row.state != "ok" for row in rows):
         raise typer.Exit(1)

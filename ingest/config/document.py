@@ -129,7 +129,7 @@ def _compose(path: Path, text: str) -> Node:
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         raise ConfigError([f"{path}:{line}:{column} {_yaml_problem(error)}"]) from None
     except YAMLError as error:
-        raise ConfigError([f"{path}:1:1 is no YAML: {str(error).splitlines()[0]}"]) from None
+        raise ConfigError([f"{path}:1:1 is not YAML: {str(error).splitlines()[0]}"]) from None
     except RecursionError:
         raise ConfigError([f"{path}:1:1 is nested too deeply"]) from None
     if node is None:
@@ -140,13 +140,13 @@ def _compose(path: Path, text: str) -> Node:
 
 
 def _yaml_problem(error: MarkedYAMLError) -> str:
-    problem = str(error.problem or "the file is no YAML").strip()
+    problem = str(error.problem or "the file is not YAML").strip()
     if "'\\t'" in problem:
         return "a tab stands where YAML wants blanks; indent with blanks"
     if "another document" in problem:
         return "a second document starts here; keep one pipeline in one file"
     context = str(error.context).strip() if error.context else ""
-    return f"is no YAML: {context + ': ' if context else ''}{problem}"
+    return f"is not YAML: {context + ': ' if context else ''}{problem}"
 
 
 class _TooMuch(Exception):
@@ -227,7 +227,7 @@ def _whole_characters(document: Document, node: ScalarNode) -> str:
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        document.faults.append((_mark(node), "half of a surrogate pair is no character"))
+        document.faults.append((_mark(node), "half of a surrogate pair is not a character"))
         return ""
 
 
@@ -249,7 +249,7 @@ def _reference(document: Document, inner: str, where: Where) -> str:
     found = _VARIABLE.fullmatch(inner)
     if found is None:
         document.fault(
-            where, f"${{{inner}}} is no reference; write ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
+            where, f"${{{inner}}} is not a reference; write ${{NAME}}, ${{NAME:-default}} or ${{file:/path}}"
         )
         return ""
     name, default = found.groups()
@@ -266,7 +266,7 @@ def _reference(document: Document, inner: str, where: Where) -> str:
 def _small_text(path: Path) -> str:
     """The text of a file that a value may come from: a device would never end."""
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "it is not a regular file")
     if path.stat().st_size > _LARGEST:
         raise OSError(errno.EFBIG, f"it has more than {_LARGEST} bytes")
     return path.read_text("utf-8")

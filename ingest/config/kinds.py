@@ -47,7 +47,7 @@ def _filled(text: str) -> str:
 def _format(text: str) -> str:
     if text not in formats.names():
         hint = words.nearest(text, formats.names()) or "; `ingest formats` lists them"
-        raise ValueError(f"{text!r} is no format{hint}")
+        raise ValueError(f"{text!r} is not a format{hint}")
     return str(text)
 
 
@@ -84,7 +84,7 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from None
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
     return str(text)
 
 
@@ -106,7 +106,7 @@ def _start(value: Any) -> Any:
         return values.zoned_text(value, "UTC")
     except ValueError:
         raise ValueError(
-            f"{value!r} is no start; write earliest, latest, a time such as 2024-05-01T00:00:00Z, "
+            f"{value!r} is not a start; write earliest, latest, a time such as 2024-05-01T00:00:00Z, "
             "or {topic: {0: 1234}}"
         ) from None
 

@@ -47,7 +47,7 @@ def expectation(text: str) -> str:
     """The name of a Great Expectations type."""
     if not re.fullmatch("expect_[a-z0-9_]+", text):
         raise ValueError(
-            f"{text!r} is no expectation; write a name such as expect_column_values_to_be_unique"
+            f"{text!r} is not an expectation; write a name such as expect_column_values_to_be_unique"
         )
     if (known := _expectations()) and text not in known:
         raise ValueError(f"Great Expectations has no {text}{nearest(text, known)}")
@@ -81,7 +81,7 @@ def duration(text: str) -> float:
     """Seconds of ``60s``, ``5m``, ``2h``, ``1d``, ``500ms``; a bare number counts seconds."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or (found[2] or "s") not in _SECONDS:
-        raise ValueError(f"{text!r} is no duration; write for example 60s, 5m, 2h or 1d")
+        raise ValueError(f"{text!r} is not a duration; write for example 60s, 5m, 2h or 1d")
     return float(Decimal(found[1]) * _SECONDS[found[2] or "s"])
 
 
@@ -89,10 +89,10 @@ def size(text: str) -> int:
     """Bytes of ``64MiB``, ``10MB``, ``1GiB``; a bare number counts bytes."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None or found[2].lower() not in _BYTES:
-        raise ValueError(f"{text!r} is no size; write for example 64MiB, 500KB or 1GiB")
+        raise ValueError(f"{text!r} is not a size; write for example 64MiB, 500KB or 1GiB")
     count = int(Decimal(found[1]) * _BYTES[found[2].lower()])
     if count < 1:
-        raise ValueError(f"{text!r} is no size; it must be at least one byte")
+        raise ValueError(f"{text!r} is not a size; it must be at least one byte")
     return count
 
 
@@ -105,7 +105,7 @@ def count(text: str) -> int:
     """A positive whole number; ``1_000_000`` is accepted."""
     digits = text.strip().replace("_", "")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19 and int(digits) > 0):
-        raise ValueError(f"{text!r} is no positive whole number")
+        raise ValueError(f"{text!r} is not a positive whole number")
     return int(digits)
 
 
@@ -132,7 +132,7 @@ def ratio(text: str) -> float:
     except InvalidOperation:
         number = Decimal(-1)
     if not number.is_finite() or number < 0:
-        raise ValueError(f"{text!r} is no threshold; write for example 0.1% or 5")
+        raise ValueError(f"{text!r} is not a threshold; write for example 0.1% or 5")
     return float(number / 100 if bare.endswith("%") else number)
 
 
@@ -146,7 +146,7 @@ def boolean(text: str) -> bool:
 def name(text: str) -> str:
     """A pipeline's or source's name: letters, digits and ``_ - .``."""
     if not _NAME.fullmatch(text) or set(text) == {"."}:
-        raise ValueError(f"{text!r} is no name; use letters, digits, _, - and . only")
+        raise ValueError(f"{text!r} is not a name; use letters, digits, _, - and . only")
     return text
 
 
@@ -161,7 +161,7 @@ def table(text: str) -> TableId:
     """``db.t`` or ``db.schema.t``; a part that holds a dot is in backquotes."""
     parts = [quoted or plain for quoted, plain in _TABLE_PART.findall(text)]
     if not 2 <= len(parts) <= 3 or not re.fullmatch(r"(`[^`]+`|[^.`]+)(\.(`[^`]+`|[^.`]+)){1,2}", text):
-        raise ValueError(f"{text!r} is no table; write database.table or database.schema.table")
+        raise ValueError(f"{text!r} is not a table; write database.table or database.schema.table")
     return TableId(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
 
 
@@ -178,7 +178,7 @@ def timezone(text: str) -> str:
         values.zone_of(text)
     except ValueError:
         hint = nearest(text, zoneinfo.available_timezones()) or "; write an IANA name such as Asia/Shanghai"
-        raise ValueError(f"{text!r} is no time zone{hint}") from None
+        raise ValueError(f"{text!r} is not a time zone{hint}") from None
     return text
 
 
@@ -196,7 +196,7 @@ def logical(text: str) -> str:
     found = (read(text.strip().lower()) for read in readers)
     meant = next((one for one in found if one not in (None, "unknown")), "unknown")
     hint = f"; did you mean {meant}?" if meant != "unknown" else nearest(text, types.LOGICAL)
-    raise ValueError(f"{text!r} is no type{hint or '; the types are ' + listed(types.LOGICAL)}")
+    raise ValueError(f"{text!r} is not a type{hint or '; the types are ' + listed(types.LOGICAL)}")
 
 
 def template(text: str) -> str:
@@ -204,7 +204,7 @@ def template(text: str) -> str:
     holes = re.findall(r"\{([^{}]*)\}", text)
     if bad := [hole for hole in holes if hole not in PLACEHOLDERS]:
         raise ValueError(
-            f"{{{bad[0]}}} is no placeholder{nearest(bad[0], PLACEHOLDERS)}; there are "
+            f"{{{bad[0]}}} is not a placeholder{nearest(bad[0], PLACEHOLDERS)}; there are "
             + listed(f"{{{word}}}" for word in PLACEHOLDERS)
         )
     bare = re.sub(r"\{[^{}]*\}", "x", text)

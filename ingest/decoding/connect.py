@@ -182,11 +182,11 @@ def row_fields(schema: bytes) -> tuple[Field, ...]:
 def json_field(schema: Any) -> Field:
     """A field as Connect's JSON converter describes it, with the fields below it."""
     if not isinstance(schema, dict):
-        raise Undecodable("bad-schema", "a field of the message's schema is no JSON object")
+        raise Undecodable("bad-schema", "a field of the message's schema is not a JSON object")
     below = schema.get("fields") or ([schema["items"]] if isinstance(schema.get("items"), dict) else [])
     parameters = schema.get("parameters")
     if not isinstance(below, list):
-        raise Undecodable("bad-schema", "the fields of the message's schema are no list")
+        raise Undecodable("bad-schema", "the fields of the message's schema are not a list")
     return Field(
         name=str(schema.get("field") or ""),
         type=str(schema.get("type")).lower(),

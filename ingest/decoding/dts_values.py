@@ -71,7 +71,7 @@ def _integer(value: Any, hint: str | None, _micros: bool) -> Read:
     text = value["value"]
     number = integer(text)
     if number is None:
-        raise ValueError("its text is no integer")
+        raise ValueError("its text is not an integer")
     return text, _integer_type(hint, number)
 
 
@@ -122,7 +122,7 @@ def _fraction(ticks: int | None, micros: bool) -> str:
     digits = str(ticks)
     width = 6 if micros else 9
     if ticks < 0 or len(digits) > width:
-        raise ValueError(f"{digits} is no fraction of a second of {width} digits")
+        raise ValueError(f"{digits} is not a fraction of a second of {width} digits")
     return fraction(digits.rjust(width, "0"))
 
 

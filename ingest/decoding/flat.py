@@ -141,7 +141,7 @@ def _word(found: Mapping[str, Raw], name: str) -> Text:
         return None
     if bytes(raw)[:1] != b'"':
         code = "not-this-format" if name == "type" else "bad-message"
-        raise Undecodable(code, f"the member {name} is no string")
+        raise Undecodable(code, f"the member {name} is not a string")
     return values.string(raw)
 
 
@@ -171,7 +171,7 @@ def sealed_rows(kept: Raw) -> list[Raw]:
         raise Undecodable("not-this-format", "data and old must be lists of rows")
     found = values.items(kept)
     if any(bytes(row)[:1] not in b"{n" for row in found):
-        raise Undecodable("bad-message", "a row is no object")
+        raise Undecodable("bad-message", "a row is not an object")
     return found
 
 
@@ -179,7 +179,7 @@ def declared_types(raw: Bytes) -> dict[str, str]:
     """``mysqlType``: each column's type as the writer names it."""
     told = content(raw) or b"{}"
     if told[:1] != b"{":
-        raise Undecodable("bad-message", "mysqlType is no object")
+        raise Undecodable("bad-message", "mysqlType is not an object")
     return {column: name or "" for column, name in values.image(told).items()}
 
 
@@ -213,7 +213,7 @@ def position_of(count: Count, name: str) -> Position:
         return Position(note=f"{name} is missing, arrival decides")
     number = values.integer(count)
     if number is None:
-        return Position((), count, f"{name} is no integer, arrival decides")
+        return Position((), count, f"{name} is not an integer, arrival decides")
     return Position((number,), count)
 
 

@@ -139,7 +139,7 @@ def _key_names(pk_names: bytes) -> tuple[str, ...]:
     try:
         return tuple(_names.decode(pk_names)) if pk_names else ()
     except Exception:  # the decoder leaks exceptions of other modules
-        raise Undecodable("bad-message", "pkNames is no list of names") from None
+        raise Undecodable("bad-message", "pkNames is not a list of names") from None
 
 
 _names = msgspec.json.Decoder(list[str])

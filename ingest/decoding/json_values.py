@@ -79,7 +79,7 @@ def unwrapped(raw: bytes) -> Document:
         return Document(b"", root, wrapped=False)
     payload = root["payload"]
     if payload is not None and not isinstance(payload, dict):
-        raise Undecodable("not-this-format", "the payload is no JSON object")
+        raise Undecodable("not-this-format", "the payload is not a JSON object")
     return Document(_schema(members(raw).get("schema", UNSET)), payload)
 
 

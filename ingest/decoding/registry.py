@@ -107,7 +107,7 @@ def _tree(text: str, url: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise SetupError(f"a schema of the registry {_shown(url)} is no JSON") from None
+        raise SetupError(f"a schema of the registry {_shown(url)} is not JSON") from None
 
 
 class _SameOrigin(urllib.request.HTTPRedirectHandler):

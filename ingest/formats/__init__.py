@@ -102,5 +102,5 @@ def load(name: str) -> Format:
         import difflib
 
         near = difflib.get_close_matches(name, names(), 3, 0.3)
-        raise ConfigError([f"{name!r} is no format; did you mean {' or '.join(near or names())}?"])
+        raise ConfigError([f"{name!r} is not a format; did you mean {' or '.join(near or names())}?"])
     return cast("Format", importlib.import_module(f"{__name__}.{name.replace('-', '_')}"))

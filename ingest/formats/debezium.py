@@ -288,7 +288,7 @@ def table_of(source: Image, message: Message, hints: Hints) -> TableId:
     """The table of a wrapped row: from its source, else from ``options.table``."""
     if source.get("connector") == "mongodb" or source.get("collection"):
         raise Undecodable(
-            "unsupported-source", "documents of MongoDB are no rows; capture a relational source"
+            "unsupported-source", "documents of MongoDB are not rows; capture a relational source"
         )
     name = source.get("table")
     if name:
@@ -336,7 +336,7 @@ def _image(found: object, plan: connect.Plan) -> Image | None:
     if isinstance(found, str):
         raise Undecodable("unsupported-source", "an image that is JSON text is a MongoDB document, no row")
     if not isinstance(found, dict):
-        raise Undecodable("bad-message", "an image is no JSON object")
+        raise Undecodable("bad-message", "an image is not a JSON object")
     return connect.json_image(found, plan)
 
 

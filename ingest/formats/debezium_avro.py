@@ -60,7 +60,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if row is None:
         return [debezium.no_value(message, _key(message.key, hints), hints)]
     if not isinstance(row, dict):
-        raise Undecodable("not-this-format", "the datum is no record")
+        raise Undecodable("not-this-format", "the datum is not a record")
     kind = kind_of(row)
     if kind == "row":
         return [_row(text, row, message, hints)]
@@ -134,7 +134,9 @@ def _image(found: Any, plan: connect.Plan) -> Image | None:
     if found is None:
         return None
     if not isinstance(found, dict):
-        raise Undecodable("unsupported-source", "an image that is no record is a MongoDB document, no row")
+        raise Undecodable(
+            "unsupported-source", "an image that is not a record is a MongoDB document, not a row"
+        )
     return connect.plain_image(found, plan)
 
 

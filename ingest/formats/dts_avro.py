@@ -203,7 +203,7 @@ def key_columns(info: str | None) -> tuple[str, ...]:
         )
         return tuple(map(str, columns))
     except (AttributeError, TypeError, UnicodeEncodeError):
-        raise Undecodable("bad-message", "the tag pk_uk_info is no object of lists") from None
+        raise Undecodable("bad-message", "the tag pk_uk_info is not an object of lists") from None
 
 
 def recognise(sample: bytes) -> str | None:

@@ -254,19 +254,19 @@ def _datetime(value: Any, _info: str) -> Read:
 
 def _day(value: Any) -> str:
     if value["year"] < 0 or not 0 <= value["month"] <= 12 or not 0 <= value["day"] <= 31:
-        raise ValueError("it is no date")
+        raise ValueError("it is not a date")
     return f"{value['year']:04d}-{value['month']:02d}-{value['day']:02d}"
 
 
 def _clock(value: Any) -> str:
     if value["hours"] < 0 or not 0 <= value["minutes"] < 60 or not 0 <= value["seconds"] < 60:
-        raise ValueError("it is no time of day")
+        raise ValueError("it is not a time of day")
     return f"{value['hours']:02d}:{value['minutes']:02d}:{value['seconds']:02d}{_nanos(value['nanos'])}"
 
 
 def _nanos(value: int) -> str:
     if not 0 <= value < 10**9:
-        raise ValueError(f"{value} are no nanoseconds of a second")
+        raise ValueError(f"{value} are not nanoseconds of a second")
     return fraction(f"{value:09d}")
 
 
@@ -279,7 +279,7 @@ def _bit(value: Any, _info: str) -> Read:
     text, width = value["value"], value["bit_length"]
     number = int(text, 2) if len(text) == width and not text.strip("01") else integer(text)
     if number is None or number < 0:
-        raise ValueError("its text is no bit string")
+        raise ValueError("its text is not a bit string")
     return str(number), "bit(64)" if width == 64 else "bit"
 
 

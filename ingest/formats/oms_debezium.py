@@ -165,7 +165,7 @@ def _table(source: Image, message: Message, hints: Hints) -> TableId:
 
 def _image(found: object, plan: Plan) -> Image | None:
     if found is not None and not isinstance(found, dict):
-        raise Undecodable("bad-message", "an image is no JSON object")
+        raise Undecodable("bad-message", "an image is not a JSON object")
     return None if found is None else connect.json_image(found, plan)
 
 

@@ -45,7 +45,7 @@ ABOUT = About(
 def _extension(found: Found) -> dict[str, Raw]:
     extension = content(found.tidb) or b"{}"
     if extension[:1] != b"{":
-        raise Undecodable("bad-message", "_tidb is no object")
+        raise Undecodable("bad-message", "_tidb is not an object")
     return values.members(extension)
 
 

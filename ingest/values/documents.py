@@ -238,14 +238,14 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_constant(name: str) -> None:
-    raise Undecodable("bad-json", f"{name} is no JSON value")
+    raise Undecodable("bad-json", f"{name} is not a JSON value")
 
 
 def _refuse_surrogates(value: Any) -> None:
     try:
         _encode(value, enc_hook=str)  # str: a Number is not plain text to msgspec
     except UnicodeEncodeError:
-        raise Undecodable("bad-unicode", "a lone surrogate is no character") from None
+        raise Undecodable("bad-unicode", "a lone surrogate is not a character") from None
 
 
 def _refuse_duplicates(raw: bytes | Raw) -> None:

@@ -42,7 +42,7 @@ def epoch_text(value: str) -> str:
     """An instant from ``seconds[.fraction]`` text (OMS and DRS write TIMESTAMP so)."""
     found = _EPOCH_NUMBER.fullmatch(value)
     if found is None:
-        raise ValueError(f"{value[:40]!r} is no count of seconds")
+        raise ValueError(f"{value[:40]!r} is not a count of seconds")
     sign, whole, digits = found.groups()
     digits = digits or ""
     seconds = int(whole)
@@ -81,7 +81,7 @@ def zoneless_text(value: str) -> str:
     """``YYYY-MM-DD HH:MM:SS[.f]`` from text with a space or a ``T`` and optional seconds."""
     found = DATETIME.fullmatch(value)
     if found is None:
-        raise ValueError(f"{value[:40]!r} is no date and time")
+        raise ValueError(f"{value[:40]!r} is not a date and time")
     day, clock, digits = found.groups()
     return f"{day} {clock if len(clock) == 8 else clock + ':00'}{fraction(digits or '')}"
 
@@ -101,7 +101,7 @@ def _instant(value: str, zone: str) -> tuple[dt.datetime, str]:
     """The second in UTC, and the digits of its fraction."""
     found = DATETIME.match(value)
     if found is None:
-        raise ValueError(f"{value[:40]!r} is no date and time")
+        raise ValueError(f"{value[:40]!r} is not a date and time")
     rest = value[found.end() :].strip()
     day, clock, digits = found.groups()
     local = dt.datetime.fromisoformat(f"{day} {clock}")
@@ -131,7 +131,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except Exception:
-        raise ValueError(f"{name[:40]!r} is no time zone") from None
+        raise ValueError(f"{name[:40]!r} is not a time zone") from None
 
 
 def micros_of(value: int | None, unit: int) -> int | None:

@@ -31,7 +31,7 @@ def number_text(value: str) -> str:
         return value
     known = _NOT_FINITE.get(value.lower())
     if known is None:
-        raise ValueError(f"{value[:40]!r} is no number")
+        raise ValueError(f"{value[:40]!r} is not a number")
     return known
 
 
@@ -49,7 +49,7 @@ def boolean_text(value: str) -> str:
     """``true`` or ``false`` from the spellings that sources use."""
     known = _BOOLEANS.get(value.lower())
     if known is None:
-        raise ValueError(f"{value[:40]!r} is no boolean")
+        raise ValueError(f"{value[:40]!r} is not a boolean")
     return known
 
 
@@ -59,7 +59,7 @@ _BOOLEANS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "f
 def unscaled_text(value: bytes, scale: int) -> str:
     """A decimal from its big-endian two's-complement unscaled bytes: ``04 1a 28``, 2 is ``2688.40``."""
     if len(value) > MAX_UNSCALED or abs(scale) > MAX_EXPONENT:
-        raise ValueError(f"{len(value)} bytes with scale {scale} are no decimal of any source")
+        raise ValueError(f"{len(value)} bytes with scale {scale} are not a decimal of any source")
     number = int.from_bytes(value, "big", signed=True)
     if scale <= 0:
         return str(number * 10**-scale)
@@ -126,7 +126,7 @@ def _int_list(value: str) -> bytes:
 
 
 def _out_of_range(number: int) -> int:
-    raise ValueError(f"{number} is no byte")
+    raise ValueError(f"{number} is not a byte")
 
 
 _BYTES: dict[str, Callable[[str], bytes]] = {

@@ -158,20 +158,23 @@ def test_hints_reach_the_parser(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["cannal", "{file}"], "error: 'cannal' is no format; did you mean "),
+        (["cannal", "{file}"], "error: 'cannal' is not a format; did you mean "),
         (["dts-canal", "{file}.none"], "cannot be read: No such file or directory"),
         (["dts-canal", "{folder}"], "is a folder; name a file in it"),
         (
             ["dts-canal", "{file}", "--option", "timezon=UTC"],
             "option 'timezon' is unknown; did you mean timezone or time_units?",
         ),
-        (["dts-canal", "{file}", "--option", "timezone=Mars"], "option timezone: 'Mars' is no time zone"),
+        (["dts-canal", "{file}", "--option", "timezone=Mars"], "option timezone: 'Mars' is not a time zone"),
         (
             ["dts-canal", "{file}", "--option", "timezone"],
             "--option 'timezone' lacks a part; write name=value",
         ),
-        (["dts-canal", "{file}", "--column", "a=int"], "--column a: 'int' is no type; did you mean int32?"),
-        (["dts-canal", "{file}", "--table", "bin"], "'bin' is no table; write database.table"),
+        (
+            ["dts-canal", "{file}", "--column", "a=int"],
+            "--column a: 'int' is not a type; did you mean int32?",
+        ),
+        (["dts-canal", "{file}", "--table", "bin"], "'bin' is not a table; write database.table"),
     ],
 )
 def test_what_cannot_start_is_exit_2_and_one_sentence(

@@ -190,7 +190,10 @@ def test_the_comments_of_a_starter_are_sound_too(tmp_path: Path, source: Path) -
         (["--force"], "--source is missing; name the messages that the pipeline reads"),
         (["--force", "--source", "{source}/*.none"], "its format cannot be told; give --format"),
         (["--force", "--source", "{source}/odd"], "it is like no known one); give --format"),
-        (["--force", "--source", "{source}/x", "--format", "cannal"], "'cannal' is no format; did you mean"),
+        (
+            ["--force", "--source", "{source}/x", "--format", "cannal"],
+            "'cannal' is not a format; did you mean",
+        ),
     ],
 )
 def test_what_init_refuses(tmp_path: Path, source: Path, arguments: list[str], expected: str) -> None:
@@ -262,11 +265,11 @@ def test_all_faults_come_at_once_with_their_places_and_the_nearest_word(tmp_path
     done = runner.invoke(app, ["validate", str(file), "--output", "json"])
     (result,) = json.loads(done.stdout)
     expected = [
-        "7:5 'dts-cannal' is no format; did you mean dts-canal or oms-canal?",
+        "7:5 'dts-cannal' is not a format; did you mean dts-canal or oms-canal?",
         "8:5 the key 'settel' is unknown here; did you mean settle?",
         "9:17 kind: 'kafca' is not one of files or kafka; did you mean kafka?",
         "12:5 'lenent' is not one of lenient, evolve, freeze or ignore; did you mean lenient?",
-        "13:15 'decimel(10,2)' is no type; did you mean decimal?",
+        "13:15 'decimel(10,2)' is not a type; did you mean decimal?",
     ]
     assert 2 == done.exit_code
     assert [f"{file}:{text}" for text in expected] == result["problems"]

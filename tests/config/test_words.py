@@ -49,7 +49,7 @@ def test_nonsense_is_refused_in_words(reader: object, text: str) -> None:
 @pytest.mark.parametrize("text", ["", ".", "..", "a b", "a/b", "\u00e9", "x" * 201])
 def test_what_is_no_name(text: str) -> None:
     """Names become folders, lock names and transaction identifiers."""
-    with pytest.raises(ValueError, match="is no name"):
+    with pytest.raises(ValueError, match="is not a name"):
         words.name(text)
 
 
@@ -71,7 +71,7 @@ def test_table_names(text: str, expected: TableId) -> None:
 @pytest.mark.parametrize("text", ["a", "", ".", "a.", ".b", "a..b", "a.b.c.d", "`a.b", "a`x`.b", "`a`b.c"])
 def test_what_is_no_table_name(text: str) -> None:
     """Half a name would match nothing, for ever."""
-    with pytest.raises(ValueError, match="is no table"):
+    with pytest.raises(ValueError, match="is not a table"):
         words.table(text)
 
 
