@@ -30,7 +30,7 @@ _MOMENTS = (10**9, 4 * 10**9)  # seconds of the years 2001 to 2096
 
 
 @dataclass(slots=True)
-class Column:
+class SeenColumn:
     """What was seen of one column."""
 
     kinds: dict[str, int] = field(default_factory=dict)
@@ -58,28 +58,28 @@ class Proposal(NamedTuple):
     nulls: int
 
 
-def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, Column]]:
+def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
     """What the row images of changes show, by table and column."""
-    seen: dict[TableId, dict[str, Column]] = {}
+    seen: dict[TableId, dict[str, SeenColumn]] = {}
     for change in changes:
         if change.op not in ROW_OPS:
             continue
         columns = seen.setdefault(change.table, {})
         for image in (change.before, change.after):
             for name, value in (image or {}).items():
-                column = columns.setdefault(name, Column())
+                column = columns.setdefault(name, SeenColumn())
                 _see(column, value)
                 told = change.types.get(name, "unknown")  # a bare decimal lacks what makes it a number
                 column.told = column.told if told in ("unknown", "decimal") else told
     return seen
 
 
-def propose(columns: dict[str, Column]) -> list[Proposal]:
+def propose(columns: dict[str, SeenColumn]) -> list[Proposal]:
     """A type for each column whose messages tell none, in the order in which they were seen."""
     return [_proposal(name, column) for name, column in columns.items() if column.told is None]
 
 
-def _see(column: Column, value: str | None) -> None:
+def _see(column: SeenColumn, value: str | None) -> None:
     if value is None:
         column.nulls += 1
         return
@@ -129,13 +129,13 @@ def _exists(value: str) -> bool:
 # --- proposals ----------------------------------------------------------------------------------
 
 
-def _proposal(name: str, column: Column) -> Proposal:
+def _proposal(name: str, column: SeenColumn) -> Proposal:
     logical, why = _type(column)
     nulls = f"; {_counted(column.nulls, 'NULL')}" if column.nulls else ""
     return Proposal(name, logical, why + nulls, column.count, column.nulls)
 
 
-def _type(column: Column) -> tuple[str | None, str]:
+def _type(column: SeenColumn) -> tuple[str | None, str]:
     kinds = set(column.kinds)
     if not kinds:
         return None, "no value was seen"
@@ -152,7 +152,7 @@ def _type(column: Column) -> tuple[str | None, str]:
     return "string", _why_text(column)
 
 
-def _integer(column: Column, all_: str) -> tuple[str, str]:
+def _integer(column: SeenColumn, all_: str) -> tuple[str, str]:
     why = f"{all_} are integers, at most {_counted(column.whole, 'digit')}{_maybe_moment(column)}"
     if column.low >= -(2**63) and column.high < 2**63 and column.whole < 20:
         return "int64", why
@@ -161,7 +161,7 @@ def _integer(column: Column, all_: str) -> tuple[str, str]:
     return ("decimal(38,0)", why) if column.whole <= WIDEST else ("string", f"{why}, too many for a number")
 
 
-def _decimal(column: Column, all_: str) -> tuple[str, str]:
+def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
     seen = f"decimal({column.whole + column.scale},{column.scale})"
     if column.whole + column.scale > WIDEST:
         return "string", f"{all_} are numbers, but {seen} is too wide for a number"
@@ -171,7 +171,7 @@ def _decimal(column: Column, all_: str) -> tuple[str, str]:
     return f"decimal({whole + scale},{scale})", f"{all_} fit {seen}; {room}{_maybe_moment(column)}"
 
 
-def _maybe_moment(column: Column) -> str:
+def _maybe_moment(column: SeenColumn) -> str:
     """A hint: numbers of this size are often moments, which only the operator can know."""
     seconds = column.low >= 0 and any(
         low <= column.high < high for low, high in (_MOMENTS, tuple(1000 * each for each in _MOMENTS))
@@ -181,7 +181,7 @@ def _maybe_moment(column: Column) -> str:
     )
 
 
-def _why_text(column: Column) -> str:
+def _why_text(column: SeenColumn) -> str:
     mixed = {kind: count for kind, count in column.kinds.items() if kind != "text"}
     text = f"{column.kinds.get('text', 0):,} of {column.count:,} are texts, at most {_counted(column.length, 'character')}"
     return text + "".join(f"; {count:,} look like {kind}" for kind, count in mixed.items())

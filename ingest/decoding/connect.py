@@ -18,7 +18,7 @@ from ingest import types
 from ingest.change import Image
 from ingest.decoding import json_values
 from ingest.decoding.converters import zoned
-from ingest.decoding.declared import Column, Reading, Text, compact, plain_text, without_digits
+from ingest.decoding.declared import ColumnReader, Reading, Text, compact, plain_text, without_digits
 from ingest.decoding.declared import column as declared_column
 from ingest.errors import Undecodable
 from ingest.values import (
@@ -70,7 +70,7 @@ PHYSICAL = {
 MAX_BITS = 512  # bytes of a bit string that become a number
 
 
-class Plan(NamedTuple):
+class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, and its type."""
 
     json: Mapping[str, Text]
@@ -84,7 +84,7 @@ def plan(
     declared: Mapping[str, str],
     meanings: Meanings,
     reading: Reading,
-) -> Plan:
+) -> ConnectPlan:
     """The plan of one schema's rows, made once; ``fields`` reads the fields out of the schema."""
     place = (schema, fields, id(declared), meanings, reading)
     known = _recent.get(place)
@@ -97,7 +97,7 @@ def plan(
 
 
 MAX_PLANS = 1024  # kept at a time
-_recent: dict[tuple[object, ...], tuple[Plan, Mapping[str, str]]] = {}
+_recent: dict[tuple[object, ...], tuple[ConnectPlan, Mapping[str, str]]] = {}
 """Plans by the declared columns' identity, which costs less than to look at each of them for every row.
 
 The columns are kept with their plan: as long as they live, no other columns have their identity.
@@ -111,21 +111,21 @@ def _plan(
     declared: tuple[tuple[str, str], ...],
     meanings: Meanings,
     reading: Reading,
-) -> Plan:
+) -> ConnectPlan:
     known = dict(declared)
     found = {
         field.name: column(field, known.pop(field.name, None), meanings, reading) for field in fields(schema)
     }
     for name, logical in known.items():
         found[name] = declared_column(logical, reading)
-    return Plan(
+    return ConnectPlan(
         {name: each.json for name, each in found.items()},
         {name: each.plain for name, each in found.items()},
         {name: each.logical for name, each in found.items() if each.logical != "unknown"},
     )
 
 
-def column(field: Field, declared: str | None, meanings: Meanings, reading: Reading) -> Column:
+def column(field: Field, declared: str | None, meanings: Meanings, reading: Reading) -> ColumnReader:
     """The plan of one column."""
     meaning = meanings(field)
     if meaning:
@@ -139,10 +139,10 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
     if field.type == "bytes" and reading.binary != "base64":
         return declared_column("binary", reading)
     logical = declared or PHYSICAL.get(field.type, "unknown")
-    return Column(without_digits(logical), json_values.text, _PLAIN.get(field.type, plain_text))
+    return ColumnReader(without_digits(logical), json_values.text, _PLAIN.get(field.type, plain_text))
 
 
-def _list(item: Column) -> Column:
+def _list(item: ColumnReader) -> ColumnReader:
     """An array whose items have a meaning: a JSON list of their canonical texts."""
 
     def texts(values: list[Any], text: Text) -> str:
@@ -154,10 +154,10 @@ def _list(item: Column) -> Column:
     def plain(value: Any) -> str | None:
         return texts(value, item.plain) if type(value) is list else plain_text(value)
 
-    return Column("json", read, plain)
+    return ColumnReader("json", read, plain)
 
 
-def json_key(key: bytes | None, plan_of: Callable[[bytes], Plan]) -> Image | None:
+def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Image | None:
     """A Kafka key's columns, by the plan of its schema; None for no key and for no JSON object."""
     if not key or key.lstrip()[:1] != b"{":
         return None
@@ -198,13 +198,13 @@ def json_field(schema: Any) -> Field:
     )
 
 
-def json_image(row: Mapping[str, Any], plan: Plan) -> Image:
+def json_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
     """A JSON object as a row image by its plan."""
     known, text = plan.json.get, json_values.text
     return {name: None if value is None else known(name, text)(value) for name, value in row.items()}
 
 
-def plain_image(row: Mapping[str, Any], plan: Plan) -> Image:
+def plain_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
     """A decoded Avro record as a row image by its plan."""
     known = plan.plain.get
     return {name: None if value is None else known(name, plain_text)(value) for name, value in row.items()}
@@ -237,7 +237,7 @@ _PLAIN: dict[str, Callable[[Any], str | None]] = {
 # --- values with a semantic name ----------------------------------------------------------------
 
 
-def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> Column:
+def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> ColumnReader:
     convert = meaning.text
     logical = meaning.logical
     if declared:
@@ -258,7 +258,7 @@ def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> Column:
         except (ValueError, TypeError):
             return plain_text(value)
 
-    return Column(logical, read, plain)
+    return ColumnReader(logical, read, plain)
 
 
 def _instant(convert: Callable[[Any], str], timezone: str, value: Any) -> str:

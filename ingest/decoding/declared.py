@@ -54,7 +54,7 @@ Text = Callable[[Any], str | None]
 """One value that is not NULL as canonical text."""
 
 
-class Column(NamedTuple):
+class ColumnReader(NamedTuple):
     """How one column's values become canonical text: from a JSON value, from an Avro value."""
 
     logical: str
@@ -62,12 +62,12 @@ class Column(NamedTuple):
     plain: Text
 
 
-def column(declared: str, reading: Reading) -> Column:
+def column(declared: str, reading: Reading) -> ColumnReader:
     """How a column of a declared type is read; a value that does not fit it keeps its own text."""
     convert = _DECLARED.get(types.base(declared))
     logical = without_digits(declared)
     if convert is None:
-        return Column(logical, json_values.text, plain_text)
+        return ColumnReader(logical, json_values.text, plain_text)
     whole = _of_whole(declared, reading)
 
     def using(text: Text) -> Text:
@@ -85,7 +85,7 @@ def column(declared: str, reading: Reading) -> Column:
 
         return read
 
-    return Column(logical, using(json_values.text), using(plain_text))
+    return ColumnReader(logical, using(json_values.text), using(plain_text))
 
 
 def _of_whole(declared: str, reading: Reading) -> Callable[[int], str] | None:

@@ -35,7 +35,7 @@ def mysql_types(declared: Mapping[str, str]) -> dict[str, str]:
     return {column: types.mysql(name) for column, name in declared.items()}
 
 
-class Plan(NamedTuple):
+class CanalPlan(NamedTuple):
     """What one list of column types asks for, worked out once per distinct list."""
 
     types: dict[str, str]
@@ -52,7 +52,7 @@ def nowhere(_found: Found) -> Position:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dialect:
+class CanalDialect:
     """Where a member of the family differs from the others.
 
     Args:
@@ -70,7 +70,7 @@ class Dialect:
     makers: Mapping[str, Maker]
     position: Callable[[Found], Position] = nowhere
     types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
-    bare_rows: Callable[[list[Any] | Raw, Plan], Rows] | None = None
+    bare_rows: Callable[[list[Any] | Raw, CanalPlan], Rows] | None = None
     deleted_in_old: bool = False
     gtid_is_transaction: bool = False
     large: frozenset[str] = frozenset()
@@ -80,7 +80,7 @@ class Dialect:
 class Frame(NamedTuple):
     """What all messages of one table with one list of types share; no keys where the rows must tell them."""
 
-    plan: Plan
+    plan: CanalPlan
     keys: tuple[str, ...]
 
 
@@ -92,7 +92,7 @@ def frame_of(
     tables: Callable[[TableId], TableHints],
     timezone: str,
     binary: str | None,
-    dialect: Dialect,
+    dialect: CanalDialect,
 ) -> Frame:
     """The frame of a table's messages; ``tables`` tells what the pipeline file says of it."""
     declared = tables(table)
@@ -106,8 +106,8 @@ def _plan(
     columns: tuple[tuple[str, str], ...],
     timezone: str,
     binary: str | None,
-    dialect: Dialect,
-) -> Plan:
+    dialect: CanalDialect,
+) -> CanalPlan:
     """What rows of one ``mysqlType`` need under the pipeline's ``columns:`` and options."""
     declared = flat.declared_types(Raw(mysql_type))
     logical = dialect.types(declared) | dict(columns)
@@ -119,7 +119,7 @@ def _plan(
             converters.append((column, change))
         elif make and kind in ("enum", "set"):
             unlabelled.append(column)
-    return Plan(
+    return CanalPlan(
         types=logical,
         columns=frozenset(declared),
         converters=tuple(converters),
@@ -131,7 +131,7 @@ def _plan(
     )
 
 
-def _is_large(logical: str, declared: str, dialect: Dialect) -> bool:
+def _is_large(logical: str, declared: str, dialect: CanalDialect) -> bool:
     return logical in types.LOB or declared.partition("(")[0].strip().lower() in dialect.large
 
 

@@ -28,7 +28,7 @@ Declared = tuple[tuple[str, str], ...]
 """Columns with their types from the pipeline file, as a key that caches can hold."""
 
 
-class Plan(NamedTuple):
+class RowPlan(NamedTuple):
     """What to do with each column, worked out once per list of types and not per row.
 
     Args:
@@ -46,10 +46,10 @@ class Plan(NamedTuple):
     bits: tuple[str, ...] = ()
 
 
-NO_PLAN = Plan({}, ())
+NO_PLAN = RowPlan({}, ())
 
 
-def plan_of_declared(declared: Declared, options: Options, whole: int | None = None) -> Plan:
+def plan_of_declared(declared: Declared, options: Options, whole: int | None = None) -> RowPlan:
     """The plan where only the pipeline file tells types; the common case of none costs nothing."""
     if not declared:
         return NO_PLAN
@@ -59,10 +59,10 @@ def plan_of_declared(declared: Declared, options: Options, whole: int | None = N
 @lru_cache(maxsize=1024)
 def _declared_plan(
     declared: Declared, zone: str, binary: str | None, units: str | None, whole: int | None
-) -> Plan:
+) -> RowPlan:
     known = typed(declared)
     chosen = converters(known, zone, binary, units, whole)
-    return Plan(known, chosen, firm_columns(known), bits=bit_columns(known))
+    return RowPlan(known, chosen, firm_columns(known), bits=bit_columns(known))
 
 
 def typed(declared: Declared) -> dict[str, str]:
@@ -117,7 +117,7 @@ def converters(
 _UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
-def convert(image: Image | None, plan: Plan, raw: values.Raw | None = None) -> list[str]:
+def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -> list[str]:
     """Make an image's values canonical in place; the columns whose text is not a value of their type.
 
     ``raw`` is the image as sent, to tell a BIT's number from base64 of digits only.
@@ -249,7 +249,7 @@ def finish(
     keys: tuple[str, ...],
     before: Image | None,
     after: Image | None,
-    plan: Plan,
+    plan: RowPlan,
     kept: list[str],
     *,
     partial: bool = False,
@@ -285,7 +285,12 @@ def finish(
 
 
 def _remarks(
-    note: str | None, keys: tuple[str, ...], plan: Plan, kept: list[str], unchanged: list[str], lost: set[str]
+    note: str | None,
+    keys: tuple[str, ...],
+    plan: RowPlan,
+    kept: list[str],
+    unchanged: list[str],
+    lost: set[str],
 ) -> str | None:
     return noted(
         note,

@@ -12,7 +12,7 @@ DELETE's row is in ``data``.  Quirks of the open-source writer:
 - The ``type`` of DDL is coarse (an ALTER may be CINDEX): the statement in ``sql`` decides.
 - A statement-format binlog gives a DML type without rows but with ``sql``: such a message is refused.
 
-A sister format is a `Dialect`: the few points in which it differs, handed to `changes`.
+A sister format is a `CanalDialect`: the few points in which it differs, handed to `changes`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ingest.decoding.columns import (
     zoneless,
 )
 from ingest.decoding.flat import Found, Position, Rows
-from ingest.decoding.flat_frames import Dialect, Frame, Plan, frame_of, nowhere
+from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
 from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
 from ingest.formats import PERHAPS, About
@@ -83,7 +83,7 @@ TEXT_MAKERS: dict[str, Maker] = {
     "set": label_set,
     "geometry": geometry_in("iso8859-1"),
 }
-DIALECT = Dialect(makers=TEXT_MAKERS)
+DIALECT = CanalDialect(makers=TEXT_MAKERS)
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -116,7 +116,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     note: str | None
 
 
-def changes(message: Message, hints: Hints, dialect: Dialect) -> list[Change]:
+def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Change]:
     """The changes of one message of any dialect of the family."""
     if message.value is None:
         return [Change(op=Op.CONTROL, table=hints.table_of(message.topic) or NO_TABLE, note="tombstone")]
@@ -143,7 +143,7 @@ def _refusal(found: Found) -> Undecodable:
     return Undecodable("no-rows", f"the {found.type} holds no row")
 
 
-def _head(found: Found, topic: str, hints: Hints, dialect: Dialect, note: str | None) -> Head:
+def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Head:
     place = dialect.position(found)
     table = _table(found, topic, hints)
     odd = _odd_name(table.table or "")
@@ -208,7 +208,7 @@ Pair = tuple[Image | None, Image | None]
 """One row before and after."""
 
 
-def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: Dialect) -> list[Change]:
+def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalDialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
     options = hints.options
@@ -229,7 +229,7 @@ def _row_id(pair: Pair) -> tuple[str, ...]:
     return tuple(column for column in ROW_ID_COLUMNS if image and column in image)
 
 
-def _pairs(found: Found, op: Op, swap: bool, dialect: Dialect, plan: Plan) -> list[Pair]:
+def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
     """Each row's images before and after, told apart by content where writers differ."""
     data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
     if op is DELETE:
@@ -247,7 +247,7 @@ def _pairs(found: Found, op: Op, swap: bool, dialect: Dialect, plan: Plan) -> li
     return [(old[row], image) for row, image in enumerate(after)]
 
 
-def _rows(kept: Any, dialect: Dialect, plan: Plan) -> Rows:
+def _rows(kept: Any, dialect: CanalDialect, plan: CanalPlan) -> Rows:
     if not dialect.bare_rows:
         return kept if type(kept) is list else flat.rows(kept)
     return [] if flat.absent(kept) else dialect.bare_rows(kept, plan)
@@ -259,7 +259,7 @@ def _whole(rows: Rows) -> list[Image]:
     return rows  # type: ignore[return-value]  # None has just been looked for
 
 
-def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect: Dialect) -> Change:
+def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
     (plan, keys), (before, after) = frame, pair
     damaged = [convert(image, plan.converters) for image in pair if image] if plan.converters else []
     dropped = None

@@ -26,7 +26,7 @@ from ingest.decoding.rows import (
     TOMBSTONE,
     Convert,
     Declared,
-    Plan,
+    RowPlan,
     bit_columns,
     convert,
     converters,
@@ -86,7 +86,7 @@ Columns = tuple[tuple[str, str], ...]
 """Name and type of each column, as a message lists them."""
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """What a dialect reads of a message's place: text, numbers, phase, and what is odd about it."""
 
     position: str | None
@@ -95,7 +95,7 @@ class Place(NamedTuple):
     note: str | None = None
 
 
-class Dialect(NamedTuple):
+class StreamxDialect(NamedTuple):
     """What tells one DataWorks JSON from another.
 
     Args:
@@ -110,8 +110,8 @@ class Dialect(NamedTuple):
     ops: Mapping[str, Op]
     names: tuple[str, str, str, str]
     image: str
-    place: Callable[[Mapping[str, Raw], bool], Place]
-    plan: Callable[[Columns, bool, Declared, Options], Plan]
+    place: Callable[[Mapping[str, Raw], bool], RowPlace]
+    plan: Callable[[Columns, bool, Declared, Options], RowPlan]
     nulls_may_hide: bool
 
 
@@ -155,7 +155,7 @@ def envelope_of(sample: bytes) -> tuple[dict[str, bytes], dict[str, bytes]] | No
 # --- any writer ---------------------------------------------------------------------------------
 
 
-def read(message: Message, hints: Hints, dialect: Dialect) -> tuple[Change, ...]:
+def read(message: Message, hints: Hints, dialect: StreamxDialect) -> tuple[Change, ...]:
     """The changes of one message as a dialect writes them."""
     if message.value is None:
         return TOMBSTONE
@@ -234,7 +234,7 @@ def _row_id(columns: Columns, oracle: bool) -> tuple[str, ...]:
 
 
 def _place(
-    payload: Mapping[str, Raw], schema: Schema, kind: str, op: Op, dialect: Dialect, note: str | None
+    payload: Mapping[str, Raw], schema: Schema, kind: str, op: Op, dialect: StreamxDialect, note: str | None
 ) -> Change:
     row = op in ROW_OPS
     place = dialect.place(payload, row)
@@ -262,7 +262,7 @@ def _row(
     payload: Mapping[str, Raw],
     schema: Schema,
     kind: str,
-    dialect: Dialect,
+    dialect: StreamxDialect,
     hints: Hints,
     topic: str,
 ) -> Change:
@@ -304,17 +304,17 @@ def ddl_event(place: Change, payload: Mapping[str, Raw], kind: str) -> tuple[Cha
 # --- StreamX ------------------------------------------------------------------------------------
 
 
-def _streamx_place(payload: Mapping[str, Raw], row: bool) -> Place:
+def _streamx_place(payload: Mapping[str, Raw], row: bool) -> RowPlace:
     position = values.text(payload.get("sequenceId", b"null")) or None
     if position == FULL_LOAD:
-        return Place(position, (), phase=0)
+        return RowPlace(position, (), phase=0)
     number = values.integer(position)
     if number is None or number < 0:
-        return Place(position, (), note="the position is missing or unreadable" if row else None)
-    return Place(position, (number,))
+        return RowPlace(position, (), note="the position is missing or unreadable" if row else None)
+    return RowPlace(position, (number,))
 
 
-def _streamx_plan(columns: Columns, _oracle: bool, declared: Declared, options: Options) -> Plan:
+def _streamx_plan(columns: Columns, _oracle: bool, declared: Declared, options: Options) -> RowPlan:
     return _plan(columns, declared, options.timezone, options.binary)
 
 
@@ -324,13 +324,13 @@ def _plan(
     declared: Declared,
     zone: str,
     binary: str | None,
-) -> Plan:
+) -> RowPlan:
     sent = {name: types.streamx(kind) for name, kind in columns}
     known = {**sent, **typed(declared)}
     chosen = dict(converters(known, zone, binary, "millis"))
     chosen.update({name: _date_in(zone) for name in known if types.base(known[name]) == "date"})
     chosen.update({name: _clock_in(zone) for name in known if types.base(known[name]) == "time"})
-    return Plan(known, tuple(chosen.items()), frozenset(known), tuple(sent), bit_columns(known))
+    return RowPlan(known, tuple(chosen.items()), frozenset(known), tuple(sent), bit_columns(known))
 
 
 def _date_in(zone: str) -> Convert:
@@ -355,7 +355,7 @@ def _clock_in(zone: str) -> Convert:
     return convert_time
 
 
-STREAMX = Dialect(
+STREAMX = StreamxDialect(
     ops=OPS,
     names=("dataColumn", "primaryKey", "schemaName", "tableName"),
     image="dataColumn",

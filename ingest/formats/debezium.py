@@ -102,7 +102,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     return control(kind, found)
 
 
-class Event(msgspec.Struct, gc=False):
+class RowEvent(msgspec.Struct, gc=False):
     """A wrapped row, its images canonical already; ``key`` is the Kafka key's image."""
 
     op: str | None
@@ -124,7 +124,7 @@ def _row(schema: bytes, found: Values, message: Message, hints: Hints, note: str
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, meanings, reading(hints.options))
     return row_change(
-        Event(
+        RowEvent(
             op=op,
             source=source,
             table=table,
@@ -141,7 +141,7 @@ def _row(schema: bytes, found: Values, message: Message, hints: Hints, note: str
     )
 
 
-def row_change(event: Event, declared: TableHints, options: Options) -> Change:
+def row_change(event: RowEvent, declared: TableHints, options: Options) -> Change:
     """The change of one wrapped row, however it was encoded."""
     op = OPS.get(event.op or "")
     if op is None:
@@ -171,7 +171,7 @@ def row_change(event: Event, declared: TableHints, options: Options) -> Change:
     )
 
 
-def _images(op: Op, event: Event) -> tuple[Image | None, Image | None, list[str]]:
+def _images(op: Op, event: RowEvent) -> tuple[Image | None, Image | None, list[str]]:
     """Before and after as the operation needs them, from the message's images and the keys."""
     notes = [event.note] if event.note else []
     if op is TRUNCATE:
@@ -330,7 +330,7 @@ def reading(options: Options) -> Reading:
     return _reading(options.binary, options.time_units, options.timezone, options.decimal_scale)
 
 
-def _image(found: object, plan: connect.Plan) -> Image | None:
+def _image(found: object, plan: connect.ConnectPlan) -> Image | None:
     if found is None:
         return None
     if isinstance(found, str):

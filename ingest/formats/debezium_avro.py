@@ -90,7 +90,7 @@ def _row(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Chan
     declared = hints.tables(table)
     plan = connect.plan(text, _envelope_fields, declared.columns, meanings, debezium.reading(hints.options))
     old = next((value for name, value in message.headers if name == debezium.OLD_KEY), None)
-    event = debezium.Event(
+    event = debezium.RowEvent(
         op=op,
         source=source,
         table=table,
@@ -130,7 +130,7 @@ def _key(key: bytes | None, hints: Hints, declared: TableHints | None = None) ->
     return connect.plain_image(found, plan) if isinstance(found, dict) else None
 
 
-def _image(found: Any, plan: connect.Plan) -> Image | None:
+def _image(found: Any, plan: connect.ConnectPlan) -> Image | None:
     if found is None:
         return None
     if not isinstance(found, dict):

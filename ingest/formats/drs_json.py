@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
-from ingest.decoding.flat_frames import Dialect
+from ingest.decoding.flat_frames import CanalDialect
 from ingest.formats import About
 from ingest.formats.canal import changes
 
@@ -31,7 +31,7 @@ ABOUT = About(
     options={"binary": "the encoding of bytes (default int-list)"},
 )
 
-DIALECT = Dialect(
+DIALECT = CanalDialect(
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("int-list")},
     position=id_decides,
     deleted_in_old=True,

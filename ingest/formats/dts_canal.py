@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
-from ingest.decoding.flat_frames import Dialect
+from ingest.decoding.flat_frames import CanalDialect
 from ingest.formats import PERHAPS, About
 from ingest.formats.canal import changes
 
@@ -39,7 +39,7 @@ ABOUT = About(
     },
 )
 
-DIALECT = Dialect(
+DIALECT = CanalDialect(
     position=id_decides,
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
     gtid_is_transaction=True,

@@ -18,7 +18,7 @@ from dataclasses import replace
 from ingest import values
 from ingest.change import Change, Hints, Image, Message, Op, Options
 from ingest.formats import oms_shareplex
-from ingest.formats.oms_shareplex import Dialect, known, meta_of, read
+from ingest.formats.oms_shareplex import SharePlexDialect, known, meta_of, read
 
 ABOUT = replace(
     oms_shareplex.ABOUT,
@@ -63,4 +63,4 @@ def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:
     return (scn, seq) if seq else (scn,)
 
 
-DTS = Dialect(_order, nulls_may_hide=False, utc=True, sql="oracle", whole=None)
+DTS = SharePlexDialect(_order, nulls_may_hide=False, utc=True, sql="oracle", whole=None)

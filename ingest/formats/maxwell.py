@@ -24,7 +24,7 @@ from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding.rows import (
     TOMBSTONE,
-    Plan,
+    RowPlan,
     convert,
     finish,
     named_table,
@@ -152,7 +152,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hi
     return finish(place, table, keys, before, after, plan, [*kept_old, *kept], partial=partial)
 
 
-def _image(raw: Raw | None, plan: Plan) -> tuple[Image | None, list[str]]:
+def _image(raw: Raw | None, plan: RowPlan) -> tuple[Image | None, list[str]]:
     """An image and the columns that could not be converted; a SET becomes its labels with commas."""
     if raw is None or values.is_null(raw):
         return None, []

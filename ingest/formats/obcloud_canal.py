@@ -15,7 +15,7 @@ from ingest import types
 from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
-from ingest.decoding.flat_frames import Dialect
+from ingest.decoding.flat_frames import CanalDialect
 from ingest.formats import About
 from ingest.formats.canal import changes
 from ingest.formats.oms_canal import oracle_tenant
@@ -43,7 +43,7 @@ def _types(declared: Mapping[str, str]) -> dict[str, str]:
     return {column: read(name) for column, name in declared.items()}
 
 
-DIALECT = Dialect(
+DIALECT = CanalDialect(
     position=id_decides,
     makers={"timestamp": instant, "datetime": zoneless, "binary": bytes_in("base64")},
     types=_types,

@@ -23,7 +23,7 @@ from ingest import types, values
 from ingest.change import Change, Hints, Image, Message
 from ingest.decoding.columns import Converter, Settings, bytes_in, instant
 from ingest.decoding.flat import Rows, glimpse, sealed_rows
-from ingest.decoding.flat_frames import Dialect, Plan
+from ingest.decoding.flat_frames import CanalDialect, CanalPlan
 from ingest.formats import About
 from ingest.formats.canal import changes
 
@@ -84,7 +84,7 @@ def _zoneless_text(value: str) -> str:
 _ZONE = re.compile(r"(?: ?(?:Z|[+-][0-9]{2}:?[0-9]{2})| [A-Za-z][A-Za-z0-9_+/-]*)?", re.ASCII)
 
 
-def _bare_rows(kept: list[Any] | Raw, plan: Plan) -> Rows:
+def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
     """Rows as texts; among BITs only those in quotes are base64."""
     if not isinstance(kept, Raw):
         return [_bare_row(row, plan.bits) if row else row for row in kept]
@@ -125,7 +125,7 @@ def _bit_text(value: str) -> str:
         return value
 
 
-DIALECT = Dialect(
+DIALECT = CanalDialect(
     makers={"timestamp": instant, "datetime": _zoneless, "binary": bytes_in("base64")},
     types=ocean_types,
     bare_rows=_bare_rows,

@@ -23,7 +23,7 @@ from ingest import types, values
 from ingest.change import Change, Hints, Message, Op, Options
 from ingest.decoding.rows import (
     Declared,
-    Plan,
+    RowPlan,
     bit_columns,
     converters,
     datetime_text,
@@ -33,7 +33,7 @@ from ingest.decoding.rows import (
     typed,
 )
 from ingest.formats import About, dataworks
-from ingest.formats.dataworks import Columns, Dialect, Place, envelope_of, read
+from ingest.formats.dataworks import Columns, RowPlace, StreamxDialect, envelope_of, read
 from ingest.formats.oms_default import SECONDS
 
 ABOUT = About(
@@ -84,21 +84,21 @@ def recognise(sample: bytes) -> str | None:
     return None
 
 
-def _place(payload: Mapping[str, Raw], _row: bool) -> Place:
+def _place(payload: Mapping[str, Raw], _row: bool) -> RowPlace:
     position = values.text(payload.get("scn", b"null"))
     position = None if position in ("null", "") else position
     number = values.integer(position)
     if number is not None and number >= 0:
-        return Place(position, (number,))
-    return Place(position, (), note="the position is unreadable" if position else None)
+        return RowPlace(position, (number,))
+    return RowPlace(position, (), note="the position is unreadable" if position else None)
 
 
-def _plan(columns: Columns, oracle: bool, declared: Declared, options: Options) -> Plan:
+def _plan(columns: Columns, oracle: bool, declared: Declared, options: Options) -> RowPlan:
     return _planned(columns, oracle, declared, options.timezone, options.binary)
 
 
 @lru_cache(maxsize=1024)
-def _planned(columns: Columns, oracle: bool, declared: Declared, zone: str, binary: str | None) -> Plan:
+def _planned(columns: Columns, oracle: bool, declared: Declared, zone: str, binary: str | None) -> RowPlan:
     sent = {name: types.oms(kind, oracle) for name, kind in columns}
     known = {**sent, **typed(declared)}
     chosen = dict(converters(known, zone, binary, whole=SECONDS))
@@ -107,7 +107,7 @@ def _planned(columns: Columns, oracle: bool, declared: Declared, zone: str, bina
             chosen[name] = partial(_moment_text, zone=zone, instant=types.base(logical) == "timestamp")
     firm = {name for name, kind in columns if not large(kind) and sent[name] != "unknown"}
     firm |= firm_columns({name: kind for name, kind in declared if name not in sent})
-    return Plan(known, tuple(chosen.items()), frozenset(firm), tuple(sent), bit_columns(known))
+    return RowPlan(known, tuple(chosen.items()), frozenset(firm), tuple(sent), bit_columns(known))
 
 
 def _moment_text(value: str, zone: str, instant: bool) -> str:
@@ -122,7 +122,7 @@ def _moment_text(value: str, zone: str, instant: bool) -> str:
 
 _NUMBER = re.compile(r"(-)?([0-9]{1,18})(?:\.([0-9]{1,12}))?", re.ASCII)
 
-DIALECT = Dialect(
+DIALECT = StreamxDialect(
     ops=OPS,
     names=("column", "pk", "schema", "table"),
     image="data",

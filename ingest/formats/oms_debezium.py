@@ -18,7 +18,7 @@ from functools import lru_cache
 from ingest import types
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
 from ingest.decoding import connect, json_values
-from ingest.decoding.connect import Field, Meaning, Plan
+from ingest.decoding.connect import ConnectPlan, Field, Meaning
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values, text, texts
 from ingest.decoding.rows import drop_unchanged
@@ -163,7 +163,7 @@ def _table(source: Image, message: Message, hints: Hints) -> TableId:
     return found
 
 
-def _image(found: object, plan: Plan) -> Image | None:
+def _image(found: object, plan: ConnectPlan) -> Image | None:
     if found is not None and not isinstance(found, dict):
         raise Undecodable("bad-message", "an image is not a JSON object")
     return None if found is None else connect.json_image(found, plan)

@@ -30,7 +30,7 @@ from ingest.decoding.rows import (
     NO_PLAN,
     TOMBSTONE,
     Declared,
-    Plan,
+    RowPlan,
     bit_columns,
     convert,
     converters,
@@ -216,7 +216,7 @@ def _ddl(place: Change, meta: Image, raw: Raw | None) -> tuple[Change, ...]:
 # --- types --------------------------------------------------------------------------------------
 
 
-def plan_of(light: bytes, oracle_mode: bool, declared: Declared, options: Options) -> Plan:
+def plan_of(light: bytes, oracle_mode: bool, declared: Declared, options: Options) -> RowPlan:
     """The plan for rows with these types; the common case of none at all costs nothing."""
     if not light and not declared:
         return NO_PLAN
@@ -231,13 +231,13 @@ def _plan(
     zone: str,
     binary: str | None,
     units: str | None,
-) -> Plan:
+) -> RowPlan:
     names = _light_names(light)
     sent = {column: types.oms(name, oracle_mode) for column, name in names.items()}
     known = {**sent, **typed(declared)}
     firm = {column for column, name in names.items() if not large(name) and sent[column] != "unknown"}
     firm |= firm_columns({column: kind for column, kind in declared if column not in names})
-    return Plan(
+    return RowPlan(
         known,
         converters(known, zone, binary, units, SECONDS),
         frozenset(firm),

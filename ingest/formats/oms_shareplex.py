@@ -81,7 +81,7 @@ OPS = {
 Order = Callable[[Image, Op, Options], tuple[int, ...]]
 
 
-class Dialect(NamedTuple):
+class SharePlexDialect(NamedTuple):
     """What tells one writer of SharePlex JSON from another.
 
     Args:
@@ -126,7 +126,7 @@ def meta_of(sample: bytes) -> Image | None:
 # --- any writer ---------------------------------------------------------------------------------
 
 
-def read(message: Message, hints: Hints, dialect: Dialect) -> tuple[Change, ...]:
+def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Change, ...]:
     """The changes of one message as a dialect writes them."""
     if message.value is None:
         return TOMBSTONE
@@ -153,7 +153,9 @@ def _object(envelope: Mapping[str, Raw], name: str) -> Image | None:
     return None if raw is None or values.is_null(raw) else values.bare_image(raw)
 
 
-def _place(meta: Image, op: Op, kind: str, dialect: Dialect, options: Options, note: str | None) -> Change:
+def _place(
+    meta: Image, op: Op, kind: str, dialect: SharePlexDialect, options: Options, note: str | None
+) -> Change:
     position = known(meta.get("scn"))
     sequence = dialect.order(meta, op, options)
     if position and not sequence:
@@ -189,7 +191,7 @@ def table_named(name: str | None) -> TableId:
 
 
 def _row(
-    place: Change, envelope: Mapping[str, Raw], kind: str, dialect: Dialect, hints: Hints, topic: str
+    place: Change, envelope: Mapping[str, Raw], kind: str, dialect: SharePlexDialect, hints: Hints, topic: str
 ) -> Change:
     table = named_table(place.table, hints, topic)
     declared = hints.tables(table)
@@ -238,4 +240,4 @@ def _oms_order(meta: Image, op: Op, options: Options) -> tuple[int, ...]:
     return micros // values.MICROS, AFTER_EVERY_COUNTER if op in (Op.DDL, Op.TRUNCATE) else 0
 
 
-OMS = Dialect(_oms_order, nulls_may_hide=True, utc=False, sql="mysql", whole=SECONDS)
+OMS = SharePlexDialect(_oms_order, nulls_may_hide=True, utc=False, sql="mysql", whole=SECONDS)

@@ -19,7 +19,7 @@ from msgspec import Raw
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
 from ingest.decoding.flat import NOWHERE, Found, Position, content, glimpse, position_of, read
-from ingest.decoding.flat_frames import MARKS, Dialect
+from ingest.decoding.flat_frames import MARKS, CanalDialect
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.canal import TEXT_MAKERS, changes
@@ -59,7 +59,7 @@ def _commit(found: Found) -> Position:
     return NOWHERE
 
 
-DIALECT = Dialect(
+DIALECT = CanalDialect(
     position=_commit,
     makers=TEXT_MAKERS,
     marks={**MARKS, "TIDB_WATERMARK": Op.HEARTBEAT},
