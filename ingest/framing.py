@@ -242,7 +242,7 @@ def _container(data: bytes, start: int, finished: bool) -> Iterator[Record]:
 
 
 @cache
-def _meta() -> avro.Schema:
+def _meta() -> avro.AvroSchema:
     return avro.load('{"type": "map", "values": "bytes"}')
 
 
@@ -271,7 +271,7 @@ def _inflated(inflate: Callable[[bytes], bytes], block: bytes, offset: int) -> b
     return plain
 
 
-def _datums(schema: avro.Schema, block: bytes, count: int, offset: int) -> Iterator[bytes]:
+def _datums(schema: avro.AvroSchema, block: bytes, count: int, offset: int) -> Iterator[bytes]:
     begin = 0
     for _ in range(min(count, len(block) + 1)):  # a count is only a promise; a datum takes a byte at least
         _, end = avro.read_at(schema, block, begin)

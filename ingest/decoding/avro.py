@@ -28,7 +28,7 @@ _LEFT_OUT = frozenset({"default", "aliases", "doc", "order"})  # from a schema: 
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class AvroSchema:
     """A schema that is safe to read by: fastavro's form of it, and its named types by their full names."""
 
     parsed: Any
@@ -43,7 +43,7 @@ class Schema:
 
 
 @lru_cache(maxsize=1024)
-def load(text: str | bytes, name: str | None = None) -> Schema:
+def load(text: str | bytes, name: str | None = None) -> AvroSchema:
     """Parse a schema's JSON text; ``name`` picks the type to read from a list of named types.
 
     Raises:
@@ -70,7 +70,7 @@ def load(text: str | bytes, name: str | None = None) -> Schema:
     top = named.get(root, {}) if isinstance(root, str) else root
     fields = top.get("fields", ()) if isinstance(top, dict) else ()
     leading = len(list(takewhile(lambda field: field["type"] in ("int", "long"), fields)))
-    return Schema(parsed, root, named, guard.plain_option, leading)
+    return AvroSchema(parsed, root, named, guard.plain_option, leading)
 
 
 _WHOLE = "ingest_whole_datum"
@@ -83,7 +83,7 @@ def bundled(file: str) -> bytes:
     return (resources.files("ingest.decoding") / "avro_schemas" / f"{file}.avsc").read_bytes()
 
 
-def read(schema: Schema, data: bytes) -> Any:
+def read(schema: AvroSchema, data: bytes) -> Any:
     """One datum that fills ``data`` to its last byte.
 
     Raises:
@@ -95,7 +95,7 @@ def read(schema: Schema, data: bytes) -> Any:
     return value
 
 
-def read_at(schema: Schema, data: bytes, pos: int) -> tuple[Any, int]:
+def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
     """One datum from ``pos`` on, and the position after it."""
     from fastavro.read import schemaless_reader
 

@@ -159,11 +159,11 @@ def _envelope_fields(text: str) -> tuple[Field, ...]:
     return _fields(schema, _value(schema, image)) if image else ()
 
 
-def _fields(schema: avro.Schema, record: Mapping[str, Any]) -> tuple[Field, ...]:
+def _fields(schema: avro.AvroSchema, record: Mapping[str, Any]) -> tuple[Field, ...]:
     return tuple(_field(schema, each["name"], each["type"]) for each in record.get("fields", ()))
 
 
-def _value(schema: avro.Schema, optional: Any) -> Mapping[str, Any]:
+def _value(schema: avro.AvroSchema, optional: Any) -> Mapping[str, Any]:
     """The object of a type; the one that is not null of an optional type."""
     found = schema.resolved(optional)
     if isinstance(found, list):
@@ -172,7 +172,7 @@ def _value(schema: avro.Schema, optional: Any) -> Mapping[str, Any]:
     return found  # type: ignore[no-any-return]
 
 
-def _field(schema: avro.Schema, name: str, optional: Any) -> Field:
+def _field(schema: avro.AvroSchema, name: str, optional: Any) -> Field:
     props = _value(schema, optional)
     parameters = props.get("connect.parameters")
     semantic = props.get("connect.name")

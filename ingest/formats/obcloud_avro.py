@@ -117,7 +117,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 
 @cache
-def _schema() -> avro.Schema:
+def _schema() -> avro.AvroSchema:
     return avro.load(avro.bundled("oceanbase").replace(b'"float"', _FLOAT), "AvroRecord")
 
 

@@ -53,7 +53,7 @@ DATUM = st.fixed_dictionaries(
 )
 
 
-def node(schema: object) -> avro.Schema:
+def node(schema: object) -> avro.AvroSchema:
     """A schema compiled from its Python form."""
     return avro.load(json.dumps(schema))
 
