@@ -11,10 +11,12 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 from ingest import types, values
 from ingest.ddl.model import Column, Dialect
 from ingest.ddl.tokens import Cursor, Token, Unread, split
+from ingest.values.conversions import conversion
 
 _ATTRIBUTES = frozenset(
     "NOT NULL DEFAULT COMMENT PRIMARY UNIQUE KEY AUTO_INCREMENT AUTOINCREMENT CHARSET COLLATE GENERATED AS ON "
@@ -340,14 +342,25 @@ def _canonical(items: Sequence[Token], logical: str | None, dialect: Dialect) ->
     if len(items) == 1 and token.kind in ("bits", "hex"):
         return _bytes_literal(token, family)
     if len(items) == 1 and token.kind == "string":
-        return _text_literal(token.text, family)
+        return _fitted(_text_literal(token.text, family), logical)
     if len(items) == 1 and token.word in ("TRUE", "FALSE"):
         return token.word.lower() if family == "boolean" else str(int(token.word == "TRUE"))
     signs = items[:-1]
     if token.kind == "number" and all(sign.kind == "symbol" and sign.text in "+-." for sign in signs):
         text = "".join(sign.text for sign in signs) + token.text
-        return _text_literal(values.number_text(text.lstrip("+")), family)
+        return _fitted(_text_literal(values.number_text(text.lstrip("+")), family), logical)
     raise ValueError("no literal")
+
+
+def _fitted(text: str, logical: str | None) -> str:
+    """A number as a column of whole numbers, or of so many fraction digits, stores it: rounded."""
+    if logical is None or types.family(logical) not in ("integer", "decimal"):
+        return text
+    found = conversion("string", logical).of(text)
+    try:
+        return text if types.family(logical) == "decimal" and Decimal(found) == Decimal(text) else found
+    except ArithmeticError:  # NaN, or no number
+        return text
 
 
 def _bytes_literal(token: Token, family: str) -> str:

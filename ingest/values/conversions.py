@@ -128,6 +128,31 @@ def _scaled(text: str, scale: int) -> str:
     return f"{found or abs(found):f}"
 
 
+def _clipped(text: str, new: str) -> str:
+    """A whole number, or the nearest that an integer type holds: a strict session refuses the statement instead."""
+    bare = text.removeprefix("-")
+    unsigned, bits = new.startswith("u"), new.removeprefix("u").removeprefix("int")
+    if not (bare.isdecimal() and bare.isascii() and bits.isdecimal()):
+        return text
+    top = 1 << (int(bits) if unsigned else int(bits) - 1)
+    low, high = (0 if unsigned else -top), top - 1
+    number = int(text)
+    return text if low <= number <= high else str(max(low, min(high, number)))
+
+
+def _into_whole(convert: Convert) -> Callable[[str, str, str], Conversion]:
+    def rule(_old: str, new: str, _declared: str) -> Conversion:
+        return Conversion(lambda text: _clipped(convert(text), new))
+
+    return rule
+
+
+def _narrowed(old: str, new: str, _declared: str) -> Conversion:
+    if types.widens(types.delta(old), types.delta(new)):  # a negative number that becomes unsigned is refused
+        return KEEP
+    return Conversion(lambda text: _clipped(text, new))
+
+
 def _to_exact(old: str, new: str, declared: str) -> Conversion:
     parts = types.decimal_parts(new)
     if parts is None:
@@ -332,9 +357,10 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "exact"): _to_exact for one in ("whole", "year", "exact", "double", "text")},
     ("single", "exact"): _single_to_exact,
     ("bit", "exact"): _to_exact,
-    **{(one, "whole"): _keep for one in ("whole", "year", "bit", "boolean")},
-    **{(one, "whole"): _always(lambda text: _scaled(text, 0)) for one in ("exact", "text")},
-    **{(one, "whole"): _always(_even) for one in ("single", "double")},
+    ("whole", "whole"): _narrowed,
+    **{(one, "whole"): _keep for one in ("year", "bit", "boolean")},
+    **{(one, "whole"): _into_whole(lambda text: _scaled(text, 0)) for one in ("exact", "text")},
+    **{(one, "whole"): _into_whole(_even) for one in ("single", "double")},
     **{(one, "whole"): _always(_number_of) for one in ("date", "time", "datetime")},
     ("whole", "bit"): _keep,
     ("whole", "boolean"): _keep,

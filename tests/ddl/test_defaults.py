@@ -32,6 +32,12 @@ MYSQL = [
     ("VARCHAR(9) DEFAULT ('x')", "x"),
     ("VARCHAR(4) DEFAULT x'4142'", "AB"),
     ("INT DEFAULT (-5)", "-5"),
+    ("INT DEFAULT 1e2", "100"),
+    ("INT DEFAULT 2.5", "3"),
+    ("BIGINT DEFAULT '-2.5'", "-3"),
+    ("DECIMAL(6,2) DEFAULT 1.555", "1.56"),
+    ("DECIMAL(6,2) DEFAULT '1.5'", "1.5"),
+    ("VARCHAR(9) DEFAULT 1.50", "1.50"),
     ("BIT(4) DEFAULT b'101'", "5"),
     ("TINYINT(1) DEFAULT TRUE", "1"),
 ]
