@@ -134,9 +134,9 @@ MUTANTS = (
     ),
     Mutant(
         "batch replay applied twice",
-        "ingest/gold/apply.py",
-        "plan, before.transactions.get(writer, -1))\n    result.version",
-        "plan, -1)\n    result.version",
+        "ingest/gold/planner.py",
+        "    applied = before.transactions.get(writer, -1)\n",
+        "    applied = -1\n",
         SPARK,
     ),
     Mutant(
