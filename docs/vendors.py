@@ -26,6 +26,7 @@ FAMILIES = {
     "debezium": "debezium*",
     "canal-and-ticdc": "*canal",
     "maxwell-goldengate-dms": "maxwell ogg dms",
+    "from-the-source": "ingest-snapshot",
 }
 """Page by page, patterns of the formats on it; a format is on the first page that fits."""
 FAMILIES |= {

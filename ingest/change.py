@@ -73,7 +73,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
     ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.servers`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
-    until silver knows the rows around it (`ingest.silver.anchors`).
+    until silver knows the rows around it (`ingest.silver.anchors`).  ``arrival`` is where the message says that it
+    stands among messages as they arrive, for what is read beside them; empty: where it lies in bronze.
     """
 
     op: Op
@@ -96,6 +97,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     dialect: str = "mysql"
     servers: tuple[str, ...] = ()
     second_only: bool = False
+    arrival: tuple[int, ...] = ()
 
 
 def describe(change: Change) -> dict[str, object]:

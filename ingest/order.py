@@ -46,7 +46,7 @@ def order_key(order: Order) -> str:
         + "".join(map(number_key, sequence))
         + _END
         + number_key(half)
-        + "".join(map(number_key, arrival))
+        + arrival_key(arrival)
         + _END
         + number_key(row)
     )
@@ -194,6 +194,11 @@ def arrival_keys(
         batch + place + partition + offset + topic
         for batch, partition, offset, topic in zip(*keys, names, strict=True)
     ]
+
+
+def arrival_key(arrival: Sequence[int]) -> str:
+    """The written arrival of a message that says itself where it stands."""
+    return "".join(map(number_key, arrival))
 
 
 @lru_cache(maxsize=4096)

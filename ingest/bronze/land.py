@@ -20,7 +20,8 @@ from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_brok
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Source
 from ingest.errors import IngestError
-from ingest.lake import identity
+from ingest.formats import ingest_snapshot
+from ingest.lake import identity, snapshots
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
@@ -121,11 +122,11 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             continue
         if source.kind == "kafka":
             looks.append(_look(lake, source, positions, landed))
-            continue
-        planned = files.plan(source, rank, positions.files.get(source.name, {}), cores)
-        work.extend(planned.ranges)
-        landed.alarms.extend((alarm.source, alarm.text) for alarm in planned.alarms)
-        landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
+        for one in _of_files(lake, source):
+            planned = files.plan(one, rank, _known(positions, one), cores)
+            work.extend(planned.ranges)
+            landed.alarms.extend((alarm.source, alarm.text) for alarm in planned.alarms)
+            landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
     if not work and not any(one.plan.due for one in looks):
         return landed
     batch = last + 1
@@ -140,6 +141,20 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         raise IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
     _note_receipts(lake, positions, landed, batch)
     return landed
+
+
+def _of_files(lake: Lake, source: Source) -> list[Source]:
+    """What of a source is read from files: its own, and those of its snapshots."""
+    own = [source] if source.kind == "files" else []
+    read = snapshots.source_of(lake.pipeline, source)
+    return [*own, read] if read is not None else own
+
+
+def _known(positions: Positions, source: Source) -> dict[str, FileState]:
+    """The files that a source has read: a snapshot's belong to the source of snapshots alone."""
+    of_snapshots = source.format == ingest_snapshot.MARK
+    files = positions.files.get(source.name, {})
+    return {path: state for path, state in files.items() if ingest_snapshot.holds(path) == of_snapshots}
 
 
 def _append(lake: Lake, work: list[Range], looks: list[Look], landed: Landed, batch: int, cores: int) -> bool:

@@ -8,7 +8,7 @@ by column (`ingest.silver.sheet`) and booked line by line (`ingest.silver.tally`
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -19,9 +19,10 @@ from ingest import ddl, formats
 from ingest.change import NO_TABLE, Change, Hints, Message, TableId
 from ingest.config import Pipeline
 from ingest.errors import Undecodable
+from ingest.formats import ingest_snapshot
 from ingest.lake.books import Line
 from ingest.lake.starts import Starts, parted
-from ingest.order import AFTER_ITS_ROW, arrival_keys, order_keys
+from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys
 from ingest.silver import sheet, tally
 
 DECODER = "1"  # raised whenever a parser's reading of some message changes
@@ -187,6 +188,8 @@ class Deck:
         refused: list[Refused] = []
         parse, hints = self.parse, self.hints
         columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
+        if any(map(ingest_snapshot.holds, set(columns[2]))):
+            parse = self._parse_either
         new = tuple.__new__  # half the time of calling Message
         for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
@@ -198,6 +201,11 @@ class Deck:
             except Exception as error:
                 refused.append(_stumbled(at, error))
         return taken, refused
+
+    def _parse_either(self, message: Message, hints: Hints) -> Iterable[Change]:
+        """Rows that were read from the source itself stand beside its messages, in a form of their own."""
+        parse = ingest_snapshot.parse if ingest_snapshot.holds(message.topic) else self.parse
+        return parse(message, hints)
 
     def _weeded(
         self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken, refused: list[Refused]
@@ -225,7 +233,7 @@ class Deck:
                 rows += changes
                 at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
-        orders = order_keys(rows, at, self._arrivals(bronze), self.epoch, self.order_by)
+        orders = order_keys(rows, at, self._arrivals(bronze, taken), self.epoch, self.order_by)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
         return Written(spans, at, rows, orders, page)
 
@@ -242,11 +250,16 @@ class Deck:
             known[at] = changes
         return {Place(*place, table): mine for (place, table), mine in groups.items()}
 
-    def _arrivals(self, bronze: pa.RecordBatch) -> list[str]:
-        """The arrival of each message, as it stands in its order keys."""
+    def _arrivals(self, bronze: pa.RecordBatch, taken: Taken) -> list[str]:
+        """The arrival of each message, as it stands in its order keys: its own, unless it says another one."""
         names = ("batch", "partition", "offset", "topic")
         batches, partitions, offsets, topics = (sheet.listed(bronze.column(name)) for name in names)
-        return arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
+        found = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
+        if any(map(ingest_snapshot.holds, set(topics))):
+            for at, changes in taken.items():
+                if changes and changes[0].arrival:
+                    found[at] = arrival_key(changes[0].arrival)
+        return found
 
     # --- books ---
 

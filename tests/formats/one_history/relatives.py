@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -141,6 +142,44 @@ def _dms(event: Event, position: bool, prefixed: bool) -> dict[str, Any]:
     return {"data": data, "metadata": meta} | ({"before-image": former} if former else {})
 
 
+# --- rows read from the source itself -------------------------------------------------------------
+
+
+def snapshot(history: History) -> list[Message]:
+    """Each row at its place; a key that goes is a row that the source does not have."""
+    return [
+        message(frame, event)
+        for event in history.events
+        for frame in _snapshot(event)
+    ]  # fmt: skip
+
+
+def _snapshot(event: Event) -> Iterator[dict[str, Any]]:
+    before, after = event.before, event.after
+    if event.kind == "truncate":
+        yield _read_frame(event, "end", 0)
+    if before and (after is None or any(before[name] != after[name] for name in event.keys)):
+        yield _read_frame(event, "delete", 0) | _rows(event, {name: before[name] for name in event.keys})
+    if after:
+        yield _read_frame(event, "read", 1) | _rows(event, after)
+
+
+def _read_frame(event: Event, op: str, half: int) -> dict[str, Any]:
+    place = {"phase": "1", "sequence": ["7", str(event.number)], "half": str(half), "arrival": ["3", "1"]}
+    return {
+        "ingest-snapshot": 1,
+        "op": op,
+        "table": [event.database, None, event.table],
+        "keys": list(event.keys),
+        "place": place,
+        "time": clock(event.time).replace(" ", "T") + "Z",
+    }
+
+
+def _rows(event: Event, row: Image) -> dict[str, Any]:
+    return {"types": {name: event.shape[name].logical for name in row}, "rows": [list(row.values())]}
+
+
 UNTYPED = told(TYPES)
 DIALECTS = {
     "maxwell": Dialect("maxwell", partial(maxwell, position=False), told(TYPES, keys=False)),
@@ -148,5 +187,6 @@ DIALECTS = {
     "ogg": Dialect("ogg", partial(goldengate, compressed=False), told(TYPES, keys=False)),
     "ogg compressed": Dialect("ogg", partial(goldengate, compressed=True), told(TYPES, keys=False)),
     "dms": Dialect("dms", partial(dms, position=False, prefixed=False), UNTYPED),
+    "ingest-snapshot": Dialect("ingest-snapshot", snapshot),
     "dms with position": Dialect("dms", partial(dms, position=True, prefixed=True), UNTYPED),
 }

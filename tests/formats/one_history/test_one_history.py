@@ -59,6 +59,7 @@ LOSSES: dict[str, Loss] = {
     "debezium flattened with null values": ROWS_ONLY._replace(order=True),
     "maxwell": Loss(order=True, truncates=True),
     "maxwell with position": Loss(truncates=True),
+    "ingest-snapshot": Loss(statements=True),
     "ogg": Loss(statements=True),
     "ogg compressed": Loss(statements=True),
     "dms": Loss(order=True, statements=True),

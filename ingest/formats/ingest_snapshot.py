@@ -1,0 +1,172 @@
+"""Rows read from a source database itself: the messages that the verb of the same name writes, one a line.
+
+``{"ingest-snapshot": 1, "op": "read", "table": [database, schema, table], "keys": [...],
+"types": {column: logical type}, "place": {...}, "rows": [[text or null, ...], ...]}``.  Quirks:
+
+- ``rows`` holds many rows, each value its canonical text, in the order of ``types``.
+- ``op`` is ``read``, ``delete`` (rows that the source does not have; key columns are enough), or ``end``: rows
+  that stand before ``place`` and that the snapshot did not contain go.
+- ``place`` is where the rows stand among the stream's changes: ``phase``, ``sequence``, ``half`` and ``arrival``
+  of an order, numbers as text, for they may be of any size.  It is known before the rows are read: what the
+  stream says after it wins, what it said before it loses.
+- ``time`` is the source's own clock as the rows were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+from msgspec import Raw
+
+from ingest import values
+from ingest.change import Change, Hints, Image, Message, Op, TableId
+from ingest.decoding.rows import TOMBSTONE, moment
+from ingest.errors import Undecodable
+from ingest.formats import About
+
+ABOUT = About(
+    title="rows read from the source database itself",
+    document="the page on rows read from the source itself",
+    operations=("read", "delete", "truncate"),
+    order="place, which is known before the rows are read",
+    strength="strong",
+    keys="keys",
+    types="types, in full",
+    images="full",
+    ddl="none",
+    losses=(
+        "A row that changed its key while it was read may be seen twice or not at all: its stream says which.",
+    ),
+)
+
+MARK = "ingest-snapshot"
+SUFFIX = ".ingest-snapshot.jsonl"
+"""How a file of such messages ends, whatever the format of the source that it lies in."""
+OPS = {"read": Op.READ, "delete": Op.DELETE, "end": Op.TRUNCATE}
+_MAX_DIGITS, _MAX_NUMBERS, _HALVES = 40, 20, 3
+_rows = msgspec.json.Decoder(list[list[str | None]])
+
+
+def holds(topic: str) -> bool:
+    """True if what was read there is a snapshot's: a file, never a Kafka topic, whose names have no slash."""
+    return "/" in topic and topic.endswith(SUFFIX)
+
+
+def parse(message: Message, hints: Hints) -> Iterable[Change]:
+    """The rows of one message, each at the message's place."""
+    if message.value is None:
+        return TOMBSTONE
+    envelope, _note = values.opened(message.value)
+    if bytes(envelope.get(MARK, b"")) != b"1":
+        raise Undecodable("not-this-format", f"{MARK} is not 1")
+    op = OPS.get(_text(envelope, "op"))
+    if op is None:
+        raise Undecodable("unknown-operation", "op is not read, delete or end")
+    table, keys = _table(envelope), _texts(envelope, "keys")
+    place = _place(envelope, op, table, hints.tables(table).keys or keys)
+    if op is Op.TRUNCATE:
+        return (place,)
+    types = _types(_bytes(envelope, "types"))
+    images = _images(_bytes(envelope, "rows"), tuple(types))
+    phase, sequence, half, arrival = place.phase, place.sequence, place.half, place.arrival
+    return [
+        Change(
+            op=op,
+            table=table,
+            keys=place.keys,
+            before=image if op is Op.DELETE else None,
+            after=None if op is Op.DELETE else image,
+            types=types,
+            phase=phase,
+            sequence=sequence,
+            half=half,
+            arrival=arrival,
+            row=row,
+            position=place.position,
+            event_time=place.event_time,
+        )
+        for row, image in enumerate(images)
+    ]
+
+
+def recognise(sample: bytes) -> str | None:
+    """The member that gives the format its name."""
+    try:
+        found, _note = values.opened(sample)
+    except Undecodable:
+        return None
+    return MARK if bytes(found.get(MARK, b"")) == b"1" else None
+
+
+def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str, ...]) -> Change:
+    place = values.members(_bytes(envelope, "place"))
+    phase, half = _number(_text(place, "phase")), _number(_text(place, "half"))
+    if phase > 1 or half > _HALVES:
+        raise Undecodable("bad-place", "phase is 0 or 1, half is 0 to 3")
+    at = envelope.get("time")
+    return Change(
+        op=op,
+        table=table,
+        keys=keys if op is not Op.TRUNCATE else (),
+        phase=phase,
+        sequence=tuple(map(_number, _texts(place, "sequence"))),
+        half=half,
+        arrival=tuple(map(_number, _texts(place, "arrival"))),
+        position=_text(envelope, "name") if "name" in envelope else None,
+        event_time=None if values.is_null(at) else moment(_text(envelope, "time"), "UTC"),
+    )
+
+
+def _table(envelope: Mapping[str, Raw]) -> TableId:
+    parts = [values.text(part) for part in values.items(_bytes(envelope, "table"))]
+    if len(parts) != 3 or not parts[2]:
+        raise Undecodable("no-table", "table is not [database, schema, table]")
+    return TableId(parts[0], parts[1], parts[2])
+
+
+@lru_cache(maxsize=1024)
+def _types(raw: bytes) -> Mapping[str, str]:
+    found = values.image(raw)
+    if not found or not all(found.values()):
+        raise Undecodable("no-image", "types names no column, or one without a type")
+    return {column: logical for column, logical in found.items() if logical}
+
+
+def _images(raw: bytes, columns: tuple[str, ...]) -> list[Image]:
+    try:
+        rows = _rows.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Undecodable("bad-json", f"rows: {error}") from None
+    wanted = len(columns)
+    if not rows or any(len(row) != wanted for row in rows):
+        raise Undecodable("no-image", f"a row has not the {wanted} values that types names")
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _bytes(envelope: Mapping[str, Raw], name: str) -> bytes:
+    raw = envelope.get(name)
+    if raw is None:
+        raise Undecodable("missing-member", f"{name} is missing")
+    return bytes(raw)
+
+
+def _text(envelope: Mapping[str, Raw], name: str) -> str:
+    found = values.text(_bytes(envelope, name))
+    if found is None:
+        raise Undecodable("missing-member", f"{name} is null")
+    return found
+
+
+def _texts(envelope: Mapping[str, Raw], name: str) -> tuple[str, ...]:
+    found = tuple(values.text(raw) for raw in values.items(_bytes(envelope, name)))
+    if not all(found):
+        raise Undecodable("missing-member", f"{name} holds an empty text")
+    return tuple(one for one in found if one)
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        raise Undecodable("bad-place", f"{text[:_MAX_DIGITS]!r} is no number of a place")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Reading a source database itself: first loads beside a running stream, and rows read again."""

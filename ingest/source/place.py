@@ -1,0 +1,89 @@
+"""Where rows that are read from the source stand among the changes that its stream delivers.
+
+Whatever the lake had landed of a table before the reading began had been committed in the source by then, and the
+rows that are read hold it.  So they stand right after the newest of these changes: what came earlier loses, also what
+a gap has swallowed, and what the stream says later is applied to them, in its order.  It does not matter that rows
+are read later than that: a change in between is in the row already, and is applied to it once more.
+
+- In a lane whose changes carry positions, the rows take the newest position and put a number of their own behind it.
+- In a lane that arrival orders, they arrive right after the last batch that had landed.
+- In a lane without changes they stand before everything that the stream will ever say.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ingest.order import Order, order_of
+
+HALF = 3  # of rows that were read: no stream uses it, so a position that ends in their number is known by it
+_LAST = 2**31 - 1  # as a source's rank: after all that a batch holds
+_END = 2  # the half of an end mark, before its rows
+
+
+class Place(NamedTuple):
+    """The place of all rows of one snapshot of one table."""
+
+    phase: int
+    sequence: tuple[int, ...]
+    half: int
+    batch: int
+    number: int
+
+    def of(self, chunk: int, message: int) -> dict[str, Any]:
+        """The place of one message, as it says it; those of one snapshot differ by their arrival alone."""
+        return self._told(self.half, chunk + 1, message)
+
+    def end(self) -> dict[str, Any]:
+        """The place of the end mark: just before the rows."""
+        return self._told(min(self.half, _END), 0, 0)
+
+    def _told(self, half: int, *within: int) -> dict[str, Any]:
+        arrival = (self.batch, _LAST, self.number, *within)
+        return {
+            "phase": str(self.phase),
+            "sequence": list(map(str, self.sequence)),
+            "half": str(half),
+            "arrival": list(map(str, arrival)),
+        }
+
+
+def after(high: str | None, batch: int, number: int, epoch: int = 0) -> Place:
+    """The place of rows that are read from now on.
+
+    Args:
+        high: the highest order key of the table's lane in all batches that were decoded; None if there is none.
+        batch: the last batch that has landed.
+        number: the snapshot's number, higher than those of all earlier ones of the table.
+        epoch: the newest epoch of the source.
+    """
+    order = order_of(high) if high is not None else None
+    if order is None or order.epoch < epoch:
+        return Place(0, (number,), HALF, batch, number)
+    stream = _stream(order)
+    if not stream and order.phase:
+        return Place(order.phase, (), 0, batch, number)
+    return Place(order.phase, (*stream, number), HALF, batch, number)
+
+
+def number_after(high: str | None, batch: int) -> int:
+    """A number that no snapshot of the lane has, and none before had a higher one."""
+    order = order_of(high) if high is not None else None
+    last = 0
+    if order is not None:
+        last = order.sequence[-1] if _is_read(order) and order.sequence else _arrived(order)
+    return max(last, batch) + 1
+
+
+def _is_read(order: Order) -> bool:
+    """True for the place of a row or an end mark of a snapshot."""
+    return len(order.arrival) > 1 and order.arrival[1] == _LAST
+
+
+def _stream(order: Order) -> tuple[int, ...]:
+    """The stream's own position in a place."""
+    return order.sequence[:-1] if _is_read(order) else order.sequence
+
+
+def _arrived(order: Order) -> int:
+    return order.arrival[2] if _is_read(order) else 0
