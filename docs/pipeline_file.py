@@ -49,6 +49,10 @@ _SOURCE = {
     "options": Key("{timezone: Asia/Shanghai}", "What the messages do not say takes its default."),
     "max_messages": Key("1000000", "The first run takes everything that there is into one batch."),
     "max_bytes": Key("2GiB", "The same, counted in bytes."),
+    "database": Key(
+        "{url: 'mysql://db-1:3306', user: reader, password: '${READER}'}",
+        "`ingest snapshot` has nothing to read from.",
+    ),
     "server_change": Key(
         "accept",
         "With `hold`, tables wait after a failover until `ingest epoch` says how the two servers' positions compare.",
@@ -111,6 +115,16 @@ SECTIONS = (
             "start": Key("latest", "The first run reads all that the broker still has."),
             "registry": Key("http://registry:8081", "Framed Avro cannot be decoded."),
             "kafka": Key("{security.protocol: SASL_SSL}", "A broker that asks for a login refuses."),
+        },
+    ),
+    Section(
+        "The database of a source",
+        fields.DatabaseKeys,
+        "`database:` of a source: the database whose changes the source delivers. It is only read.",
+        {
+            "url": Key("postgresql://db-1:5432/shop", "There is nothing to read."),
+            "user": Key("reader", "The database refuses."),
+            "password": Key("'${READER}'", "A database that asks for one refuses."),
         },
     ),
     Section(

@@ -23,6 +23,7 @@ VERBS = {
     "schema": "pipeline_verbs",
     "plan": "plan",
     "run": "run_verbs",
+    "snapshot": "source_verbs",
     "tables": "look_verbs",
     "status": "look_verbs",
     "sql": "look_verbs",

@@ -13,7 +13,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ingest.config import Pipeline
-from ingest.errors import SetupError
+from ingest.config.model import Database
+from ingest.errors import IngestError, SetupError
 from ingest.lake import cache, jars, java, trust
 
 _OLDEST_PYTHON = (3, 11)
@@ -133,6 +134,26 @@ def _services(pipeline: Pipeline) -> Iterator[Row]:
             yield answers(f"broker of {source.name}", f"//{server}")
         if source.registry:
             yield answers(f"registry of {source.name}", source.registry)
+        if source.database:
+            yield _database(source.name, source.database)
+
+
+def _database(name: str, database: Database) -> Row:
+    """Whether the source database lets its user in, and gives its time."""
+    from ingest.source.database import connected, place_of
+
+    check = f"database of {name}"
+    try:
+        with connected(database) as (dialect, connection):
+            return Row(
+                check,
+                "ok",
+                f"{place_of(database)} lets {database.user} in, and its clock is {dialect.clock(connection)}",
+            )
+    except SetupError as error:
+        return Row(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
+    except IngestError as error:
+        return Row(check, "wrong", str(error), "mend `database:` of the source, or start the database")
 
 
 def answers(check: str, address: str) -> Row:

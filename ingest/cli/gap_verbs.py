@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, opened
-from ingest.errors import ConfigError, IngestError
+from ingest.errors import ConfigError, IngestError, command
 
 if TYPE_CHECKING:
     from ingest.bronze.offsets import Gap
@@ -46,6 +46,11 @@ def accept_gap(
         gaps = _chosen(found.plan.gaps, place)
         kafka.accept(lake, named, gaps, last)
     _print(gaps, file, output_as)
+    if named.database is not None and output_as != "json":
+        output.note(
+            f"the rows that the lost messages changed are wrong until their tables are read again: after the run, type "
+            f"`{command('snapshot', file)} TABLE...`"
+        )
 
 
 def _source(pipeline: Pipeline, name: str) -> Source:

@@ -96,6 +96,16 @@ class OptionKeys(_Keys):
     )
 
 
+class DatabaseKeys(_Keys):
+    """The source database itself: read only, by `ingest snapshot` and `ingest reconcile`."""
+
+    url: Annotated[
+        str, *read(words.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql)://"})
+    ] = Field(description="mysql://host:3306, mariadb://host:3306 or postgresql://host:5432/database")
+    user: Text = Field(description="a user who may read the tables, and nothing more")
+    password: Text | None = Field(default=None, description="the user's password, as ${VAR} or ${file:/path}")
+
+
 class _SourceKeys(_Keys):
     name: Name = Field(description="its name in the lake: receipts, changes and order are kept under it")
     enabled: Flag = Field(
@@ -109,6 +119,10 @@ class _SourceKeys(_Keys):
     max_bytes: Size | None = Field(default=None, description="the most bytes that one batch takes")
     server_change: Annotated[str, *choice("hold", "accept")] = Field(
         default="hold", description="what happens when another server counts the positions"
+    )
+    database: DatabaseKeys | None = Field(
+        default=None,
+        description="the database that the messages come from, for reading tables beside the stream",
     )
 
 
@@ -319,6 +333,8 @@ MODELS: dict[tuple[str, ...], type[BaseModel]] = {
     (): PipelineKeys,
     ("sources", "files"): FileKeys,
     ("sources", "kafka"): KafkaKeys,
+    ("sources", "files", "database"): DatabaseKeys,
+    ("sources", "kafka", "database"): DatabaseKeys,
     ("tables",): TableKeys,
     ("quality",): QualityKeys,
     ("openlineage",): LineageKeys,

@@ -15,6 +15,15 @@ NO_OPTIONS = Options()
 
 
 @dataclass(frozen=True, slots=True)
+class Database:
+    """The database whose changes a source delivers, as it is read itself."""
+
+    url: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
     """One source of messages. Kafka members are empty for files, and the other way round."""
 
@@ -41,6 +50,7 @@ class Source:
     max_bytes: int | None = None
     server_change: str = "hold"  # hold | accept
     enabled: bool = True  # False: nothing more is read
+    database: Database | None = None
 
     @property
     def by_arrival(self) -> bool:

@@ -15,7 +15,7 @@ from ingest.change import Options
 from ingest.config import advice, fields, suite, words
 from ingest.config.advice import Checked
 from ingest.config.document import Document, Where, is_secret, read
-from ingest.config.model import Expectation, Lineage, Pipeline, QualityRule, Source, TableRule
+from ingest.config.model import Database, Expectation, Lineage, Pipeline, QualityRule, Source, TableRule
 from ingest.errors import ConfigError
 
 _STANDARD_OPTIONS = tuple(fields.OptionKeys.model_fields)
@@ -217,6 +217,9 @@ def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
     given = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
     given = {name: value for name, value in given.items() if value is not None}
     given["options"] = _options(keys.options, str(keys.format))
+    if keys.database is not None:
+        found = keys.database
+        given["database"] = Database(str(found.url), str(found.user), str(found.password or ""))
     if isinstance(keys, fields.FileKeys):
         given["path"] = absolute(
             keys.path, Path(glob.escape(str(folder)))

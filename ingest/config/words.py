@@ -214,6 +214,19 @@ def template(text: str) -> str:
     return text
 
 
+def database(text: str) -> str:
+    """A database's URL."""
+    if not _DATABASE.fullmatch(text):
+        raise ValueError(
+            "this is no URL of a database that can be read; write mysql://host:3306, mariadb://host:3306 or "
+            "postgresql://host:5432/database"
+        )
+    return text
+
+
+_DATABASE = re.compile(r"(mysql|mariadb|postgresql)://[^/\s]+(/[^/\s]*)?")
+
+
 def is_uri(text: str) -> bool:
     """True for ``s3a://bucket/x`` and its like; a plain path is none."""
     return bool(_URI.match(text))

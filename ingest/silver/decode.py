@@ -116,7 +116,7 @@ def lifted(messages: DataFrame, how: Lifting) -> DataFrame:
 def _shipped(pipeline: Pipeline) -> Pipeline:
     """The pipeline as the workers need it: without connections, secrets or checks."""
     sources = tuple(
-        replace(source, kafka={}, storage={}, bootstrap_servers="", registry="")
+        replace(source, kafka={}, storage={}, bootstrap_servers="", registry="", database=None)
         for source in pipeline.sources
     )
     return replace(pipeline, sources=sources, quality=(), spark={}, lineage=None)

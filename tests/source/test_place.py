@@ -202,3 +202,25 @@ def test_an_epoch_without_changes_of_the_table_is_begun_by_the_rows():
     """After the positions of the old server, rows would lose against whatever it ever said."""
     old = order_key(Order(0, 1, (5, 3), 0, (1, 0, 0, 0), 0))
     assert after(old, 4, 5, epoch=1) == Place(0, (5,), 3, 4, 5)
+
+
+def test_rows_that_were_read_are_decoded_beside_messages_of_another_format() -> None:
+    """The source's own parser would reject them, or their arrival would say that they are newer than they are."""
+    from tests.silver.test_lift import lifting, rows
+
+    place = after(None, 4, 5)
+    topic = f"/lake/snapshots/s/d.t-5/chunk-1{ingest_snapshot.SUFFIX}"
+    read = Message(told("read", place.of(0, 0), [["1", "a", None], ["2", "b", None]]), topic=topic)
+    end = Message(told("end", place.end()), topic=topic)
+    elsewhere = Message(read.value, topic=ingest_snapshot.SUFFIX)  # a Kafka topic may have that name
+    found, lines = rows(lifting("canal"), [read, end, elsewhere], 10)
+    orders = {
+        (row["op"], row["row"]): order_of(str(row["order_key"])) for row in found if row["kind"] == "change"
+    }
+    assert {
+        ("read", 0): Order(0, 0, (5,), 3, (4, 2**31 - 1, 5, 1, 0), 0),
+        ("read", 1): Order(0, 0, (5,), 3, (4, 2**31 - 1, 5, 1, 0), 1),
+        ("truncate", 0): Order(0, 0, (5,), 2, (4, 2**31 - 1, 5, 0, 0), 0),
+    } == orders
+    assert ["reject"] == [row["kind"] for row in found if row["kind"] != "change"]
+    assert all(line.balanced for line in lines)

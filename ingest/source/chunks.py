@@ -1,0 +1,87 @@
+"""A table cut into ranges of its key, as its database orders it: any type, any collation, several columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ingest.errors import IngestError
+from ingest.source.database import Dialect, Key, Table
+
+Bound = list[str]
+"""A key's values as text; a range ends with it."""
+
+
+class Chunk(NamedTuple):
+    """The rows after one bound, up to and with another; None is open."""
+
+    low: Bound | None
+    high: Bound | None
+
+
+def keys_of(dialect: Dialect, table: Table) -> list[Key]:
+    """How each column of a table's key is compared."""
+    columns = {one.name: one for one in table.columns}
+    if lost := [name for name in table.keys if name not in columns]:
+        raise IngestError(f"{table.id} has no column {lost[0]!r}, which `keys:` names.")
+    return [dialect.key(table, columns[name]) for name in table.keys]
+
+
+def bounds(dialect: Dialect, connection: Any, table: Table, where: str, size: int) -> Iterator[Bound]:
+    """The last key of every ``size`` rows.
+
+    Raises:
+        IngestError: a key column holds NULL, which no range contains.
+    """
+    keys = keys_of(dialect, table)
+    if not keys:
+        return
+    nulls = " OR ".join(f"{one.order} IS NULL" for one in keys)
+    if dialect.values(connection, f"SELECT 1 FROM {table.name} WHERE {nulls} LIMIT 1"):
+        raise IngestError(
+            f"{table.id} holds NULL in a column of its key ({', '.join(table.keys)}): such rows are in no range. "
+            "Name another key under `keys:`."
+        )
+    order = ", ".join(one.order for one in keys)
+    texts = ", ".join(
+        f"{one.text} AS k{at}" for at, one in enumerate(keys)
+    )  # a name of its own: ORDER BY looks here first
+    last: Bound | None = None
+    while True:
+        rest = condition(dialect, keys, Chunk(last, None), where)
+        found = dialect.values(
+            connection, f"SELECT {texts} FROM {table.name} {rest} ORDER BY {order} LIMIT 1 OFFSET {size - 1}"
+        )
+        if not found:
+            return
+        last = [str(value) for value in found[0]]
+        yield last
+
+
+def chunks(found: Sequence[Bound]) -> list[Chunk]:
+    """The ranges between bounds; the last one is open."""
+    return [Chunk(low, high) for low, high in zip([None, *found], [*found, None], strict=True)]
+
+
+def condition(dialect: Dialect, keys: Sequence[Key], chunk: Chunk, where: str) -> str:
+    """The WHERE of a range."""
+    parts = [f"({where})"] if where else []
+    if chunk.low is not None:
+        parts.append(_beyond(dialect, keys, chunk.low, ">"))
+    if chunk.high is not None:
+        parts.append(_beyond(dialect, keys, chunk.high, "<", equal=True))
+    return f"WHERE {' AND '.join(parts)}" if parts else ""
+
+
+def _beyond(dialect: Dialect, keys: Sequence[Key], bound: Bound, than: str, *, equal: bool = False) -> str:
+    """Keys on one side of a bound, column by column; databases find their way through this by an index."""
+    literals = [one.literal.format(dialect.quoted(text)) for one, text in zip(keys, bound, strict=True)]
+    cases = []
+    for at, one in enumerate(keys):
+        same = [f"{other.order} = {literals[place]}" for place, other in enumerate(keys[:at])]
+        cases.append(" AND ".join([*same, f"{one.order} {than} {literals[at]}"]))
+    if equal:
+        cases.append(" AND ".join(f"{one.order} = {text}" for one, text in zip(keys, literals, strict=True)))
+    # the first column alone, once more: an index finds the range by it
+    first = f"{keys[0].order} {than}= {literals[0]}"
+    return f"({first} AND ({' OR '.join(f'({case})' for case in cases)}))"

@@ -1,0 +1,169 @@
+"""Connections to a source database: read only, with their faults as one sentence that never holds the password."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from ingest.change import TableId
+from ingest.config.model import Database
+from ingest.errors import IngestError, SetupError
+
+CONNECT_SECONDS = 10
+READ_SECONDS = 600
+_MODULES = {"mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres"}
+
+
+class Column(NamedTuple):
+    """A column of a source table: its name, how it is declared, its logical type, and SQL for its canonical text."""
+
+    name: str
+    declared: str
+    type: str
+    text: str
+
+
+class Key(NamedTuple):
+    """A key column: SQL that orders as the database does, SQL that writes it, and SQL that reads what was written."""
+
+    order: str
+    text: str
+    literal: str  # with {} for the quoted text
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A source table as its database describes it."""
+
+    id: TableId
+    name: str  # quoted, as SQL names it
+    columns: tuple[Column, ...]
+    keys: tuple[str, ...]
+
+    @property
+    def shape(self) -> list[list[str]]:
+        """What must stay as it is while the table is read."""
+        return [[one.name, one.declared] for one in self.columns]
+
+
+class Dialect(Protocol):
+    """What a database's module holds."""
+
+    PACKAGE: str
+    ERRORS: tuple[type[Exception], ...]
+
+    @staticmethod
+    def connect(url: SplitResult, user: str, password: str) -> Any:
+        """A new connection, in UTC and in text that loses nothing."""
+
+    @staticmethod
+    def table(connection: Any, table: TableId) -> Table | None:
+        """A table with its columns and its primary key; None if this user sees none."""
+
+    @staticmethod
+    def key(table: Table, column: Column) -> Key:
+        """How a key column is compared."""
+
+    @staticmethod
+    def quoted(text: str) -> str:
+        """A text as a literal."""
+
+    @staticmethod
+    def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
+        """Each row of ``SELECT columns FROM rest`` as a JSON array of texts and nulls; the columns are texts."""
+
+    @staticmethod
+    def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
+        """The rows of a short query."""
+
+    @staticmethod
+    def clock(connection: Any) -> str:
+        """The database's own time, as canonical ``timestamp`` text."""
+
+    @staticmethod
+    def settled(connection: Any, mark: str) -> str:
+        """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
+
+    @staticmethod
+    def digest(columns: Sequence[str]) -> str:
+        """SQL for the count of rows and a checksum over their columns' texts, whatever their order."""
+
+
+def dialect_of(database: Database) -> Dialect:
+    """The module for a database's URL.
+
+    Raises:
+        SetupError: its client is not installed.
+    """
+    scheme = urlsplit(database.url).scheme
+    try:
+        return cast("Dialect", importlib.import_module(f"ingest.source.{_MODULES[scheme]}"))
+    except ImportError as error:
+        package = {"mysql": "pymysql", "postgres": "'psycopg[binary]'"}[_MODULES[scheme]]
+        raise SetupError(f"The client of {scheme} is not installed: type `pip install {package}`.") from error
+
+
+def place_of(database: Database) -> str:
+    """Host and port, for people."""
+    url = urlsplit(database.url)
+    return f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
+
+
+@contextmanager
+def connected(database: Database) -> Iterator[tuple[Dialect, Any]]:
+    """A connection with its dialect, closed afterwards.
+
+    Raises:
+        IngestError: the database refused, or what it was asked failed; the sentence never holds the password.
+    """
+    dialect = dialect_of(database)
+    url = urlsplit(database.url)
+    user, password = (
+        database.user or unquote(url.username or ""),
+        database.password or unquote(url.password or ""),
+    )
+    try:
+        connection = dialect.connect(url, user, password)
+    except dialect.ERRORS as error:
+        told = _said(error, password)
+        raise IngestError(
+            f"The database at {place_of(database)} does not let user {user!r} in: {told}. "
+            "Look at url, user and password under `database:`."
+        ) from None
+    try:
+        yield dialect, connection
+    except dialect.ERRORS as error:
+        raise DatabaseError(
+            f"The database at {place_of(database)} failed: {_said(error, password)}."
+        ) from None
+    finally:
+        with suppress(*dialect.ERRORS):
+            connection.close()
+
+
+class DatabaseError(IngestError):
+    """A statement failed, or the connection was lost; the same may work on a new one."""
+
+
+def _said(error: Exception, password: str) -> str:
+    words = [str(one) for one in error.args if isinstance(one, str)] or [str(error)]
+    text = " ".join(" ".join(words).split())[:300].rstrip(".")
+    return text.replace(password, "***") if password else text
+
+
+def named(database: Database, text: str) -> TableId:
+    """A table by the name that its stream uses: ``database.table`` or ``database.schema.table``.
+
+    Raises:
+        IngestError: the name has not two or three parts.
+    """
+    parts = text.split(".")
+    wanted = (2, 3) if urlsplit(database.url).scheme == "postgresql" else (2,)
+    if len(parts) not in wanted or not all(parts):
+        form = "database.schema.table" if 3 in wanted else "database.table"
+        raise IngestError(f"{text!r} is no table here: write {form}, as `ingest tables` prints it.")
+    return TableId(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])

@@ -1,0 +1,173 @@
+"""MySQL and MariaDB, and OceanBase in its MySQL mode.
+
+What their documents say, and what is done about it:
+
+- ``FLOAT`` prints six digits, so it is read as the double that it is.
+- ``TO_BASE64`` breaks its text into lines of 76.
+- A function whose result is larger than ``max_allowed_packet`` gives NULL and a warning, so a warning is a fault.
+- ``ENUM`` and ``SET`` are ordered by their number, and compared with a text as text: keys use the number.
+- ``ZEROFILL`` pads the text of a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import SplitResult
+
+import pymysql
+from pymysql.cursors import SSCursor
+
+from ingest import types
+from ingest.change import TableId
+from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Column, Key, Table
+
+PACKAGE = "pymysql"
+ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
+_INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
+
+
+def connect(url: SplitResult, user: str, password: str) -> Any:
+    """A connection that reads TIMESTAMP in UTC and writes nothing."""
+    connection = pymysql.connect(
+        host=url.hostname or "localhost",
+        port=url.port or 3306,
+        user=user,
+        password=password,
+        charset="utf8mb4",
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        autocommit=True,
+        conv={},  # every value as text
+    )
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'NO_BACKSLASH_ESCAPES'")
+        cursor.execute("SET SESSION TRANSACTION READ ONLY")
+    return connection
+
+
+def table(connection: Any, table: TableId) -> Table | None:
+    """A table with its columns, and the columns of its primary key in the key's order."""
+    where = f"table_schema = {quoted(table.database or '')} AND table_name = {quoted(table.table or '')}"
+    found = values(
+        connection,
+        f"SELECT column_name, column_type FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
+    )
+    if not found:
+        return None
+    keys = values(
+        connection,
+        f"SELECT column_name FROM information_schema.statistics WHERE {where} AND index_name = 'PRIMARY' "
+        "ORDER BY seq_in_index",
+    )
+    columns = tuple(_column(name, declared) for name, declared in found)
+    named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
+    return Table(table, named, columns, tuple(one for (one,) in keys))
+
+
+def _column(name: str, declared: str) -> Column:
+    logical = types.mysql(declared)
+    return Column(name, declared, logical, _text(name_of(name), declared.lower(), types.base(logical)))
+
+
+def _text(name: str, declared: str, logical: str) -> str:
+    """SQL for the canonical text of a column."""
+    plain = f"CAST({name} AS CHAR)"
+    if logical in _INTEGERS:
+        return f"CAST({name} + 0 AS CHAR)"
+    if logical == "float32":
+        return f"CAST({name} + 0e0 AS CHAR)"
+    if logical == "bit":
+        return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
+    if logical == "binary":
+        return f"REPLACE(TO_BASE64({name}), '\\n', '')".replace("\\n", "\n")
+    if logical == "timestamp":
+        return f"CONCAT(REPLACE({_trimmed(plain, declared)}, ' ', 'T'), 'Z')"
+    if logical in ("datetime", "time"):
+        return _trimmed(plain, declared)
+    if logical == "geometry":
+        packed = f"REPLACE(TO_BASE64(ST_AsWKB({name})), '\n', '')"
+        return f"IF(ST_SRID({name}) = 0, ST_AsText({name}), CONCAT('SRID=', ST_SRID({name}), ';', {packed}))"
+    if logical in ("string", "enum", "set"):
+        return f"CONVERT({name} USING utf8mb4)"
+    return plain
+
+
+def _trimmed(text: str, declared: str) -> str:
+    """A time without the zeros that its declared fraction pads."""
+    if not re.search(r"\([1-6]\)", declared):
+        return text
+    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
+
+
+def key(table: Table, column: Column) -> Key:
+    """Numbers as they are, labels by their number, bytes as hexadecimal digits, all else as text."""
+    name, logical = name_of(column.name), types.base(column.type)
+    if logical in ("enum", "set", "bit"):
+        return Key(f"({name} + 0)", f"CAST({name} + 0 AS CHAR)", "CAST({} AS UNSIGNED)")
+    if logical in _INTEGERS:
+        signed = "UNSIGNED" if logical.startswith("u") else "SIGNED"
+        return Key(name, column.text, f"CAST({{}} AS {signed})")
+    if logical == "binary":
+        return Key(name, f"HEX({name})", "UNHEX({})")
+    if logical == "decimal":
+        return Key(
+            name, column.text, "CAST({} AS " + re.sub(r"\b(unsigned|zerofill)\b", "", column.declared) + ")"
+        )
+    if logical == "timestamp":
+        return Key(name, f"CAST({name} AS CHAR)", "{}")
+    return Key(name, column.text, "{}")
+
+
+def name_of(name: str) -> str:
+    """A quoted name."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted(text: str) -> str:
+    """A text as a literal; the session escapes nothing by backslashes."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a short query, every value as text."""
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return [
+            tuple(one.decode() if isinstance(one, bytes) else one for one in row) for row in cursor.fetchall()
+        ]
+
+
+def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
+    """Each row as the JSON array that the database writes, as they arrive."""
+    with connection.cursor(SSCursor) as cursor:
+        cursor.execute(f"SELECT JSON_ARRAY({', '.join(columns)}) FROM {rest}")
+        while found := cursor.fetchmany(1000):
+            for (one,) in found:
+                if one is None:
+                    raise pymysql.DataError("a row is larger than max_allowed_packet allows: raise it")
+                yield one if isinstance(one, bytes) else one.encode()
+        warned = cursor._result.warning_count if cursor._result is not None else 0
+    if warned:
+        told = values(connection, "SHOW WARNINGS LIMIT 1")
+        raise pymysql.DataError(f"a value could not be read whole: {told[0][2] if told else warned}")
+
+
+def clock(connection: Any) -> str:
+    """The database's time in UTC."""
+    [(found,)] = values(connection, "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')")
+    return str(found)
+
+
+def settled(connection: Any, mark: str) -> str:
+    """What the stream has delivered was committed, and the log is in the order of commits: nothing to wait for."""
+    return ""
+
+
+def digest(columns: Sequence[str]) -> str:
+    """Sixty bits of each row's MD5, summed: exact, for sums of integers are decimals."""
+    parts = ", ".join(f"COALESCE(CONCAT('=', {one}), '')" for one in columns)
+    return (
+        f"COUNT(*), COALESCE(SUM(CAST(CONV(LEFT(MD5(CONCAT_WS('|', {parts})), 15), 16, 10) AS UNSIGNED)), 0)"
+    )

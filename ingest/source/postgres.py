@@ -1,0 +1,158 @@
+"""PostgreSQL.
+
+- A change stands in the log before its transaction's commit, and a stream orders by that place: what was open when
+  the place of rows was chosen must be over before they are read (`settled`).
+- Times, intervals and floats print in the forms that the session asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import SplitResult, unquote
+
+import psycopg
+
+from ingest import types
+from ingest.change import TableId
+from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Column, Key, Table
+
+PACKAGE = "psycopg[binary]"
+ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
+_SETTINGS = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "intervalstyle": "iso_8601",
+    "extra_float_digits": "1",
+    "bytea_output": "hex",
+    "default_transaction_read_only": "on",
+    "statement_timeout": f"{READ_SECONDS}s",
+}
+_BITS = 63
+
+
+def connect(url: SplitResult, user: str, password: str) -> Any:
+    """A connection in UTC that writes nothing."""
+    return psycopg.connect(
+        host=url.hostname or "localhost",
+        port=url.port or 5432,
+        user=user,
+        password=password or None,
+        dbname=unquote(url.path.strip("/")) or user,
+        connect_timeout=CONNECT_SECONDS,
+        client_encoding="utf8",
+        autocommit=True,
+        options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
+        keepalives_idle=30,
+    )
+
+
+def table(connection: Any, table: TableId) -> Table | None:
+    """A table with its columns, and the columns of its primary key in the key's order."""
+    schema = table.schema or table.database or ""
+    oid = (
+        "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        f"WHERE n.nspname = {quoted(schema)} AND c.relname = {quoted(table.table or '')} AND c.relkind IN ('r', 'p')"
+    )
+    found = values(
+        connection,
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        f"WHERE attrelid = ({oid}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+    )
+    if not found:
+        return None
+    keys = values(
+        connection,
+        "SELECT a.attname FROM pg_index i CROSS JOIN LATERAL unnest(i.indkey) WITH ORDINALITY AS k(number, place) "
+        "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
+        f"WHERE i.indisprimary AND i.indrelid = ({oid}) ORDER BY k.place",
+    )
+    columns = tuple(_column(name, declared) for name, declared in found)
+    return Table(
+        table, f"{name_of(schema)}.{name_of(table.table or '')}", columns, tuple(one for (one,) in keys)
+    )
+
+
+def _column(name: str, declared: str) -> Column:
+    logical = types.postgres(declared)
+    if declared == "bit(1)":
+        logical = "boolean"  # as its connectors say
+    elif declared.startswith("bit"):
+        logical = "bit"
+    return Column(name, declared, logical, _text(name_of(name), declared, types.base(logical)))
+
+
+def _text(name: str, declared: str, logical: str) -> str:
+    """SQL for the canonical text of a column."""
+    if declared == "bit(1)":
+        return f"CASE {name} WHEN B'1' THEN 'true' WHEN B'0' THEN 'false' END"
+    if logical == "boolean":
+        return f"CASE WHEN {name} THEN 'true' WHEN NOT {name} THEN 'false' END"
+    if logical == "timestamp":
+        return f"replace(replace({name}::text, ' ', 'T'), '+00', 'Z')"
+    if logical == "binary":
+        return f"translate(encode({name}, 'base64'), E'\\n', '')"
+    if logical == "bit":
+        return f"lpad({name}::text, {_BITS + 1}, '0')::bit({_BITS + 1})::bigint::text"
+    if declared == "money":
+        return f"{name}::numeric::text"
+    return f"{name}::text"
+
+
+def key(table: Table, column: Column) -> Key:
+    """Every type orders as it is, and reads its own text back."""
+    name = name_of(column.name)
+    return Key(name, f"{name}::text", "{}::" + column.declared)
+
+
+def name_of(name: str) -> str:
+    """A quoted name."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quoted(text: str) -> str:
+    """A text as a literal; the standard's strings know no backslash."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a short query."""
+    with connection.cursor() as cursor:
+        cursor.execute(query.encode())
+        return list(cursor.fetchall())
+
+
+def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
+    """Each row as the JSON array that the database writes, by COPY; JSON holds none of the marks that CSV would quote."""
+    query = f"SELECT json_build_array({', '.join(columns)})::text FROM {rest}"
+    copy = f"COPY ({query}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')"
+    with connection.cursor() as cursor, cursor.copy(copy.encode()) as found:
+        for one in found:
+            yield bytes(one).rstrip(b"\n")
+
+
+def clock(connection: Any) -> str:
+    """The database's time in UTC."""
+    [(found,)] = values(
+        connection,
+        "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')",
+    )
+    return str(found)
+
+
+def settled(connection: Any, mark: str) -> str:
+    """The transactions that were open, as a mark; nothing once all of them are over.
+
+    The mark is the number that the next transaction would get, so whatever has written so far has a lower one.
+    """
+    if not mark:
+        [(found,)] = values(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+        return str(found)
+    [(oldest,)] = values(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+    return "" if int(oldest) >= int(mark) else mark
+
+
+def digest(columns: Sequence[str]) -> str:
+    """Sixty bits of each row's MD5, summed exactly."""
+    parts = ", ".join(f"coalesce('=' || {one}, '')" for one in columns)
+    return f"count(*)::text, coalesce(sum(('x' || left(md5(concat_ws('|', {parts})), 15))::bit(60)::bigint), 0)::text"

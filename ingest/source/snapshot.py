@@ -1,0 +1,434 @@
+"""Reading tables of a source beside its stream: chunk by chunk into files that bronze lands as any other.
+
+A snapshot is a folder under ``<lake>/snapshots/<source>/``: its plan, and a file for each chunk that was read whole.
+A chunk whose file is there is not read again, so what was killed goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from ingest import types
+from ingest.change import TableId
+from ingest.config import Pipeline, Source
+from ingest.errors import IngestError
+from ingest.formats import ingest_snapshot
+from ingest.lake.snapshots import folder
+from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
+from ingest.source.database import Column, DatabaseError, Table, connected, named
+from ingest.source.known import known
+from ingest.source.place import Place, after, number_after
+
+CHUNK_ROWS = 50_000
+_MESSAGE_ROWS, _MESSAGE_BYTES = 500, 1 << 20
+_TRIES = 4
+_RESTARTS = 3
+_WAIT_SECONDS = 600.0
+_PLAN, _DONE = "plan.json", "done"
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far one table is."""
+
+    table: str
+    rows: int = 0
+    chunks: int = 0
+    done: int = 0
+    resumed: int = 0  # chunks that an earlier call had read
+    seconds: float = 0.0
+    folder: str = ""
+    _began: float = field(default_factory=time.monotonic)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, rows: int) -> None:
+        """One more chunk."""
+        with self._lock:
+            self.rows += rows
+            self.done += 1
+            self.seconds = time.monotonic() - self._began
+
+    @property
+    def rate(self) -> float:
+        """Rows in a second."""
+        return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds that the rest will take, as far as chunks are alike."""
+        read = self.done - self.resumed
+        return self.seconds / read * (self.chunks - self.done) if read else 0.0
+
+
+class ChangedError(IngestError):
+    """The table's columns are not what they were when the reading began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a snapshot reads, as its folder keeps it."""
+
+    table: TableId
+    where: str
+    shape: list[list[str]]
+    keys: tuple[str, ...]
+    place: Place
+    bounds: list[Bound]
+
+    def to_json(self) -> bytes:
+        """The plan as its file holds it."""
+        return orjson.dumps(
+            {
+                "table": list(self.table),
+                "where": self.where,
+                "shape": self.shape,
+                "keys": list(self.keys),
+                "place": list(self.place),
+                "bounds": self.bounds,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Plan:
+        """Read a plan back."""
+        found = orjson.loads(text)
+        phase, sequence, half, batch, number = found["place"]
+        return cls(
+            TableId(*found["table"]),
+            found["where"],
+            found["shape"],
+            tuple(found["keys"]),
+            Place(phase, tuple(sequence), half, batch, number),
+            found["bounds"],
+        )
+
+
+def source_of(pipeline: Pipeline, name: str = "") -> Source:
+    """The source whose database is read.
+
+    Raises:
+        IngestError: none has a database, or several have one and none is named.
+    """
+    having = [one for one in pipeline.sources if one.database is not None and name in ("", one.name)]
+    if not having:
+        which = f"source {name!r}" if name else "any source"
+        raise IngestError(
+            f"There is no `database:` under {which} in {pipeline.file.name}: "
+            "write {url: ..., user: ..., password: ...} there."
+        )
+    if len(having) > 1:
+        names = ", ".join(one.name for one in having)
+        raise IngestError(f"Several sources have a database ({names}): name one with --source.")
+    if "://" in pipeline.lake:
+        raise IngestError(
+            "Rows are read into files of the lake's folder, so the lake has to be a local folder."
+        )
+    return having[0]
+
+
+def snapshot(
+    pipeline: Pipeline,
+    source: Source,
+    text: str,
+    *,
+    where: str = "",
+    parallel: int = 2,
+    size: int = CHUNK_ROWS,
+    alone: bool = False,
+    tell: Callable[[Progress], None] = lambda _progress: None,
+) -> Progress:
+    """Read one table, or go on with what an earlier call left.
+
+    Args:
+        pipeline: whose lake takes the rows.
+        source: the source with the database.
+        text: the table's name as its stream has it.
+        where: a condition in the database's SQL; then nothing is removed at the end.
+        parallel: the most connections that read at once.
+        size: rows of a chunk.
+        alone: read although the lake has decoded nothing of the stream.
+        tell: told after each chunk.
+
+    Raises:
+        IngestError: the table is not there, or the database failed again and again; type the same to go on.
+    """
+    for _ in range(_RESTARTS):
+        try:
+            return _read(pipeline, source, text, where, parallel, size, alone, tell)
+        except ChangedError as error:
+            last = error
+    raise IngestError(f"{last} It has changed {_RESTARTS} times: wait until its columns stay as they are.")
+
+
+def _read(
+    pipeline: Pipeline,
+    source: Source,
+    text: str,
+    where: str,
+    parallel: int,
+    size: int,
+    alone: bool,
+    tell: Callable[[Progress], None],
+) -> Progress:
+    assert source.database is not None
+    found = named(source.database, text)
+    known_now = known(pipeline, source.name, found)
+    if not known_now.streamed and not alone:
+        raise IngestError(
+            f"Nothing of source {source.name} has been decoded yet, so changes that happen from now on might be lost: "
+            f"start its stream and type `ingest run {pipeline.file}` first, or give --alone if there is no stream."
+        )
+    with connected(source.database) as (dialect, connection):
+        table = _described(dialect.table(connection, found), pipeline, found, source, known_now.columns)
+        here, plan = _waiting(pipeline, source, table, where) or (None, None)
+        if here is None or plan is None:
+            number = number_after(known_now.high, known_now.batch)
+            place = after(known_now.high, known_now.batch, number, known_now.epoch)
+            _settle(dialect, connection, table.id)
+            cut = list(bounds(dialect, connection, table, where, size))
+            plan = Plan(table.id, where, table.shape, table.keys, place, cut)
+            here = _begin(pipeline, source, plan)
+    progress = Progress(text, folder=str(here))
+    ranges = chunks(plan.bounds)
+    missing = [number for number in range(len(ranges)) if not _file(here, number).exists()]
+    progress.chunks, progress.done = len(ranges), len(ranges) - len(missing)
+    progress.resumed = progress.done
+    reading = _Reading(source, table, plan, here)
+    stop = threading.Event()
+
+    def one(number: int) -> None:
+        if not stop.is_set():
+            progress.add(reading.chunk(number, ranges[number], stop))
+            tell(progress)
+
+    with ThreadPoolExecutor(parallel) as pool:
+        tasks = [pool.submit(one, number) for number in missing]
+        try:
+            for done in wait(tasks, return_when=FIRST_EXCEPTION).done:
+                done.result()
+        except ChangedError:
+            stop.set()
+            (here / _DONE).touch()  # what was read stays: the columns were these
+            raise
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
+    if not where:
+        _write(here / f"end{ingest_snapshot.SUFFIX}", iter([reading.end()]))
+    (here / _DONE).touch()
+    return progress
+
+
+def _described(
+    table: Table | None, pipeline: Pipeline, wanted: TableId, source: Source, streamed: Mapping[str, str]
+) -> Table:
+    """The table as it is read: by the key and the types of the pipeline file, and in the types of its stream."""
+    if table is None:
+        assert source.database is not None
+        raise IngestError(
+            f"The database has no table {wanted} that user {source.database.user!r} may read: grant SELECT on it."
+        )
+    rule = pipeline.rule(wanted)
+    known = {**streamed, **rule.columns}
+    columns = tuple(agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns)
+    return replace(table, columns=columns, keys=rule.keys or table.keys)
+
+
+def agreed(table: TableId, column: Column, streamed: str) -> Column:
+    """A column in the type that its stream gives it, so that one value has one text.
+
+    Raises:
+        IngestError: the two types write values in forms that no rule here turns into each other.
+    """
+    own, other = types.base(column.type), types.base(streamed)
+    if other in (own, "unknown") or {own, other} <= _NUMBERS:
+        return column
+    if types.delta(streamed) == "STRING" and own not in ("bit", "binary"):
+        return column._replace(type=streamed)
+    if other == "boolean" and own in _NUMBERS:
+        text = f"CASE WHEN {column.text} = '0' THEN 'false' WHEN {column.text} IS NOT NULL THEN 'true' END"
+        return column._replace(type=streamed, text=text)
+    raise IngestError(
+        f"The stream writes {column.name!r} of {table} as {streamed}, and the database declares {column.declared}, "
+        f"which is read as {column.type}: give the column one type for both under `columns:`."
+    )
+
+
+_NUMBERS = frozenset(
+    "int8 int16 int32 int64 uint8 uint16 uint32 uint64 year bit decimal float32 float64".split()
+)
+
+
+def _settle(dialect: Any, connection: Any, table: TableId) -> None:
+    """Wait until what was open when the place was chosen is over."""
+    mark, until = dialect.settled(connection, ""), time.monotonic() + _WAIT_SECONDS
+    while mark:
+        if not dialect.settled(connection, mark):
+            return
+        if time.monotonic() > until:
+            raise IngestError(
+                f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of "
+                f"{table}: end it (pg_stat_activity shows it), then type the same again."
+            )
+        time.sleep(0.05)
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+def _begin(pipeline: Pipeline, source: Source, plan: Plan) -> Path:
+    """A folder of its own for a plan, there at once with it."""
+    parent = folder(pipeline, source.name)
+    parent.mkdir(parents=True, exist_ok=True)
+    here = parent / f"{_name(plan.table)}-{plan.place.number}"
+    while True:
+        try:
+            here.mkdir()
+            break
+        except FileExistsError:
+            here = here.with_name(f"{here.name}a")
+    _write(here / _PLAN, iter([plan.to_json()]))
+    return here
+
+
+def _waiting(pipeline: Pipeline, source: Source, table: Table, where: str) -> tuple[Path, Plan] | None:
+    """The snapshot of a table that was not read to its end, if it can still be."""
+    parent = folder(pipeline, source.name)
+    for file in sorted(parent.glob(f"{_name(table.id)}-*/{_PLAN}"), reverse=True):
+        if (file.parent / _DONE).exists():
+            continue
+        plan = Plan.from_json(file.read_bytes())
+        if (plan.table, plan.where, plan.shape, plan.keys) == (table.id, where, table.shape, table.keys):
+            return file.parent, plan
+    return None
+
+
+def _name(table: TableId) -> str:
+    """A folder's name for a table: readable, and no other table's."""
+    digest = hashlib.sha256(orjson.dumps(list(table))).hexdigest()[:8]
+    return f"{re.sub('[^a-z0-9_.]', '_', str(table).lower())[:60]}-{digest}"
+
+
+def _file(here: Path, number: int) -> Path:
+    return here / f"chunk-{number + 1:06d}{ingest_snapshot.SUFFIX}"
+
+
+def _write(file: Path, lines: Iterator[bytes]) -> None:
+    """A file that is there whole or not at all."""
+    waiting = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        with waiting.open("wb") as out:
+            for line in lines:
+                out.write(line + b"\n")
+            out.flush()
+            os.fsync(out.fileno())
+        waiting.replace(file)
+    finally:
+        waiting.unlink(missing_ok=True)
+
+
+# --- the rows -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One snapshot's table, and how its rows become messages."""
+
+    source: Source
+    table: Table
+    plan: Plan
+    here: Path
+
+    def chunk(self, number: int, chunk: Chunk, stop: threading.Event) -> int:
+        """Read one chunk into its file, on a connection of its own; how many rows it has."""
+        for trial in range(_TRIES):
+            try:
+                return self._chunk(number, chunk)
+            except DatabaseError as error:
+                if trial == _TRIES - 1:
+                    raise IngestError(
+                        f"{error} {self.table.id} was read in part: type the same again to go on."
+                    ) from None
+                if stop.wait(2.0**trial):
+                    break
+        return 0
+
+    def _chunk(self, number: int, chunk: Chunk) -> int:
+        assert self.source.database is not None
+        count = 0
+
+        def lines(rows: Iterator[bytes], clock: str) -> Iterator[bytes]:
+            nonlocal count
+            held: list[bytes] = []
+            size = message = 0
+            for row in rows:
+                held.append(row)
+                size += len(row)
+                if len(held) >= _MESSAGE_ROWS or size >= _MESSAGE_BYTES:
+                    yield self._message(number, message, held, clock)
+                    count += len(held)
+                    held, size, message = [], 0, message + 1
+            if held:
+                yield self._message(number, message, held, clock)
+                count += len(held)
+            self._unchanged(dialect.table(connection, self.table.id))
+
+        with connected(self.source.database) as (dialect, connection):
+            rest = condition(dialect, keys_of(dialect, self.table), chunk, self.plan.where)
+            try:
+                self._unchanged(dialect.table(connection, self.table.id))
+                texts = [one.text for one in self.table.columns]
+                rows = dialect.rows(connection, texts, f"{self.table.name} {rest}")
+                _write(_file(self.here, number), lines(rows, dialect.clock(connection)))
+            except dialect.ERRORS:
+                self._unchanged_now()
+                raise
+        return count
+
+    def _unchanged_now(self) -> None:
+        """A statement fails where a column is gone: that is no fault of the database."""
+        assert self.source.database is not None
+        with connected(self.source.database) as (dialect, connection):
+            self._unchanged(dialect.table(connection, self.table.id))
+
+    def _unchanged(self, now: Table | None) -> None:
+        if now is None:
+            raise IngestError(f"{self.table.id} vanished while it was read.")
+        if now.shape != self.plan.shape:
+            raise ChangedError(f"The columns of {self.table.id} changed while it was read.")
+
+    def _message(self, chunk: int, message: int, rows: list[bytes], clock: str) -> bytes:
+        head = {
+            **self._head("read", self.plan.place.of(chunk, message), f"chunk {chunk + 1}"),
+            "time": clock,
+            "types": {one.name: one.type for one in self.table.columns},
+        }
+        return orjson.dumps(head)[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
+
+    def end(self) -> bytes:
+        """The mark after which the rows go that the snapshot did not contain."""
+        return orjson.dumps(self._head("end", self.plan.place.end(), "end"))
+
+    def _head(self, op: str, place: dict[str, Any], what: str) -> dict[str, Any]:
+        return {
+            ingest_snapshot.MARK: 1,
+            "op": op,
+            "table": list(self.table.id),
+            "keys": list(self.table.keys),
+            "place": place,
+            "name": f"snapshot {self.plan.place.number}, {what}",
+        }
