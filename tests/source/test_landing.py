@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ingest.lake import snapshots
 from ingest.lake.snapshots import folder
 from ingest.source.place import after, number_after
 from tests.lakes import Depot, change, touch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 
 def told(op: str, place: dict, rows: list | None = None) -> str:
@@ -27,6 +25,32 @@ def told(op: str, place: dict, rows: list | None = None) -> str:
     return json.dumps(frame) + "\n"
 
 
+def test_files_of_rows_are_read_beside_the_sources_own(tmp_path: Path) -> None:
+    """The source's own file would be taken for one that vanished from the snapshots, or the rows never be read."""
+    from ingest.bronze import files, land
+    from ingest.bronze.receipts import FileState
+
+    depot = Depot(tmp_path)
+    depot.grow()
+    pipeline = depot.pipeline
+    [source] = pipeline.sources
+    lake = SimpleNamespace(pipeline=pipeline)
+    assert [source] == land._of_files(lake, source)  # type: ignore[arg-type]
+    here = folder(pipeline, "bins") / "depot.bins-1"
+    here.mkdir(parents=True)
+    (here / "plan.json").write_text("{}", "utf-8")
+    (here / ".chunk-2.part").write_text("half", "utf-8")
+    (here / "chunk-1.ingest-snapshot.jsonl").write_text("{}\n", "utf-8")
+    own, read = land._of_files(lake, source)  # type: ignore[arg-type]
+    assert (own, read.name, read.kind) == (source, "bins", "files")
+    half_read = land.Positions(files={"bins": {str(depot.feed): FileState(position=1, size=9)}})
+    plan = files.plan(read, 0, land._known(half_read, read), 2)
+    assert [str(here / "chunk-1.ingest-snapshot.jsonl")] == [one.file for one in plan.ranges]
+    assert () == plan.alarms
+    assert [str(depot.feed)] == list(land._known(half_read, own))
+
+
+@pytest.mark.spark
 def test_rows_that_were_read_heal_a_gap(spark: SparkSession, tmp_path: Path) -> None:
     """A row that the stream lost stays wrong, a deleted one stays for ever, or a later change is undone."""
     from ingest.lake.lake import Lake
@@ -51,15 +75,9 @@ def test_rows_that_were_read_heal_a_gap(spark: SparkSession, tmp_path: Path) -> 
         change("DELETE", "bins", 10, {"id": "4", "word": "old"}),
         change("INSERT", "bins", 11, {"id": "5", "word": "streamed"}),
     ]
-    depot.feed.write_text("".join([*lines, *late[:1]]), "utf-8")
+    depot.feed.write_text("".join([*lines, *late]), "utf-8")
     touch(depot.feed, 1800)
     result = run(spark, depot.pipeline, ("bronze", "silver", "gold"))
-    assert [] == result.failures
-    assert snapshots.source_of(depot.pipeline, depot.pipeline.sources[0]) is not None
-    with depot.feed.open("a", encoding="utf-8") as file:
-        file.writelines(late[1:])
-    touch(depot.feed, 900)
-    result = run(spark, depot.pipeline)
     assert [] == result.failures
     rows = lake.read("mirrors/depot/bins").selectExpr("id", "word").collect()
     assert {2: "healed", 3: "streamed", 5: "streamed"} == {row[0]: row[1] for row in rows}
