@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import orjson
 import pyarrow.compute as pc
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from ingest.change import TableId
 from ingest.config import Pipeline
+from ingest.errors import SetupError
 from ingest.lake.books import merged_columns
 from ingest.lake.schemas import BOOKS
 from ingest.order import order_of
@@ -33,6 +32,13 @@ class Known(NamedTuple):
 
 def known(pipeline: Pipeline, source: str, table: TableId) -> Known:
     """What the books say now."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+    except ImportError as error:
+        raise SetupError(
+            "The reader of the lake's tables is not installed: type `pip install deltalake`."
+        ) from error
     columns = ["batch", "source", "database", "schema", "table", "messages", "order_high", "columns"]
     try:
         books = DeltaTable(f"{pipeline.lake}/{BOOKS.name}").to_pyarrow_table(columns=columns)
