@@ -21,6 +21,7 @@ from ingest.errors import IngestError, SetupError, StoppedError
 from ingest.gold import rebuild
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.misfits import COUNTED
+from ingest.gold.steps import steps_of
 from ingest.gold.work import Progress, open_books, progress
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
 from ingest.lake.identity import Seen
@@ -289,7 +290,9 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if last <= warm.checked and not done:
         return
     with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
-        checked = quality.check(lake, warm.checked, done, warm.decided, tell, partly=result.incomplete)
+        checked = quality.check(
+            lake, warm.checked, done, warm.decided, tell, steps=steps_of(lake), partly=result.incomplete
+        )
     result.checks = checked.counts()
     failures, warnings = quality.complaints(checked, set(_told(result)))
     result.failures.extend(failures)

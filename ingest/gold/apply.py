@@ -479,11 +479,10 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
     found = [misfits.changes(changes, mirror, one) for one, _ in work]
     for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
-        cells = misfits.cells(gathered.outcomes, mirror, one, batch)
+        cells = misfits.cells(gathered.outcomes, changes, mirror, one, batch)
         if cells is not None:
             found.append(cells)
-    first = min(one.first for one, _ in work)
-    return misfits.keep(replace(lake, spark=session), mirror, found, first, batch)
+    return misfits.keep(replace(lake, spark=session), mirror, found, batch)
 
 
 def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:

@@ -321,8 +321,7 @@ def _keep_misfits(lake: Lake, session: SparkSession, plan: Plan, work: Work, bat
             (F.col("batch") >= one.first) & (F.col("op") != "truncate")
         )
         texts = _texts(new, plan.mirror, ()).where(F.col(ADDS) == 1).withColumn(GONE, F.lit(False))
-        cells = misfits.cells(texts, plan.mirror, one, batch)
+        cells = misfits.cells(texts, _changes(lake, session), plan.mirror, one, batch)
         if cells is not None:
             found.append(cells)
-    first = min(one.first for one, _ in work)
-    return misfits.keep(replace(lake, spark=session), plan.mirror, found, first, batch)
+    return misfits.keep(replace(lake, spark=session), plan.mirror, found, batch)

@@ -22,6 +22,7 @@ from ingest.gold.fold import GONE, MISFIT, key_cells, key_name, value_name
 from ingest.gold.gather import Lane, of_lane
 from ingest.lake import exact
 from ingest.lake.images import image
+from ingest.lake.keys import key_texts
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
@@ -30,20 +31,19 @@ from ingest.values.cells import misfits
 STAGE = "gold"
 COUNTED = "rejected"  # among a mirror's counts: cells and changes that did not fit
 _TYPES = {"partition": "int", "offset": "bigint", "batch": "bigint"}
-_SAME = (
-    "kind", "source", "topic", "partition", "offset", "database", "schema", "table", "key", "column", "detail",
-    "raw",
-)  # fmt: skip
+_PLACE = ("topic", "partition", "offset")
+_SAME = ("kind", "source", "database", "schema", "table", "key", "column", "raw")
 
 
-def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFrame | None:
+def cells(outcomes: DataFrame, table: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFrame | None:
     """Cells that do not fit, as rows of `rejects`; None if none can be.
 
     Args:
         outcomes: a lane's outcomes (`ingest.gold.fold.outcomes`), or rows of texts for a mirror without key.
+        table: ``changes``, in which each cell's own change is looked up.
         mirror: with its columns as decided.
         lane: where they come from.
-        batch: the batch that is being folded.
+        batch: the batch that is being folded: of a cell that no change has sent as it is.
     """
     found = [
         F.when(
@@ -64,13 +64,17 @@ def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFr
         (key if mirror.keys else F.lit(None)).alias("key"),
         F.explode(F.filter(F.array(*found), lambda cell: cell.isNotNull())).alias("cell"),
     )
+    bad = rows.select("key", "cell.*").alias("bad")
+    sent = _sent(of_lane(table, lane), mirror).alias("sent")
+    same = [F.col(f"bad.{name}").eqNullSafe(F.col(f"sent.{name}")) for name in ("key", "column", "raw")]
     return _rejects(
-        rows.select("key", "cell.*"),
+        bad.join(sent, same, "left").select("bad.*", "sent.place.*"),
         mirror,
         {
             "kind": F.lit("cell"),
             "source": F.lit(lane.source),
-            "batch": F.lit(batch),
+            **{name: F.col(name) for name in _PLACE},
+            "batch": F.coalesce("batch", F.lit(batch)),
             "key": F.col("key"),
             "column": F.col("column"),
             "reason": F.lit("does-not-fit"),
@@ -78,6 +82,25 @@ def cells(outcomes: DataFrame, mirror: Mirror, lane: Lane, batch: int) -> DataFr
             "raw": F.col("raw"),
         },
     )
+
+
+def _sent(changes: DataFrame, mirror: Mirror) -> DataFrame:
+    """The place of the newest change that sent a cell's text, by the row's key."""
+    names = [one.name for one in mirror.columns if one.name not in mirror.keys and can_misfit(one.type)]
+    sending = changes.where(F.col("after").isNotNull() & (F.col("op") != "delete"))
+    parsed = sending.select(
+        *_PLACE, "batch", "order_key", "op", "after", "before",
+        image("after", [*mirror.keys, *names]).alias("a"), image("before", mirror.keys).alias("b"),
+    )  # fmt: skip
+    own, _ = key_texts(mirror.keys)
+    typed = (cast(text, one.type).alias(one.name) for text, one in zip(own, mirror.key_columns, strict=True))
+    each = [F.struct(F.lit(name).alias("column"), F.col("a")[name].alias("raw")) for name in names]
+    place = F.struct(*_PLACE, "batch")
+    exploded = parsed.select(
+        (exact.key_json(typed) if mirror.keys else F.lit(None).cast("string")).alias("key"),
+        "order_key", place.alias("place"), F.explode(F.array(*each)).alias("cell"),
+    ).select("key", "order_key", "place", "cell.*")  # fmt: skip
+    return exploded.groupBy("key", "column", "raw").agg(F.max_by("place", "order_key").alias("place"))
 
 
 def _why(text: Column, logical: str) -> Column:
@@ -181,29 +204,31 @@ def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> di
     return {COUNTED: count} if count else {}
 
 
-def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], first: int, batch: int) -> int:
+def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], batch: int) -> int:
     """Append what does not fit to `rejects`, guarded.
 
-    A run that was killed before its merge has written its own already, under an older batch than this one:
-    what it wrote is left out.
+    A change is folded more than once: after a kill, and again with later or older changes of its key.  What is kept
+    of it already is left out.
 
     Args:
         lake: the lake, through the mirror's own session.
         mirror: with its columns as decided.
         found: rows of `rejects`.
-        first: the first batch that the mirror has not folded.
-        batch: the one that it is about to fold.
+        batch: the batch that is about to be folded.
 
     Returns:
         how many rows were written.
     """
     rows = reduce(DataFrame.unionByName, found)
-    stage = f"{STAGE}/{mirror.path}/{mirror.generation}"
-    if first <= lake.progress(stage, REJECTS.name) < batch:
-        known = lake.read(REJECTS.name).where((F.col("stage") == STAGE) & (F.col("batch") >= first))
+    if lake.exists(REJECTS.name):
+        known = F.broadcast(lake.read(REJECTS.name).where(F.col("stage") == STAGE)).alias("known")
         same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _SAME]
-        rows = rows.alias("found").join(known.alias("known"), same, "left_anti")
+        place = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _PLACE]
+        older = F.col("known.offset").isNull()  # as an older version kept it, without a place
+        same.append(older | reduce(lambda a, b: a & b, place))
+        rows = rows.alias("found").join(known, same, "left_anti")
     written = Observation()
+    stage = f"{STAGE}/{mirror.path}/{mirror.generation}"
     appended = lake.append(rows.observe(written, F.count("*").alias("rows")), REJECTS, stage, batch)
     return int(written.get["rows"]) if appended else 0
 

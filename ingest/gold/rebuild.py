@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
 from ingest.gold import history, tables
 from ingest.gold.apply import Folded, apply
 from ingest.gold.work import STAGE, Books, open_books
-from ingest.lake import decisions, faults, mirrors
+from ingest.lake import decisions, faults, mirrors, rejects
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.decisions import REBUILT, Decision
 from ingest.lake.lake import Lake
@@ -205,17 +206,30 @@ def _make(lake: Lake, mirror: Mirror) -> None:
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
-    """Cells that did not fit and are not on record yet."""
-    if not shadow.snapshot(REJECTS.name).exists:
-        return
-    found = shadow.read(REJECTS.name)
-    if lake.exists(REJECTS.name):
-        known = (
-            lake.read(REJECTS.name).where(F.col("kind") == "cell").select(*_CELL).distinct().alias("known")
-        )
-        same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _CELL]
-        found = found.alias("found").join(known, same, "left_anti")
-    lake.append(found, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
+    """Keep cells that did not fit and are not on record yet; close the others' rejects of the mirror."""
+    found = shadow.read(REJECTS.name) if shadow.snapshot(REJECTS.name).exists else None
+    open_ones = rejects.still_open(lake)
+    if open_ones is not None:
+        mine = F.col("kind").eqNullSafe("cell") & F.col("key").isNotNull()
+        for name, part in zip(("database", "schema", "table"), mirror.table, strict=True):
+            mine &= F.col(name).eqNullSafe(F.lit(part))
+        over = open_ones.where(mine)
+        over = over if found is None else _without(over, found)
+        rows = [row.asDict() for row in over.collect()]
+        if rows:
+            named = [row | {"name": rejects.written(row)} for row in rows]
+            rejects.dismiss(lake, named, "the mirror was folded again, and the cell is another one")
+    if found is not None:
+        if open_ones is not None:
+            found = _without(found, lake.read(REJECTS.name).where(F.col("kind") == "cell"))
+        lake.append(found, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
+
+
+def _without(rejected: DataFrame, others: DataFrame) -> DataFrame:
+    """Rejects of cells that are not among others."""
+    same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in _CELL]
+    others = others.select(*_CELL).distinct()
+    return rejected.alias("one").join(others.alias("other"), same, "left_anti")
 
 
 def _record(lake: Lake, result: Rebuilt) -> None:

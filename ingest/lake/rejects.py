@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -59,6 +59,16 @@ def name_of() -> Column:
     The batch tells a topic or a file from an older one of the same name, whose places were the same.
     """
     return _json("kind", "batch", *PLACE, *_CELL, "raw")
+
+
+def written(row: Mapping[str, Any]) -> str:
+    """The name that `name_of` gives a row."""
+    names = ("kind", "batch", *PLACE, *_CELL, "raw")
+    return json.dumps(
+        {name: row[name] for name in names if row[name] is not None},
+        ensure_ascii=False,
+        separators=(",", ":"),
+    )
 
 
 def _older_name() -> Column:

@@ -1,22 +1,21 @@
 """A mirror's rows compared cell by cell with the plain fold of their changes.
 
-The plain fold (`ingest.fold`) is the definition of a mirror; it runs here in the driver over the whole
-histories of some keys.  Nothing here knows Spark.
+The plain fold (`ingest.fold`) is the definition of a mirror; it runs here in the driver over the changes of
+some keys.  Nothing here knows Spark.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 from ingest.change import Change, Image, Op
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
+from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, steps, typed
 from ingest.lake.mirrors import Mirror
-from ingest.order import order_of
-from ingest.quality.cell_values import of_cell, of_text, shown
+from ingest.order import Order, order_of
+from ingest.quality.cell_values import of_text, shown, text_of
 
 Row = Mapping[str, Any]
 Cells = dict[str, object]  # by the mirror's column
@@ -26,30 +25,51 @@ Cells = dict[str, object]  # by the mirror's column
 class History:
     """The changes of some keys of one lane, and the statements that change rows without messages.
 
-    ``rows`` have ``op, order_key, partial, before, after, h, was``: the hashes of the key that a change
-    gives its row and of the one that it leaves.  ``whole`` says that nothing older than ``rows`` was left out.
+    Args:
+        rows: with ``op, order_key, partial, before, after, types``.
+        steps: their ``order`` is an order key.
+        shard: the column that tells the lane's rows from other lanes', and its value.
+        whole: nothing older than ``rows`` was left out.
+        linked: nor were changes of other keys, from which rows inherit.
     """
 
-    rows: list[Row] = field(default_factory=list)
+    rows: Iterable[Row] = ()
     steps: Sequence[SchemaStep] = ()
     shard: tuple[str, str] | None = None
     whole: bool = True
+    linked: bool = True
+
+    @property
+    def events(self) -> Iterator[Placed | SchemaStep]:
+        """Each change once, and the steps."""
+        seen: set[tuple[object, ...]] = set()
+        for row in self.rows:
+            same = (row["order_key"], row["op"], row["before"], row["after"])
+            if same not in seen:
+                seen.add(same)
+                yield Placed(order_of(row["order_key"]), change_of(row, self.shard))
+        yield from (step.decoded() for step in self.steps)
 
 
 @dataclass(slots=True)
 class Expected:
-    """The rows that the fold gives, and every key about which it says something."""
+    """Every key about which the changes say something, and the rows that they give.
+
+    A row has the cells that are known: of one whose older changes were not read, those that came since.
+    """
 
     rows: dict[Key, Cells] = field(default_factory=dict)
     known: set[Key] = field(default_factory=set)
-    open: set[Key] = field(default_factory=set)  # older changes would be needed to know them
+    partly: set[Key] = field(default_factory=set)  # keys of rows of which not every cell is known
+    unfit: set[tuple[Key, str]] = field(default_factory=set)  # cells whose texts are no values of their types
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key as the source spells it
 
     def add(self, other: Expected) -> None:
         """What another lane of the mirror gives."""
         self.rows |= other.rows
         self.known |= other.known
-        self.open |= other.open
+        self.partly |= other.partly
+        self.unfit |= other.unfit
         self.texts |= other.texts
 
 
@@ -62,181 +82,147 @@ class Wrong(NamedTuple):
     blank: bool = False  # the mirror has NULL where the changes give a value
 
 
-def expected(history: History, mirror: Mirror, sample: set[int] | None) -> Expected:
-    """What the mirror has to hold for the keys whose hash is in the sample; None means all of them."""
-    table, found = Table(mirror.keys), Expected()
-    names = _former_names(mirror.keys, history.steps)
-    events: dict[tuple[object, ...], Placed] = {}
-    settled: set[Key] = set()
-    cleared = any(row["op"] == "truncate" for row in history.rows)
-    for row in history.rows:
-        identity = (row["order_key"], row["op"], row["before"], row["after"])
-        if identity in events:
-            continue
-        change = change_of(row, mirror, names, history.shard)
-        events[identity] = Placed(order_of(row["order_key"]), change)
-        if change.op is Op.TRUNCATE:
-            continue
-        keys = _keys(table, change)
-        for key, mark, images in zip(keys, (row["h"], row["was"]), _RAW, strict=True):
-            if key is not None and (sample is None or mark in sample):
-                found.known.add(key)
-                found.texts.setdefault(key, _texts(row, images, mirror.keys, names, history.shard))
-        settled |= {key for key in _settled(change, *keys) if key is not None}
-    if not history.whole and not cleared:
-        found.open = found.known - settled
-    for _step in steps(table, [*events.values(), *_placed(history.steps)]):
-        pass
-    for key in found.known - found.open:
+def expected(history: History, mirror: Mirror, chosen: Callable[[Key], bool] = lambda _key: True) -> Expected:
+    """What the mirror has to hold for the chosen keys."""
+    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    events = list(history.events)
+    clears = (event.order for event in events if _clears(event))
+    sent = _Sent(history, min(clears, default=None))
+    for step in steps(table, events):
+        if isinstance(step.event, Placed) and step.key:
+            sent.take(step, table)
+    found = Expected()
+    for key in filter(chosen, sent.texts):
+        found.known.add(key)
+        found.texts[key] = sent.texts[key]
         if (live := table.rows.get(key)) is not None:
-            found.rows[key] = _cells(live.values, mirror)
+            only = sent.columns.get(key)
+            found.partly |= {key} if only is not None else set()
+            found.rows[key] = row = {
+                one.name: of_text(live.values.get(one.name), one.type)
+                for one in mirror.columns
+                if one.name not in mirror.keys and (only is None or one.name in only)
+            }
+            found.unfit |= {
+                (key, name) for name in row if row[name] is None and live.values.get(name) is not None
+            }
     return found
 
 
+def _clears(event: Placed | SchemaStep) -> bool:
+    if isinstance(event, SchemaStep):
+        return event.action == "new_incarnation"
+    return event.change.op is Op.TRUNCATE
+
+
+@dataclass(slots=True)
+class _Sent:
+    """Which cells of a row the changes at hand determine: without the older ones, those that were sent."""
+
+    history: History
+    cleared: Order | None  # no row from before it lives
+    columns: dict[Key, set[str] | None] = field(default_factory=dict)  # None: every column
+    texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+
+    def take(self, step: Step, table: Table) -> None:
+        """Note what a change says of a key."""
+        assert isinstance(step.event, Placed)
+        order, change = step.event
+        key, after = step.key, set(change.after or ())
+        if change.op is Op.TRUNCATE:
+            self.columns.pop(key, None)
+            return
+        left = key_of_change(change, table.keys, table.key_types).left
+        if key not in self.texts:
+            images = (change.after, change.before)
+            older = key == left or change.op is Op.DELETE
+            self.texts[key] = _texts(table.keys, images[::-1] if older else images)
+        if step.row is None:
+            self.columns.pop(key, None)
+        elif change.partial and left is not None:
+            self.columns[key] = None if self.history.whole and self.history.linked else after
+        elif step.effect != "overlay":
+            self.columns[key] = None
+        elif key in self.columns:
+            known = self.columns[key]
+            self.columns[key] = None if known is None else known | after
+        else:
+            begins = self.history.whole or (self.cleared is not None and order > self.cleared)
+            self.columns[key] = None if begins else after
+
+
 def differences(
-    wanted: Expected, rows: Iterable[Sequence[str | None]], mirror: Mirror, types: Sequence[str], closed: bool
+    wanted: Expected, rows: Iterable[Sequence[object]], mirror: Mirror, types: Sequence[str], closed: bool
 ) -> Iterator[Wrong]:
-    """What differs between the fold and the mirror's rows of the same keys.
+    """What differs between the fold and the mirror's rows.
 
     Args:
         wanted: what the fold gives.
-        rows: the mirror's rows, each cell as `ingest.quality.cell_values.selected` writes it.
+        rows: the mirror's rows, each cell as `ingest.quality.cell_values.of_column` gives it.
         mirror: with its columns in the order of the cells.
         types: the Delta type that each column really has.
         closed: True if a row about which no change says anything is too many.
     """
-    present: dict[Key, Cells] = {}
     columns = mirror.columns
-    key: Key
-    for cells in rows:
-        row = {one.name: of_cell(cell, delta) for one, cell, delta in zip(columns, cells, types, strict=True)}
-        key = tuple(identity(row[name]) for name in mirror.keys)
+    present: dict[Key, Sequence[object]] = {}
+    for row in rows:
+        key = key_of_row(row, mirror, types)
+        if key is None or not (closed or key in wanted.known):
+            continue
         if key in present:
-            yield Wrong(key, "", "stands more than once")
+            yield Wrong(key, "", "is there more than once")
         present[key] = row
     for key in sorted(wanted.rows.keys() - present.keys(), key=str):
         yield Wrong(key, "", "is missing, the changes give this row")
     for key in sorted(present.keys() - wanted.rows.keys(), key=str):
         wanted.texts.setdefault(key, tuple(map(str, key)))
-        if key in wanted.known - wanted.open or (closed and key not in wanted.open):
-            yield Wrong(key, "", "is a row that the changes do not give")
-    comparable = {
-        one.name
-        for one, delta in zip(columns, types, strict=True)
+        yield Wrong(key, "", "is a row that the changes do not give")
+    comparable = [
+        (i, one.name, delta)
+        for i, (one, delta) in enumerate(zip(columns, types, strict=True))
         if delta == one.delta and one.name not in mirror.keys
-    }
+    ]
     for key in sorted(wanted.rows.keys() & present.keys(), key=str):
-        for name in comparable:
-            value, right = present[key][name], wanted.rows[key].get(name)
-            if value != right:
-                text = f"holds {shown(value)}, the changes give {shown(right)}"
-                yield Wrong(key, name, text, value is None)
+        right = wanted.rows[key]
+        for i, name, delta in comparable:
+            if name in right and present[key][i] != right[name]:
+                text = f"holds {shown(present[key][i], delta)}, the changes give {shown(right[name], delta)}"
+                yield Wrong(key, name, text, present[key][i] is None)
 
 
-def identity(value: object) -> str:
-    """A key cell's value as a text that is equal exactly where the values are one key."""
-    if value == 0 and not isinstance(value, bool | bytes | str):
-        return "0"
-    if isinstance(value, Decimal):
-        text = format(value, "f")
-        return text.rstrip("0").rstrip(".") if "." in text else text
-    number = getattr(value, "number", None)
-    if number is not None:
-        return "0" if number == 0 else repr(number)
-    return value.hex() if isinstance(value, bytes) else str(value)
+def key_of_row(row: Sequence[object], mirror: Mirror, types: Sequence[str]) -> Key | None:
+    """The key of a mirror's row, as the fold has it; None for one that no change can have."""
+    cells = []
+    for one, value, delta in zip(mirror.columns, row, types, strict=True):
+        if one.name in mirror.keys:
+            if value is None:
+                return None
+            try:
+                cells.append((one.name, typed(one.type, text_of(value, delta))))
+            except KeyCellError:
+                return None
+    by_name = dict(cells)
+    return tuple(by_name[name] for name in mirror.keys)
 
 
-def _former_names(keys: Sequence[str], schema: Iterable[SchemaStep]) -> dict[str, list[str]]:
-    """The names that each key column had before it was renamed, the newest first."""
-    found: dict[str, list[str]] = {key: [] for key in keys}
-    for step in reversed(list(schema)):
-        if step.action == "rename_column":
-            for key, names in found.items():
-                if step.to == (names[-1] if names else key):
-                    names.append(step.column)
-    return found
-
-
-def change_of(
-    row: Row, mirror: Mirror, names: Mapping[str, list[str]], shard: tuple[str, str] | None
-) -> Change:
+def change_of(row: Row, shard: tuple[str, str] | None) -> Change:
     """A row of `changes` as the plain fold takes it."""
-    kinds = {one.name: one.type for one in mirror.columns}
     return Change(
         op=Op(row["op"]),
-        keys=mirror.keys,
-        before=_image(row["before"], kinds, names, shard),
-        after=_image(row["after"], kinds, names, shard),
+        before=_image(row["before"], shard),
+        after=_image(row["after"], shard),
+        types=json.loads(row["types"] or "{}"),
         partial=bool(row["partial"]),
     )
 
 
-def _image(
-    text: str | None, kinds: Mapping[str, str], names: Mapping[str, list[str]], shard: tuple[str, str] | None
-) -> Image | None:
-    """An image whose key cells are spelt one way each; a cell that does not fit is NULL, as no key may be."""
+def _image(text: str | None, shard: tuple[str, str] | None) -> Image | None:
     if text is None:
         return None
     image: Image = json.loads(text)
-    if shard is not None:
-        image[shard[0]] = shard[1]
-    for key, former in names.items():
-        known = next((name for name in (key, *former) if name in image), None)
-        if known is not None:
-            image[key] = image[known]
-        if key in image:
-            value = of_text(image[key], kinds[key], key=True)
-            image[key] = None if value is None else identity(value)
-    return image
+    return image if shard is None else {**image, shard[0]: shard[1]}
 
 
-def _keys(table: Table, change: Change) -> tuple[Key | None, Key | None]:
-    """The key that a change gives its row, and the one that it had."""
-    found: list[Key | None] = []
-    for images in ((change.after, change.before), (change.before, change.after)):
-        try:
-            found.append(table.key(*images))
-        except KeyCellError:
-            found.append(None)
-    return found[0], found[1]
-
-
-_RAW = (("after", "before"), ("before", "after"))
-
-
-def _texts(
-    row: Row,
-    images: Iterable[str],
-    keys: Sequence[str],
-    names: Mapping[str, list[str]],
-    shard: tuple[str, str] | None,
-) -> tuple[str, ...]:
+def _texts(keys: Iterable[str], images: Sequence[Image | None]) -> tuple[str, ...]:
     """A key's cells as the source spells them."""
-    found: Image = dict([shard] if shard else [])
-    for image in images:
-        found = json.loads(row[image] or "{}") | found if found else json.loads(row[image] or "{}")
-    return tuple(
-        str(next((found[name] for name in (key, *names[key]) if found.get(name) is not None), ""))
-        for key in keys
-    )
-
-
-def _settled(change: Change, new: Key | None, old: Key | None) -> Iterator[Key | None]:
-    """The keys of which a change says everything, whatever they were before."""
-    if change.op is Op.DELETE or new != old:
-        yield old
-    if change.op is not Op.DELETE and (change.op is not Op.UPDATE or not change.partial):
-        yield new if new == old or not change.partial else None
-
-
-def _placed(schema: Iterable[SchemaStep]) -> Iterator[SchemaStep]:
-    for step in schema:
-        yield step.decoded()
-
-
-def _cells(values: Image, mirror: Mirror) -> Cells:
-    return {
-        one.name: of_text(values.get(one.name), one.type)
-        for one in mirror.columns
-        if one.name not in mirror.keys
-    }
+    return tuple(str(next(image[key] for image in images if image and key in image)) for key in keys)

@@ -7,14 +7,16 @@ mirrors, so that a mistake there is a difference here.  Values of equal type com
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import math
 import re
 import struct
 from collections.abc import Callable
 from decimal import Context, Decimal
 
+import pyarrow as pa
+
 from ingest import types
-from ingest.lake.names import quoted
 from ingest.values import MAX_NUMBER_LENGTH
 
 _INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
@@ -24,56 +26,64 @@ _PATTERNS = dict(zip(types.PATTERNS, map(re.compile, types.PATTERNS.values()), s
 _EXACT = Context(prec=5000, Emax=999999, Emin=-999999)
 
 
-def of_text(text: str | None, logical: str, *, key: bool = False) -> object:
-    """The value that a mirror holds for a canonical text; None for NULL and where the text does not fit.
-
-    Args:
-        text: the canonical text.
-        logical: the column's logical type.
-        key: the cell is part of a key, where a value that would be cut does not fit either.
-    """
+def of_text(text: str | None, logical: str) -> object:
+    """The value that a mirror holds for a canonical text; None for NULL and where the text does not fit."""
     delta, kind = types.delta(logical), types.family(logical)
     if text is None or delta == "STRING" or kind is None:
         return text
     if not _PATTERNS[kind].fullmatch(text):
         return None
-    if key and kind in ("datetime", "timestamp") and re.search(r"\.\d{6}\d*[1-9]", text):
-        return None
     return _READERS[kind](text, delta)
 
 
-def selected(column: str, delta: str) -> str:
-    """SQL for a mirror's cell as a text that `of_cell` reads back without loss."""
-    name = quoted(column)
-    if delta == "BINARY":
-        return f"base64({name})"
-    return f"CAST(unix_micros({name}) AS STRING)" if delta == "TIMESTAMP" else f"CAST({name} AS STRING)"
-
-
-def of_cell(text: str | None, delta: str) -> object:
-    """The value of a mirror's cell that `selected` wrote."""
-    if text is None or delta in ("STRING", "DATE"):
-        return text
-    if delta in _INTEGERS or delta == "TIMESTAMP":
-        return int(text)
-    if delta.startswith("DECIMAL"):
-        return Decimal(text)
+def of_column(cells: pa.Array, delta: str) -> list[object]:
+    """The values of a mirror's column as `of_text` gives them, from a column of a Delta type in Arrow."""
+    if delta.startswith("TIMESTAMP"):
+        return _list(cells.cast(pa.timestamp("us", cells.type.tz)).cast(pa.int64()))
+    if delta == "DATE":
+        return _list(cells.cast(pa.string()))
     if delta in ("FLOAT", "DOUBLE"):
-        return _bits(float(text), delta)
-    if delta == "BOOLEAN":
-        return text == "true"
-    if delta == "BINARY":
-        return base64.b64decode("".join(text.split()))
-    return _micros(text, zoned=False)
+        return [None if number is None else _bits(number, delta) for number in cells.to_pylist()]
+    return _list(cells)
 
 
-def shown(value: object, most: int = 60) -> str:
+def _list(cells: pa.Array) -> list[object]:
+    found: list[object] = cells.to_pylist()
+    return found
+
+
+def text_of(value: object, delta: str) -> str:
+    """The canonical text of a value that `of_column` gives."""
+    if isinstance(value, _Bits):
+        return repr(value.number).replace("nan", "NaN").replace("inf", "Infinity")
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, int) and delta.startswith("TIMESTAMP"):
+        return _moment(value, "Z" if delta == "TIMESTAMP" else "")
+    return str(value)
+
+
+def _moment(micros: int, zone: str) -> str:
+    """A moment's canonical text; one outside Python's years is given as its number."""
+    try:
+        at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)  # noqa: DTZ001 - UTC by definition
+    except OverflowError:
+        return str(micros)
+    text = at.isoformat(sep="T" if zone else " ")
+    return (text.rstrip("0") if "." in text else text) + zone
+
+
+def shown(value: object, delta: str = "", most: int = 60) -> str:
     """A value for people."""
     if value is None:
         return "NULL"
+    text = text_of(value, delta)
     if isinstance(value, _Bits):
-        return repr(value.number)
-    text = base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+        return text
     return repr(text) if len(text) <= most else f"{text[:most]!r}..."
 
 

@@ -1,88 +1,63 @@
-"""The check of cells: rows of every touched mirror against the plain fold of their whole histories.
+"""The check of cells: rows of every touched mirror against the plain fold of their changes.
 
-Spark only chooses keys and fetches: one job picks the keys, one reads their changes and their rows for all
-mirrors at once.  What the rows have to be is folded and compared in the driver (`cell_diff`), by code that
-the mirrors were not made with.
+No Spark job is needed for it: the changes and the rows are read as Arrow batches (`ingest.quality.reading`), and
+what the rows have to be is folded and compared here (`cell_diff`), by code that the mirrors were not made with.
 
-A key's history is read whole where the lane's is short, or where the batch brought what reaches back: statements,
-late changes, truncates.  Of a long history only the changes are read that no earlier one can follow: they
-say everything of a key that one of them sets or deletes, and a key of which they do not is left out and counted.
+A batch's changes say everything of a row that one of them sets or deletes, and the cells that they send of any
+other; they stand after all earlier changes, or those in between are read, too.  A whole history is read where it
+is short and the batch brought what reaches back: statements, truncates, changes from before others.
 """
 
 from __future__ import annotations
 
-import json
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql import SparkSession
+import pyarrow.compute as pc
 
+from ingest import types
 from ingest.change import TableId
 from ingest.errors import command
-from ingest.fold import Key, SchemaStep
-from ingest.lake.images import image_sql
+from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import CHANGES, REJECTS
+from ingest.lake.schemas import CHANGES
 from ingest.quality import row_counts
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, History, Wrong, differences, expected
-from ingest.quality.cell_values import selected
 from ingest.quality.keys import apart
+from ingest.quality.reading import Dialect, Read, by_delta, by_spark, cell_rejects, mirror_rows
 from ingest.quality.subjects import Lane, Subject
 
-AT_ONCE = 50  # mirrors a job
 ALWAYS = 1_000  # keys of a mirror that are compared whatever the setting says
-SMALL = 1 << 20  # bytes of a mirror that is read whole where its changes are
-SHORT = 500_000  # changes of a lane that are read whole
-LONGEST = 20_000  # changes of one key that are folded here
+REACH = 20_000  # changes of a lane that are read whole after each batch, if they are needed
+HELD = 100_000  # changes of a lane that are held at once
+_COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
+_NAMED = ("source", "database", "schema", "table")
+_SPACE = 1 << 32
+Marks = npt.NDArray[np.uint32]
 StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
 """The schema steps of a mirror's lane up to a batch, each with its own batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be compared: so many keys of each mirror, and of some mirrors every key."""
+    """What is to be compared: so many keys of each mirror, and of some mirrors every key.
+
+    ``stated`` has the batch and the place of the newest statement of each source.
+    """
 
     steps: StepsOf
     limit: Callable[[TableId], int]
     deep: Callable[[TableId], bool] = lambda _table: False
-
-
-@dataclass(slots=True)
-class Reading:
-    """One lane of one mirror: which of its changes are asked for."""
-
-    subject: Subject
-    lane: Lane
-    m: int
-    l: int  # noqa: E741 - as the column is called
-    limit: int
-    deep: bool
-    steps: Sequence[SchemaStep]
-    everything: bool  # a statement or a truncate may have changed any row
-    whole: bool
-    shard: tuple[str, str] | None
-
-    @property
-    def names(self) -> list[tuple[list[str], str]]:
-        """Each key column that the messages hold: its names, the present one first, and its Delta type."""
-        mirror = self.subject.mirror
-        assert mirror is not None
-        found = []
-        for one in mirror.key_columns:
-            if self.shard is None or one.name != self.shard[0]:
-                found.append((_former(one.name, self.steps), one.delta))
-        return found
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Which lane it is."""
-        return self.m, self.l
+    stated: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -91,40 +66,46 @@ class Compared:
 
     keys: int = 0
     touched: int = 0
-    left_out: int = 0
+    partly: int = 0
+    left_out: list[str] = field(default_factory=list)  # in words
     wrong: list[Wrong] = field(default_factory=list)
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    filled: set[tuple[Key, str]] = field(
+        default_factory=set
+    )  # cells that are known, and are values of their types
 
 
 def compare(
-    session: SparkSession, lake: Lake, chosen: Sequence[Subject], since: int, asked: Asked
-) -> Iterator[Metric]:
-    """The metrics of the check for mirrors with a key."""
-    wanted = [one for one in chosen if one.exists and not one.damage and _asked(lake, one, asked)]
+    lake: Lake, chosen: Sequence[Subject], since: int, asked: Asked
+) -> Iterator[tuple[Subject, Compared]]:
+    """What was found of each mirror.
 
-    def compared(some: Sequence[Subject]) -> list[Metric]:
-        found = _Some(session, lake, some, since, asked).compared()
-        return [
-            metric for subject, one in zip(some, found, strict=True) for metric in metrics(lake, subject, one)
-        ]
-
-    for start in range(0, len(wanted), AT_ONCE):
-        for part in apart(lake, wanted[start : start + AT_ONCE], compared, lambda one: one):
-            yield from part
-
-
-def _asked(lake: Lake, subject: Subject, asked: Asked) -> bool:
-    """True if the mirror is compared: one without key as a whole, and so not if it has too many changes.
-
-    One whose key has changed is left out: its older changes are told apart by a key that it no longer has.
+    Args:
+        lake: the lake.
+        chosen: what to check.
+        since: the changes of later batches are compared; 0 compares all.
+        asked: how much.
     """
-    if subject.mirror is not None and subject.mirror.eras:
+    checks = [_Check(lake, one, since, asked) for one in chosen if not one.damage and _asked(one, asked)]
+    lanes = [one for check in checks for one in check.plan()]
+    try:
+        _feed(lake, lanes, since, by_delta)
+    except Exception:  # a store or a table that delta-rs does not know
+        for one in lanes:
+            one.sample.forget()
+        _feed(lake, lanes, since, by_spark)
+    for check in checks:
+        for found in apart(lake, [check], lambda some: some[0].run(), lambda one: one.subject):
+            yield check.subject, found
+
+
+def _asked(subject: Subject, asked: Asked) -> bool:
+    if not subject.exists or subject.mirror is None or not subject.mirror.columns:
         return False
-    if asked.deep(subject.table):
-        return subject.mirror is not None and bool(subject.mirror.columns)
-    if not asked.limit(subject.table) or subject.mirror is None or not subject.mirror.columns:
-        return False
-    return subject.keyed or sum(lane.changes_ever for lane in subject.lanes) <= LONGEST
+    return asked.deep(subject.table) or bool(asked.limit(subject.table))
+
+
+# --- in words -------------------------------------------------------------------------------------
 
 
 def metrics(lake: Lake, subject: Subject, found: Compared) -> Iterator[Metric]:
@@ -134,20 +115,22 @@ def metrics(lake: Lake, subject: Subject, found: Compared) -> Iterator[Metric]:
         by_column.setdefault(one.column, []).append(one)
     for column, some in sorted(by_column.items()):
         yield Metric(
-            "wrong_cells", len(some), subject.name, column=column or None, detail=_detail(lake, subject, found, column, some),
+            "wrong_cells", len(some), subject.name, column=column or None, detail=_detail(lake, subject, found, some),
             failing=tuple(_key_json(subject, found, one) for one in some[:FAILING_KEYS] if one.key),
         )  # fmt: skip
     if not found.wrong:
         yield Metric("wrong_cells", 0, subject.name)
     of = f" of {found.touched:,}" if found.touched > found.keys else ""
-    what = "touched keys" if subject.keyed else "rows"
-    detail = f"{found.keys:,}{of} {what} were compared cell by cell"
-    if found.left_out:
-        detail += f"; {found.left_out:,} have too long a history for every batch: `ingest quality --deep` compares them"
+    detail = f"{found.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
+    if found.partly:
+        detail += f", {found.partly:,} of them in the columns that were sent"
+    detail += "".join(f"; {why}" for why in dict.fromkeys(found.left_out))
+    if subject.mirror is not None and subject.mirror.history:
+        detail += "; the table of past states was not compared"
     yield Metric("cells_checked", found.keys, subject.name, detail=detail)
 
 
-def _detail(lake: Lake, subject: Subject, found: Compared, column: str, some: Sequence[Wrong]) -> str:
+def _detail(lake: Lake, subject: Subject, found: Compared, some: Sequence[Wrong]) -> str:
     assert subject.mirror is not None
     told = []
     for one in some[:3]:
@@ -155,8 +138,8 @@ def _detail(lake: Lake, subject: Subject, found: Compared, column: str, some: Se
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.mirror.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
-        subject_of = f"{key}{f': {column}' if column else ''} "
-        told.append(f"{subject_of}{one.text} (see `{asks}`)" if texts else one.text)
+        about = f"{key}{f': {one.column}' if one.column else ''} "
+        told.append(f"{about}{one.text} (see `{asks}`)" if texts else one.text)
     more = f"; and {len(some) - 3:,} more" if len(some) > 3 else ""
     return "; ".join(told) + more
 
@@ -166,370 +149,356 @@ def _key_json(subject: Subject, found: Compared, one: Wrong) -> str:
     return key_json(subject.mirror.keys, found.texts[one.key])
 
 
-def _former(key: str, steps: Iterable[SchemaStep]) -> list[str]:
-    """A key column's name and the ones that it had before."""
-    found = [key]
-    for step in reversed(list(steps)):
-        if step.action == "rename_column" and step.to == found[-1]:
-            found.append(step.column)
-    return found
-
-
-def reading(lake: Lake, subject: Subject, place: tuple[int, int], since: int, asked: Asked) -> Reading:
-    """How a lane's changes are read."""
-    m, at = place
-    lane, mirror = subject.lanes[at], subject.mirror
-    assert mirror is not None
-    steps = asked.steps(mirror, lane.source, lane.table, subject.applied)
-    few = sum(one.changes_ever for one in subject.lanes) <= ALWAYS and subject.size <= SMALL
-    deep = few or asked.deep(subject.table) or not subject.keyed
-    everything = since <= 0 or bool(lane.truncates) or any(batch > since for _, batch in steps)
-    whole = deep or everything or lane.changes_ever <= SHORT
-    shard_column = lake.pipeline.rule(lane.table).shard_column
-    named = str(lane.table) if len(lake.pipeline.sources) == 1 else f"{lane.source}:{lane.table}"
-    return Reading(
-        subject, lane, m, at, asked.limit(subject.table), deep, tuple(step for step, _ in steps), everything,
-        whole, (shard_column, named) if shard_column else None,
-    )  # fmt: skip
+# --- choosing keys --------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class _Some:
-    """Mirrors whose keys are chosen in one job and read in another."""
+class _Marks:
+    """Numbers by which keys are chosen: equal for equal keys, however they are spelt."""
 
-    session: SparkSession
+    mirror: Mirror
+    seed: int
+    shard: tuple[str, str] | None
+    _decoder: msgspec.json.Decoder[Any] = field(init=False)
+    _readers: list[Callable[[str], object]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns = [one for one in self.mirror.key_columns if self.shard is None or one.name != self.shard[0]]
+        names = {f"k{i}": one.name for i, one in enumerate(columns)}
+        image = msgspec.defstruct(
+            "Image", [(name, str | None, None) for name in names], rename=names, gc=False
+        )
+        self._decoder = msgspec.json.Decoder(image)
+        self._readers = [_reader(one.type) for one in columns]
+
+    def of(self, rows: pa.RecordBatch) -> tuple[Marks, Marks]:
+        """The marks of the keys that each change may concern: by the image after it first, and by the one before."""
+        first, second = [], []
+        decode, none = self._decoder.decode, (None,) * len(self._readers)
+        for after, before in zip(
+            rows.column("after").to_pylist(), rows.column("before").to_pylist(), strict=True
+        ):
+            a = none if after is None else msgspec.structs.astuple(decode(after))
+            b = none if before is None else msgspec.structs.astuple(decode(before))
+            mark = self._mark([y if x is None else x for x, y in zip(a, b, strict=True)])
+            first.append(mark)
+            second.append(
+                mark if a == b or before is None else self._mark([y or x for x, y in zip(a, b, strict=True)])
+            )
+        return np.array(first, np.uint32), np.array(second, np.uint32)
+
+    def _mark(self, texts: Sequence[str | None]) -> int:
+        try:
+            return self.of_cells(
+                [read(text) for read, text in zip(self._readers, texts, strict=True) if text is not None]
+            )
+        except (KeyCellError, ValueError):
+            return 0
+
+    def of_cells(self, cells: Iterable[object]) -> int:
+        """The mark of the cells of a key, without the shard's."""
+        return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
+
+    def of_key(self, key: Key) -> int:
+        """The mark of a key."""
+        shard = self.shard[0] if self.shard else None
+        return self.of_cells(cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
+
+
+def _reader(logical: str) -> Callable[[str], object]:
+    if types.delta(logical) == "STRING":
+        return str
+    return int if types.family(logical) == "integer" else lambda text: typed(logical, text)
+
+
+def _lowest(marks: Marks, most: int) -> Marks:
+    found = np.unique(marks)
+    return found[:most]
+
+
+@dataclass(slots=True)
+class _Sample:
+    """Changes of one lane, of which those of the chosen keys are kept."""
+
+    marks: _Marks
+    high: str | None  # changes up to it stand before others that were folded earlier
+    every: bool  # all keys are to be compared whatever the setting says
+    limit: int  # how many keys are
+    space: int = _SPACE  # of so many changes that not all can be held, those of the lower marks are
+    rows: list[pa.RecordBatch] = field(default_factory=list)
+    first: list[Marks] = field(default_factory=list)
+    second: list[Marks] = field(default_factory=list)
+    must: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    truncates: list[pa.RecordBatch] = field(default_factory=list)
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take more changes."""
+        cleared = pc.equal(rows.column("op"), "truncate")
+        if (emptied := rows.filter(cleared)).num_rows:
+            self.truncates.append(emptied)
+            rows = rows.filter(pc.invert(cleared))
+        first, second = self.marks.of(rows)
+        if self.space < _SPACE:
+            kept = (first < self.space) | (second < self.space)
+            rows, first, second = rows.filter(pa.array(kept)), first[kept], second[kept]
+        late = np.array(pc.less_equal(rows.column("order_key"), self.high or ""), bool)
+        partial = np.array(pc.fill_null(rows.column("partial"), False), bool)
+        self.rows.append(rows)
+        self.first.append(first)
+        self.second.append(second)
+        self.must.append(partial | late | (first != second) | self.every)
+
+    def chosen(self) -> tuple[list[Mapping[str, Any]], Marks | None, int]:
+        """The changes of the chosen keys with the truncates, their keys' marks (None: all), and how many keys there are."""
+        truncates = [row for rows in self.truncates for row in rows.to_pylist()]
+        if not self.rows:
+            return truncates, None, 0
+        first, second, must = (np.concatenate(parts) for parts in (self.first, self.second, self.must))
+        marks = np.concatenate([first, second])
+        there = np.unique(marks)
+        touched = int(len(there) * (_SPACE / self.space))
+        if self.space == _SPACE and len(there) <= self.limit:
+            return [*truncates, *(row for rows in self.rows for row in rows.to_pylist())], None, touched
+        always = np.concatenate([first[must], second[must]])
+        marks = np.union1d(_lowest(marks, self.limit), _lowest(always, max(ALWAYS, self.limit)))
+        kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
+        table = pa.Table.from_batches(self.rows).filter(kept)
+        return [*truncates, *table.to_pylist()], marks, touched
+
+    def forget(self) -> None:
+        """Begin again."""
+        for some in (self.rows, self.first, self.second, self.must, self.truncates):
+            some.clear()
+
+
+# --- reading changes ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Which changes of a lane are read: all up to a batch, those from a place on, or those of new batches."""
+
+    lane: Lane
+    applied: int
+    sample: _Sample
+    steps: Sequence[SchemaStep]
+    shard: tuple[str, str] | None
+    whole: bool  # all changes
+    low: str = ""  # or those from this place on
+    above: str = ""  # none up to this place
+
+    def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> History:
+        """The changes as the fold takes them."""
+        return History(rows, self.steps, self.shard, self.whole and not self.above, linked)
+
+    def where(self, dialect: Dialect) -> str:
+        """The condition of a scan of its own."""
+        parts = [f"{dialect.quoted('kind')} = 'change'", f"{dialect.quoted('batch')} <= {self.applied}"]
+        for name, text in zip(_NAMED, (self.lane.source, *self.lane.table), strict=True):
+            parts.append(
+                f"{dialect.quoted(name)} {'IS NULL' if text is None else f'= {dialect.literal(text)}'}"
+            )
+        if self.low:
+            parts.append(f"{dialect.quoted('order_key')} >= {dialect.literal(self.low)}")
+        return " AND ".join(parts)
+
+    def take(self, rows: pa.RecordBatch) -> int:
+        """Take changes; says how many."""
+        kept = pc.less_equal(rows.column("batch"), self.applied)
+        if self.above:
+            kept = pc.and_(kept, pc.greater(rows.column("order_key"), self.above))
+        rows = rows.filter(kept)
+        if rows.num_rows:
+            self.sample.add(rows.select(_COLUMNS))
+        return int(rows.num_rows)
+
+
+def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None:
+    """Read the changes of all lanes: of those that need new ones alone in one scan."""
+    new = []
+    for one in lanes:
+        if one.whole or one.low:
+            if not _fed(lake, one, read):  # too many for every batch: what is new says enough of most keys
+                one.sample.forget()
+                one.low, one.above = "", max(one.above, one.lane.folded_high or "")
+                new.append(one)
+        else:
+            new.append(one)
+    if not new:
+        return
+    by_name = {"\x1f".join(text or "\0" for text in (one.lane.source, *one.lane.table)): one for one in new}
+    tables = sorted({one.lane.table.table or "" for one in new})
+
+    def where(dialect: Dialect) -> str:
+        listed = ", ".join(map(dialect.literal, tables))
+        names = map(dialect.quoted, ("kind", "batch", "table"))
+        return "{} = 'change' AND {} > {} AND {} IN ({})".format(*_spread(names, since, listed))
+
+    for rows in read(lake, CHANGES.name, (*_NAMED, *_COLUMNS), where):
+        texts = [pc.fill_null(rows.column(name), "\0") for name in _NAMED]
+        coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
+        for i, name in enumerate(coded.dictionary.to_pylist()):
+            if name in by_name:
+                by_name[name].take(rows.filter(pc.equal(coded.indices, i)))
+
+
+def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, ...]:
+    kind, batch, table = names
+    return kind, batch, since, table, listed
+
+
+def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
+    """Read a lane's changes alone; False if they are too many."""
+    n = 0
+    for rows in read(lake, CHANGES.name, _COLUMNS, one.where):
+        n += one.take(rows)
+        if not one.whole and n > REACH + one.lane.changes:
+            return False
+    return True
+
+
+# --- one mirror -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Check:
+    """One mirror against its changes."""
+
     lake: Lake
-    subjects: Sequence[Subject]
+    subject: Subject
     since: int
     asked: Asked
-    readings: list[Reading] = field(default_factory=list)
-    touched: dict[int, int] = field(default_factory=dict)
+    lanes: list[_Reading] = field(default_factory=list)
+    found: Compared = field(default_factory=Compared)
 
-    def compared(self) -> list[Compared]:
-        """What was found of each mirror."""
-        self.readings = [
-            reading(self.lake, subject, (m, i), self.since, self.asked)
-            for m, subject in enumerate(self.subjects)
-            for i in range(len(subject.lanes))
-        ]
-        sample = self._sample()
-        changes, rows = self._read(sample)
-        return [
-            self._of(m, subject, sample, changes, rows.get(m, [])) for m, subject in enumerate(self.subjects)
-        ]
+    @property
+    def mirror(self) -> Mirror:
+        """The mirror as decided."""
+        assert self.subject.mirror is not None
+        return self.subject.mirror
 
-    def _of(
-        self,
-        m: int,
-        subject: Subject,
-        sample: Mapping[tuple[int, int], set[int]],
-        changes: Mapping[tuple[int, int], list[Mapping[str, Any]]],
-        rows: list[list[str | None]],
-    ) -> Compared:
-        mirror = subject.mirror
-        assert mirror is not None
-        if not subject.keyed:
-            return self._of_rows(m, subject, changes, rows)
-        wanted = Expected()
-        mine = [one for one in self.readings if one.m == m]
-        too_long = 0
-        for one in mine:
-            told = changes.get(one.place, [])
-            told, long = (told, set()) if one.deep else _short(told)
-            too_long += len(long)
-            marks = None if one.deep else sample.get(one.place, set()) - long
-            wanted.add(expected(History(told, one.steps, one.shard, one.whole), mirror, marks))
-        types = _types(self.lake, subject, mirror)
-        closed = bool(mine) and all(one.deep for one in mine)
-        found = Compared(len(wanted.known - wanted.open), self.touched.get(m, 0), len(wanted.open) + too_long)
-        found.wrong = self._without_rejected(
-            subject, list(differences(wanted, rows, mirror, types, closed)), wanted
+    @property
+    def types(self) -> list[str]:
+        """The Delta type that each column really has; nothing for one that is not there."""
+        there = self.subject.types
+        return [there.get(one.column, "") for one in self.mirror.columns]
+
+    @property
+    def deep(self) -> bool:
+        """True if every key is to be compared."""
+        return self.asked.deep(self.subject.table)
+
+    def plan(self) -> list[_Reading]:
+        """How each lane's changes are read."""
+        self.lanes = [
+            self._planned(lane) for lane in self.subject.lanes if lane.changes or self.since <= 0 or self.deep
+        ]
+        if not self.subject.keyed and not all(one.whole for one in self.lanes):
+            self.found.left_out.append(
+                "without a key, its rows are compared while they are few, or by `ingest quality --deep`"
+            )
+            self.lanes = []
+        return self.lanes
+
+    def _planned(self, lane: Lane) -> _Reading:
+        mirror, rule = self.mirror, self.lake.pipeline.rule(lane.table)
+        named = str(lane.table) if len(self.lake.pipeline.sources) == 1 else f"{lane.source}:{lane.table}"
+        shard = (rule.shard_column, named) if rule.shard_column else None
+        begins = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
+        if begins:
+            self.found.left_out.append("rows are compared by the changes since its primary key has changed")
+        batch, place = self.asked.stated.get(lane.source, (0, ""))
+        late = bool(lane.order_low and lane.folded_high and lane.order_low <= lane.folded_high)
+        stated = batch > self.since
+        short = lane.changes_ever <= REACH
+        whole = (
+            self.deep
+            or self.since <= 0
+            or lane.folded_high is None
+            or (short and (late or stated or lane.truncates > 0))
         )
-        found.texts = wanted.texts
-        return found
+        whole = whole or (short and not self.subject.keyed)
+        steps: Sequence[tuple[SchemaStep, int]] = ()
+        if stated or (batch and (whole or place >= (lane.order_low or ""))):
+            steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
+        every = self.deep or lane.truncates > 0 or any(at > self.since for _, at in steps)
+        limit = _SPACE if self.deep else self.asked.limit(self.subject.table)
+        sample = _Sample(_Marks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, every, limit)
+        changes = lane.changes_ever if whole else lane.changes
+        if not self.deep and changes > HELD:
+            sample.space = _SPACE * HELD // changes
+        low = lane.order_low if late and not whole else ""
+        return _Reading(
+            lane,
+            self.subject.applied,
+            sample,
+            tuple(step for step, _ in steps),
+            shard,
+            whole,
+            low or "",
+            begins,
+        )
 
-    def _of_rows(
-        self,
-        m: int,
-        subject: Subject,
-        changes: Mapping[tuple[int, int], list[Mapping[str, Any]]],
-        rows: list[list[str | None]],
-    ) -> Compared:
+    def run(self) -> Compared:
+        """What was found."""
+        if not self.subject.keyed:
+            return self._of_rows() if self.lanes else self.found
+        if any(
+            kind != one.delta
+            for one, kind in zip(self.mirror.columns, self.types, strict=True)
+            if one.name in self.mirror.keys
+        ):
+            return self.found  # another check says so
+        wanted, closed = Expected(), self.deep
+        for one in self.lanes:
+            changes, marks, touched = one.sample.chosen()
+            self.found.touched += touched
+            if one.above and one.above == one.lane.folded_high:
+                self.found.left_out.append(
+                    "of keys whose changes came late, only newer ones: `ingest quality --deep` compares all"
+                )
+            wanted.add(
+                expected(
+                    one.history(changes, linked=marks is None), self.mirror, _among(one.sample.marks, marks)
+                )
+            )
+            closed &= one.whole and not one.above
+        rows = self._rows(None if closed else wanted.known)
+        self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
+        told = list(differences(wanted, rows, self.mirror, self.types, closed))
+        self.found.wrong = self._without_rejected(told)
+        self.found.texts = wanted.texts
+        self.found.filled = {
+            (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
+        }
+        return self.found
+
+    def _of_rows(self) -> Compared:
         """A mirror without key: all its rows, as often as they are there."""
-        mirror = subject.mirror
-        assert mirror is not None
         wanted: Counter[row_counts.Content] = Counter()
-        for one in self.readings:
-            if one.m == m:
-                appends = self.lake.pipeline.rule(one.lane.table).no_key == "append"
-                history = History(changes.get(one.place, []), one.steps, one.shard)
-                wanted += row_counts.folded(history, mirror, appends=appends)
-        found = Compared(sum(wanted.values()))
-        told = row_counts.differences(wanted, rows, _types(self.lake, subject, mirror))
-        found.wrong = [Wrong((), "", text) for text in told]
-        found.texts = {(): ()}
-        return found
+        for one in self.lanes:
+            appends = self.lake.pipeline.rule(one.lane.table).no_key == "append"
+            changes, *_ = one.sample.chosen()
+            wanted += row_counts.folded(one.history(changes, linked=True), self.mirror, appends=appends)
+        self.found.keys = sum(wanted.values())
+        told = row_counts.differences(wanted, self._rows(None), self.types)
+        self.found.wrong = [Wrong((), "", text) for text in told]
+        self.found.texts = {(): ()}
+        return self.found
 
-    def _without_rejected(self, subject: Subject, wrong: list[Wrong], wanted: Expected) -> list[Wrong]:
+    def _rows(self, keys: Iterable[Key] | None) -> list[Sequence[object]]:
+        return mirror_rows(self.lake, self.mirror, self.types, keys)
+
+    def _without_rejected(self, wrong: list[Wrong]) -> list[Wrong]:
         """Leave out cells that did not fit when they came: `rejects` keeps them, and their check counts them."""
-        if not any(one.blank for one in wrong) or not self.lake.exists(REJECTS.name):
+        if not any(one.blank for one in wrong):
             return wrong
-        where = " AND ".join(
-            f"{quoted(name)} <=> {_text(part)}"
-            for name, part in zip(("database", "schema", "table"), subject.table, strict=True)
-        )
-        told = self.session.sql(
-            f"SELECT DISTINCT key, `column` FROM {self.lake.named(REJECTS.name)} WHERE kind = 'cell' AND {where}"
-        )
-        known = {(_texts_of(row["key"]), row["column"]) for row in told.collect()}
-        return [one for one in wrong if not (one.blank and (wanted.texts[one.key], one.column) in known)]
-
-    # --- choosing -------------------------------------------------------------------------------
-
-    def _sample(self) -> dict[tuple[int, int], set[int]]:
-        """The hashes of the keys to compare, closed over the keys from which rows inherit."""
-        chosen = [one for one in self.readings if not one.deep]
-        asked = list(self._chosen(chosen))
-        links = [one for one in chosen if one.lane.inherits_ever]
-        asked += [
-            f"SELECT m, l, 'link' AS what, h, was, 0L AS n FROM ({part}) "
-            "WHERE partial AND h <> was AND op IN ('update', 'insert')"
-            for part in self._changes(links, self._all)
-        ]
-        found: dict[tuple[int, int], set[int]] = {}
-        pairs: dict[tuple[int, int], dict[int, set[int]]] = {}
-        for row in self.session.sql(" UNION ALL ".join(asked)).collect() if asked else ():
-            place = (row["m"], row["l"])
-            if row["what"] == "link":
-                pairs.setdefault(place, {}).setdefault(row["h"], set()).add(row["was"])
-            else:
-                found.setdefault(place, set()).add(row["h"])
-                self.touched[row["m"]] = max(self.touched.get(row["m"], 0), row["n"])
-        for place, known in pairs.items():
-            _close(found.get(place, set()), known)
-        return found
-
-    def _chosen(self, lanes: Sequence[Reading]) -> Iterator[str]:
-        """Some keys of each lane by the hash of their hash, other ones in every batch."""
-        parts = " UNION ALL ".join(self._changes(lanes, self._touching))
-        if not parts:
-            return
-        halves = "explode(array_distinct(array(h, was))) AS h"
-        must = "partial OR h <> was OR coalesce(order_key <= high, false) OR everything"
-        keys = (
-            f"SELECT m, l, h, max(must) AS must, max(lim) AS lim FROM (SELECT m, l, lim, {must} AS must, {halves} "
-            f"FROM ({parts}) WHERE op <> 'truncate') GROUP BY m, l, h"
-        )
-        ranked = (
-            "SELECT *, row_number() OVER (PARTITION BY m, l, must ORDER BY xxhash64(h, "
-            f"{self.since}), h) AS place, count(*) OVER (PARTITION BY m) AS n FROM ({keys})"
-        )
-        yield (
-            "SELECT m, l, 'key' AS what, h, 0L AS was, n FROM "
-            f"({ranked}) WHERE place <= CASE WHEN must THEN greatest({ALWAYS}, lim) ELSE lim END"
-        )
-
-    def _touching(self, one: Reading) -> str:
-        """Which changes touch keys: those of the new batches; any if all rows may have changed."""
-        return "true" if one.everything else f"c.batch > {self.since}"
-
-    def _needed(self, one: Reading) -> str:
-        """Which changes have to be read: all, or those that no older one follows."""
-        if one.whole:
-            return "true"
-        floor = f" OR c.order_key >= {literal(one.lane.floor)}" if one.lane.floor else ""
-        return f"(c.batch > {self.since}{floor})"
-
-    def _all(self, _one: Reading) -> str:
-        return "true"
-
-    def _changes(self, lanes: Sequence[Reading], which: Callable[[Reading], str]) -> Iterator[str]:
-        """SQL for the lanes' changes with the hashes of their keys; lanes with equal key columns share a scan."""
-        alike: dict[str, list[Reading]] = {}
-        for one in lanes:
-            alike.setdefault(str(one.names), []).append(one)
-        for some in alike.values():
-            names = some[0].names
-            texts = list(dict.fromkeys(name for former, _ in names for name in former))
-            a, b = (image_sql(text, texts) if texts else "NULL" for text in ("after", "before"))
-            new = ", ".join(_key_cell(former, delta, "a", "b") for former, delta in names)
-            old = ", ".join(_key_cell(former, delta, "b", "a") for former, delta in names)
-            wanted = " OR ".join(
-                f"(c.source = {literal(one.lane.source)} AND c.batch <= {one.subject.applied} AND {which(one)} AND "
-                f"l.m = {one.m} AND l.l = {one.l})"
-                for one in some
-            )
-            listed = ", ".join(_listed(one) for one in some)
-            tables = sorted({one.lane.table.table or "" for one in some})
-            ranges = " OR ".join(sorted({which(one) for one in some}))
-            yield (
-                f"SELECT m, l, lim, everything, high, op, order_key, partial, before, after, moment, "
-                f"{_hash(new)} AS h, {_hash(old)} AS was FROM (SELECT l.*, "
-                "c.op, c.order_key, coalesce(c.partial, false) AS partial, c.before, c.after, "
-                f"unix_micros(c.event_time) AS moment, {a} AS a, {b} AS b "
-                f"FROM (SELECT c.* FROM {self.lake.named(CHANGES.name)} c WHERE c.kind = 'change' AND ({ranges}) AND "
-                f"coalesce(`table`, '') IN ({', '.join(map(literal, tables))})) c JOIN (VALUES {listed}) "
-                "l(m, l, lim, everything, high, d, s, t) ON c.`database` <=> l.d AND c.`schema` <=> l.s "
-                f"AND c.`table` <=> l.t WHERE {wanted})"
-            )
-
-    # --- reading --------------------------------------------------------------------------------
-
-    def _read(
-        self, sample: Mapping[tuple[int, int], set[int]]
-    ) -> tuple[dict[tuple[int, int], list[Mapping[str, Any]]], dict[int, list[list[str | None]]]]:
-        """The changes of the chosen keys by lane, and their rows by mirror."""
-        listed = [(m, at, h) for (m, at), marks in sample.items() for h in sorted(marks)]
-        table = pa.Table.from_arrays(
-            [
-                pa.array([one[i] for one in listed], kind)
-                for i, kind in enumerate((pa.int32(), pa.int32(), pa.int64()))
-            ],
-            names=["m", "l", "h"],
-        )
-        nothing = "SELECT 0 AS m, 0 AS l, 0L AS h WHERE false"
-        frame = self.session.createDataFrame(table) if listed else self.session.sql(nothing)
-        frame.createOrReplaceTempView(_SAMPLE)
-        parts = [*self._histories(), *self._rows()]
-        changes: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
-        rows: dict[int, list[list[str | None]]] = {}
-        for batch in self.session.sql(" UNION ALL ".join(parts)).toArrow().to_batches():
-            for row in batch.to_pylist():
-                if row["cells"] is not None:
-                    rows.setdefault(row["m"], []).append(row["cells"])
-                else:
-                    changes.setdefault((row["m"], row["l"]), []).append(row)
-        return changes, rows
-
-    def _histories(self) -> Iterator[str]:
-        """SQL for the changes of the chosen keys.
-
-        Of a key with many changes only the last that sets or deletes its row and those after it are fetched, if
-        no row of its lane ever inherited from another.
-        """
-        columns = "m, l, op, order_key, partial, before, after, moment, h, was"
-        nothing = "CAST(NULL AS ARRAY<STRING>) AS cells"
-        some = [one for one in self.readings if not one.deep]
-        for part in self._changes(some, self._needed):
-            halves = (
-                f"SELECT *, explode(array_distinct(array(h, was))) AS k FROM ({part}) WHERE op <> 'truncate'"
-            )
-            mine = (
-                f"SELECT /*+ BROADCAST(s) */ p.* FROM ({halves}) p LEFT SEMI JOIN {_SAMPLE} s "
-                "ON p.m = s.m AND p.l = s.l AND p.k = s.h"
-            )
-            sets = "CASE WHEN op = 'delete' OR h <> was OR op <> 'update' OR NOT partial THEN order_key END"
-            kept = "".join(f" OR (m = {one.m} AND l = {one.l})" for one in some if one.lane.inherits_ever)
-            window = "OVER (PARTITION BY m, l, k)"
-            counted = f"SELECT *, count(*) {window} AS n, max({sets}) {window} AS at FROM ({mine})"
-            yield (
-                f"SELECT {columns}, {nothing} FROM ({counted}) "
-                f"WHERE n <= 1000 OR at IS NULL OR order_key >= at{kept}"
-            )
-        emptied = [one for one in some if one.lane.truncates_ever]
-        for part in self._changes(emptied, self._needed):
-            yield f"SELECT {columns}, {nothing} FROM ({part}) WHERE op = 'truncate'"
-        for part in self._changes([one for one in self.readings if one.deep], self._all):
-            yield f"SELECT {columns}, {nothing} FROM ({part})"
-
-    def _rows(self) -> Iterator[str]:
-        """SQL for the mirrors' rows of the chosen keys; all rows where all keys are compared."""
-        head = (
-            "m, -1 AS l, '' AS op, '' AS order_key, false AS partial, '' AS before, '' AS after, 0L AS moment"
-        )
-        chosen: list[str] = []
-        for m, subject in enumerate(self.subjects):
-            mine = [one for one in self.readings if one.m == m]
-            if not mine:
-                continue
-            if mine[0].deep:
-                yield f"SELECT {head}, 0L AS h, 0L AS was, cells FROM ({self._hashed(m, subject, mine[0])})"
-            elif subject.size <= SMALL:
-                chosen.append(self._hashed(m, subject, mine[0]))
-            else:  # of a large mirror only the chosen rows' cells are turned into texts
-                yield self._found(head, self._hashed(m, subject, mine[0], where=True))
-        if chosen:
-            yield self._found(head, " UNION ALL ".join(chosen))
-
-    @staticmethod
-    def _found(head: str, rows: str) -> str:
-        return (
-            f"SELECT /*+ BROADCAST(s) */ {head}, 0L AS h, 0L AS was, cells FROM ({rows}) r "
-            f"LEFT SEMI JOIN {_SAMPLE} s ON r.m = s.m AND r.h = s.h"
-        )
-
-    def _hashed(self, m: int, subject: Subject, one: Reading, *, where: bool = False) -> str:
-        """SQL for a mirror's rows as texts, under the hash of the key; ``where`` leaves out what nobody asks for."""
-        mirror = subject.mirror
-        assert mirror is not None
-        cells = ", ".join(
-            selected(column.column, delta) if delta else "CAST(NULL AS STRING)"
-            for column, delta in zip(mirror.columns, _types(self.lake, subject, mirror), strict=True)
-        )
-        shard = one.shard[0] if one.shard else None
-        keys = ", ".join(quoted(column.column) for column in mirror.key_columns if column.name != shard)
-        some = (
-            f" LEFT SEMI JOIN (SELECT /*+ BROADCAST */ h FROM {_SAMPLE} WHERE m = {m}) s ON {_hash(keys)} = s.h"
-            if where
-            else ""
-        )
-        return f"SELECT {m} AS m, {_hash(keys)} AS h, array({cells}) AS cells FROM {self.lake.named(subject.path)}{some}"
+        known = {(key, row["column"]) for key, row in cell_rejects(self.lake, self.mirror)}
+        return [one for one in wrong if not (one.blank and (one.key, one.column) in known)]
 
 
-_SAMPLE = "cells_to_compare"
-
-
-def _close(marks: set[int], links: Mapping[int, set[int]]) -> None:
-    """Add the keys whose rows went over into the marked ones, and theirs."""
-    todo = list(marks)
-    while todo:
-        for one in links.get(todo.pop(), ()):
-            if one not in marks:
-                marks.add(one)
-                todo.append(one)
-
-
-def _short(rows: list[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], set[int]]:
-    """The changes of keys that have not too many, and the hashes of the others."""
-    counts: dict[int, int] = {}
-    for row in rows:
-        for mark in {row["h"], row["was"]}:
-            counts[mark] = counts.get(mark, 0) + 1
-    long = {mark for mark, n in counts.items() if n > LONGEST and mark}
-    if not long:
-        return rows, long
-    return [row for row in rows if not {row["h"], row["was"]} <= long], long
-
-
-def _hash(cells: str) -> str:
-    return f"xxhash64({cells})" if cells else "0L"
-
-
-def _key_cell(names: Sequence[str], delta: str, first: str, second: str) -> str:
-    """A key cell in the mirror's type, from whichever image has it: its hash finds the key."""
-    text = f"coalesce({', '.join(f'{image}.{quoted(name)}' for image in (first, second) for name in names)})"
-    return f"unbase64({text})" if delta == "BINARY" else f"TRY_CAST({text} AS {delta})"
-
-
-def _listed(one: Reading) -> str:
-    texts = (one.lane.folded_high, *one.lane.table)
-    return (
-        f"({one.m}, {one.l}, {one.limit}, {'true' if one.everything else 'false'}, "
-        f"{', '.join(map(_text, texts))})"
-    )
-
-
-def _texts_of(key: str | None) -> tuple[str, ...]:
-    """The cells of a key that is kept as JSON, numbers as they are written."""
-    found = json.loads(key or "{}", parse_int=str, parse_float=str)
-    return tuple(map(str, found.values()))
-
-
-def _text(value: str | None) -> str:
-    return "CAST(NULL AS STRING)" if value is None else literal(value)
-
-
-def _types(lake: Lake, subject: Subject, mirror: Mirror) -> list[str]:
-    """The Delta type that each column really has; nothing for one that is not there."""
-    there = subject.types_in(lake)
-    return [there.get(one.column, "") for one in mirror.columns]
+def _among(marks: _Marks, chosen: Marks | None) -> Callable[[Key], bool]:
+    if chosen is None:
+        return lambda _key: True
+    found = set(chosen.tolist())
+    return lambda key: marks.of_key(key) in found

@@ -34,7 +34,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
         yield _up_to_date(lake, subject)
         yield _order_strength(lake, subject)
         if subject.exists and subject.mirror is not None:
-            yield _columns(lake, subject, subject.mirror)
+            yield _columns(subject, subject.mirror)
 
 
 def _up_to_date(lake: Lake, subject: Subject) -> Metric:
@@ -80,9 +80,9 @@ def _order_strength(lake: Lake, subject: Subject) -> Metric:
     return Metric("order_strength", extra, subject.name, detail=detail)
 
 
-def _columns(lake: Lake, subject: Subject, mirror: Mirror) -> Metric:
+def _columns(subject: Subject, mirror: Mirror) -> Metric:
     """Compare the Delta table's columns with those decided, names and types."""
-    there = subject.types_in(lake)
+    there = subject.types
     wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
     wrong = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
     told = [f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}" for name in wrong]

@@ -16,7 +16,7 @@ from ingest.fold import Placed, SchemaStep, Table, steps
 from ingest.lake.mirrors import Mirror
 from ingest.order import order_of, same_place
 from ingest.quality.cell_diff import History, change_of
-from ingest.quality.cell_values import of_cell, of_text, shown
+from ingest.quality.cell_values import of_text, shown
 
 Content = tuple[object, ...]
 _NUMBER = "%number"  # the name under which each row has a number of its own; no source column is called so
@@ -35,7 +35,7 @@ def folded(history: History, mirror: Mirror, *, appends: bool) -> Counter[Conten
             _apply(table, event.decoded())
             index = _indexed(table, mirror)
             continue
-        change = change_of(event, mirror, {}, history.shard)
+        change = change_of(event, history.shard)
         if change.op is Op.TRUNCATE:
             _apply(table, Placed(order, change))
             index = {}
@@ -56,15 +56,15 @@ def folded(history: History, mirror: Mirror, *, appends: bool) -> Counter[Conten
 
 
 def differences(
-    wanted: Counter[Content], rows: Iterable[Sequence[str | None]], types: Sequence[str]
+    wanted: Counter[Content], rows: Iterable[Sequence[object]], types: Sequence[str]
 ) -> Iterator[str]:
     """What differs, in words."""
-    present = Counter(
-        tuple(of_cell(cell, delta) for cell, delta in zip(cells, types, strict=True)) for cells in rows
-    )
+    present = Counter(map(tuple, rows))
     for content in sorted(wanted.keys() | present.keys(), key=str):
         if wanted[content] != present[content]:
-            cells = ", ".join(shown(value, 20) for value in content[:8])
+            cells = ", ".join(
+                shown(value, delta, 20) for value, delta in zip(content[:8], types, strict=False)
+            )
             yield f"the row ({cells}) stands {present[content]} times, the changes give {wanted[content]}"
 
 

@@ -17,7 +17,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.lake.statements import Statement
-from ingest.quality import cells, counted, counts, judge, keys, ledgers, parts, placing, statements
+from ingest.quality import cells, counted, counts, judge, keys, ledgers, parts, placing, replaced, statements
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
 from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
@@ -69,8 +69,15 @@ def check(
             found = look(earlier)
         if steps is not None:
             tell(STAGE, "comparing cells")
-            asked = cells.Asked(steps, partial(cells_checked, lake.pipeline), partial(_fits, deep))
-            found.metrics.extend(cells.compare(keys.session(lake), lake, found.subjects, found.since, asked))
+            limit, every = partial(cells_checked, lake.pipeline), partial(_fits, deep)
+            asked = cells.Asked(steps, limit, every, found.stated)
+            compared = dict[str, cells.Compared]()
+            for subject, one in cells.compare(lake, found.subjects, found.since, asked):
+                compared[subject.path] = one
+                found.metrics.extend(cells.metrics(lake, subject, one))
+            replaced.close(lake, found.subjects, compared)
+        sound = [one for one in found.subjects if not one.damage]
+        found.metrics.extend(counts.cell_rejects(lake, sound, found.since))
         found.metrics.extend(_readable(found.subjects))
         imported.result()
     tell(STAGE, "judging")
@@ -125,6 +132,9 @@ class _Found:
     subjects: list[Subject]
     metrics: list[Metric]
     broken: list[Verdict]
+    stated: dict[
+        str, tuple[int, str]
+    ]  # the newest batch with a statement of each source, and the highest place of one
 
 
 def _look(
@@ -151,7 +161,11 @@ def _look(
     metrics += _of_sources(lake, surveyed, told, since, last)
     rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
     differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
-    return _Found(since, surveyed.subjects, metrics + differing, broken)
+    stated: dict[str, tuple[int, str]] = {}
+    for row in told.statements:
+        batch, place = stated.get(row["source"], (0, ""))
+        stated[row["source"]] = max(batch, row["batch"]), max(place, row["order_key"])
+    return _Found(since, surveyed.subjects, metrics + differing, broken, stated)
 
 
 def _earlier(found: _Found, also: Collection[str], behind: Mapping[str, int]) -> int:
@@ -171,7 +185,6 @@ def _of_mirrors(
                 yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
     sound = [one for one in chosen if not one.damage]
     yield from counts.of_mirrors(lake, sound)
-    yield from counts.cell_rejects(lake, sound, since)
     yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
 
 

@@ -61,22 +61,13 @@ class Subject:
     exists: bool = False
     size: int = 0  # bytes of its table, where they are known
     damage: str = ""  # why its table cannot be read
-    types: dict[str, str] = field(
-        default_factory=dict
-    )  # the Delta type that each column really has, once asked
+    types: dict[str, str] = field(default_factory=dict)  # the Delta type that each column really has
     lanes: list[Lane] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """The name people use."""
         return str(self.table)
-
-    def types_in(self, lake: Lake) -> dict[str, str]:
-        """The Delta type that each column of its table really has; asked once, for Spark takes its time."""
-        if not self.types:
-            fields = lake.read(self.path).schema.fields
-            self.types = {one.name: one.dataType.simpleString().upper() for one in fields}
-        return self.types
 
     @property
     def last(self) -> int:
@@ -191,8 +182,12 @@ _COUNTS = (
 )
 
 
+_TYPES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}  # as the log calls them
+
+
 def _look_up(lake: Lake, subject: Subject) -> None:
     state = lake.snapshot(subject.path)
     generation = subject.mirror.generation if subject.mirror else 0
     subject.exists, subject.size = state.exists, state.size or 0
+    subject.types = {name: _TYPES.get(str(kind), str(kind).upper()) for name, kind in state.types.items()}
     subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)

@@ -40,7 +40,7 @@ class Depot:
         )
 
     def row(
-        self, kind: str = "INSERT", old: dict[str, str] | None = None, at: int = 0, **cells: str
+        self, kind: str = "INSERT", old: dict[str, str] | None = None, at: int = 0, **cells: str | None
     ) -> Depot:
         """A row that was inserted, updated or deleted; ``at`` is a place in history of its own."""
         types = dict.fromkeys(cells, "int")
@@ -60,14 +60,15 @@ class Depot:
         self.messages.append(json.dumps({**place, **members}))
         return self
 
-    def run(self) -> tuple[str, str]:
-        """Run what was said; the mirror's state and message."""
+    def run(self, *, checked: bool = False) -> tuple[str, str]:
+        """Run what was said, and maybe the checks; the mirror's state and message."""
         from ingest import run as running
 
         if self.messages:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.messages) + "\n")
             self.messages.clear()
-        result = running.run(self.spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        stages = ("bronze", "silver", "gold", *(["quality"] if checked else []))
+        result = running.run(self.spark, self.pipeline, stages, self.warm)
         self.why_spark = result.mirrors[0].why_spark if result.mirrors else None
         return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,3 +46,58 @@ def test_killed_between_rejects_and_merge(
     told = {one["column"]: (one["fit"], one["rejected"]) for one in look.fidelity(depot.lake(), "yard.depot")}
     assert {"id": (3, 1), "n": (2, 2)} == told
     assert Counter({"cell": 2, "change": 1}) == Counter(kind for kind, _, _ in found)
+
+
+def test_one_reject_for_each_cell_and_change(spark: SparkSession, tmp_path: Path) -> None:
+    """Late changes fold a bad cell again: counted twice, and without a place, nobody can tell which message it was."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
+    depot.row(id="1", n="1", m="1", at=100).row(id="2", n="A1", m="1", at=110).run(checked=True)
+    assert [("2", "A1", 1, True)] == told(depot)
+    depot.row("UPDATE", id="2", n="5", m="5", at=105).run(checked=True)  # late: the bad cell wins again
+    assert [("2", "A1", 1, True)] == told(depot)
+    depot.row("UPDATE", id="2", n="A1", m="2", at=120).run(checked=True)  # the same text in another change
+    assert [("2", "A1", 1, False), ("2", "A1", 3, True)] == told(depot)
+    depot.row("UPDATE", id="2", n="7", m="2", at=130).run(checked=True)
+    assert [("2", "A1", 1, False), ("2", "A1", 3, False)] == told(depot)
+    places = {(row["topic"], row["offset"]) for row in depot.lake().read("rejects").collect()}
+    assert 2 == len(places)
+    assert all(topic is not None and offset is not None for topic, offset in places)
+
+
+@pytest.mark.parametrize("after", ["null", "delete", "rebuild"])
+def test_rejects_of_cells_that_are_over(spark: SparkSession, tmp_path: Path, after: str) -> None:
+    """A warning about a cell that is long gone hides the next one."""
+    from ingest.gold import rebuild
+    from ingest.lake import rejects
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
+    depot.row(id="1", n="A1", m="1").row(id="2", n="A2", m="1").run(checked=True)
+    assert {True} == {is_open for *_, is_open in told(depot)}
+    if after == "null":
+        depot.row("UPDATE", id="1", n=None, m="1").run(checked=True)
+    elif after == "delete":
+        depot.row("DELETE", id="1", n="A1", m="1").run(checked=True)
+    else:
+        depot.row("UPDATE", id="1", n="3", m="1").run()
+        assert ["rebuilt"] == [one.state for one in rebuild.rebuild(depot.lake(), [], dry_run=False)]
+    assert [("1", "A1", 1, False), ("2", "A2", 1, True)] == told(depot)
+    waiting = rejects.still_open(depot.lake())
+    assert waiting is not None
+    assert 1 == waiting.count()
+
+
+def told(depot: Depot) -> list[tuple[str, str, int, bool]]:
+    """Key, text and batch of each reject, and whether it is open; checks close those that are over."""
+    from ingest.lake import rejects
+
+    lake = depot.lake()
+    waiting = rejects.still_open(lake)
+    assert waiting is not None
+    open_ones = {(row["key"], row["batch"]) for row in waiting.collect()}
+    return sorted(
+        (str(json.loads(row["key"])["id"]), row["raw"], row["batch"], (row["key"], row["batch"]) in open_ones)
+        for row in lake.read("rejects").collect()
+    )

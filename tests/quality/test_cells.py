@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.quality import cells
+from ingest.quality import cells, reading
 from tests.lakes import Depot, change, statement, touch
 
 if TYPE_CHECKING:
@@ -127,6 +127,10 @@ def depot(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Plan
     return made
 
 
+def unreadable(path: str) -> Any:
+    raise OSError(path)
+
+
 def other(key: int, name: str) -> str:
     return f"UPDATE {{}} SET {name} = {WIDE[name][3]} WHERE id = {key}"
 
@@ -139,9 +143,10 @@ def test_a_wrong_cell_of_every_type_is_found(depot: Planting, monkeypatch: pytes
         ways = [depot.complaints(1), depot.complaints(0, deep="depot.*")]
         monkeypatch.setattr(cells, "ALWAYS", 1)  # as if the history were long: keys are chosen
         ways += [depot.complaints(1), depot.complaints(0)]
-        monkeypatch.setattr(cells, "SMALL", -1)  # as if the mirror were large
-        monkeypatch.setattr(cells, "SHORT", 0)  # only what no earlier change can follow is read
+        monkeypatch.setattr(cells, "REACH", 0)  # as if the history were too long
         ways.append(depot.complaints(1))
+        monkeypatch.setattr(reading, "DeltaTable", unreadable)  # as on a store that only Spark reaches
+        ways += [depot.complaints(1), depot.complaints(0, deep="depot.*")]
         for found in ways:
             assert set(COLUMNS) == set(found)
             assert "id = 5: price holds '1.11', the changes give '1.10'" in found["price"]
@@ -149,6 +154,30 @@ def test_a_wrong_cell_of_every_type_is_found(depot: Planting, monkeypatch: pytes
     assert {} == depot.complaints(1) | depot.complaints(0, deep="*")
     monkeypatch.undo()
     assert {} == depot.complaints(1)
+
+
+def test_a_run_finds_what_its_batch_touches(depot: Planting) -> None:
+    """A wrong cast, a stale or lost row, a delete that was not done: silent, if only `quality --deep` finds them."""
+    depot.feeds(
+        *[wide("UPDATE", key, 1500 + key) for key in (1, 2, 3)], wide("DELETE", 5, 1510), wide("INSERT", 60, 1511)
+    )  # fmt: skip
+    assert [] == depot.runs("bronze", "silver", "gold").failures
+    with depot.planted(
+        "UPDATE {} SET price = 1.11 WHERE id = 1",
+        "DELETE FROM {} WHERE id = 2",
+        "INSERT INTO {0} SELECT 5 AS id, * EXCEPT (id) FROM {0} WHERE id = 3",
+        "UPDATE {} SET big = 1 WHERE id = 9",  # not touched: for `quality --deep`
+    ):
+        result = depot.runs("quality")
+        told = "\n".join(result.failures)
+    assert 1 == result.exit_code
+    assert "column price: id = 1: price holds '1.11', the changes give '1.10'" in told
+    assert f"ingest explain {depot.file} depot.wide 1" in told
+    assert "id = 2 is missing, the changes give this row" in told
+    assert "id = 5 is a row that the changes do not give" in told
+    assert "column big" not in told
+    depot.feeds(wide("INSERT", 5, 1520))
+    assert [] == depot.runs("bronze", "silver", "gold", "quality").failures
 
 
 def test_missing_and_surplus_rows_are_found(depot: Planting) -> None:

@@ -1,0 +1,146 @@
+"""Rows of the lake's tables as Arrow batches: by delta-rs without a Spark job, or by Spark where that cannot read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from ingest import types
+from ingest.fold import Key, KeyCellError, typed
+from ingest.lake import names
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import REJECTS
+from ingest.quality.cell_values import of_column
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How names and texts are written in an engine's SQL."""
+
+    quoted: Callable[[str], str]
+    literal: Callable[[str], str]
+
+
+Where = Callable[[Dialect], str]
+Read = Callable[[Lake, str, Sequence[str], Where], Iterator[pa.RecordBatch]]
+"""Read columns of the rows of a table, named as under the lake, for which a condition holds."""
+
+_RUST = Dialect(
+    lambda name: '"' + name.replace('"', '""') + '"', lambda text: "'" + text.replace("'", "''") + "'"
+)
+_SPARK = Dialect(names.quoted, names.literal)
+
+
+def _query(table: str, columns: Sequence[str], where: Where, dialect: Dialect) -> str:
+    return f"SELECT {', '.join(map(dialect.quoted, columns))} FROM {table} WHERE {where(dialect)}"
+
+
+def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
+    """With delta-rs, which knows deletion vectors and skips files by their statistics."""
+    found = (
+        QueryBuilder().register("t", DeltaTable(lake.path(name))).execute(_query("t", columns, where, _RUST))
+    )
+    for rows in pa.RecordBatchReader.from_stream(found):
+        yield pa.RecordBatch.from_arrays([_plain(column) for column in rows.columns], names=rows.schema.names)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """The column without views, which few functions of Arrow know."""
+    kinds = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return column.cast(kinds[column.type]) if column.type in kinds else column
+
+
+def by_spark(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
+    """With Spark, for stores and tables that delta-rs cannot read."""
+    text = _query(lake.named(name), columns, where, _SPARK)
+    return iter(lake.spark.sql(text).toArrow().to_batches())
+
+
+def _read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa.RecordBatch]:
+    try:
+        return list(by_delta(lake, name, columns, where))
+    except Exception:  # a store or a table that delta-rs does not know: what is damaged, Spark says in words
+        return list(by_spark(lake, name, columns, where))
+
+
+# --- a mirror -------------------------------------------------------------------------------------
+
+
+def mirror_rows(
+    lake: Lake, mirror: Mirror, kinds: Sequence[str], keys: Iterable[Key] | None
+) -> list[Sequence[object]]:
+    """The rows of some keys, and maybe of others, as `of_column` gives their cells; all rows for None.
+
+    Args:
+        lake: the lake.
+        mirror: with its columns in the order of the cells.
+        kinds: the Delta type that each column really has; empty where it is not there.
+        keys: as the fold has them.
+    """
+    listed = None if keys is None else list(keys)
+    if listed == []:
+        return []
+    there = [one.column for one, kind in zip(mirror.columns, kinds, strict=True) if kind]
+    found: list[Sequence[object]] = []
+    for rows in _read(lake, mirror.path, there, lambda dialect: _of_keys(mirror, listed, dialect)):
+        columns = iter(rows.columns)
+        nothing: list[object] = [None] * rows.num_rows
+        found += zip(*[of_column(next(columns), kind) if kind else nothing for kind in kinds], strict=True)
+    return found
+
+
+def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> str:
+    """A condition that holds for the rows of all these keys, and for few others."""
+    parts = []
+    for i, one in enumerate(mirror.key_columns if keys is not None else ()):
+        cells = sorted({str(key[i]) for key in keys or ()})
+        name = dialect.quoted(one.column)
+        if one.delta == "STRING":
+            parts.append(f"{name} IN ({', '.join(map(dialect.literal, cells))})")
+        elif one.delta in _WHOLE:
+            parts.append(f"{name} IN ({', '.join(cells)})")
+        elif one.delta == "DATE" or one.delta.startswith("DECIMAL"):
+            listed = ", ".join(f"CAST({dialect.literal(cell)} AS {one.delta})" for cell in cells)
+            parts.append(f"{name} IN ({listed})")
+    return " AND ".join(parts) or "true"
+
+
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]:
+    """The cells of a mirror that ever did not fit, with the keys of their rows as the fold has them."""
+    if not lake.exists(REJECTS.name):
+        return []
+
+    def where(dialect: Dialect) -> str:
+        parts = [f"{dialect.quoted('kind')} = 'cell'", f"{dialect.quoted('key')} IS NOT NULL"]
+        for name, text in zip(("database", "schema", "table"), mirror.table, strict=True):
+            parts.append(
+                f"{dialect.quoted(name)} {'IS NULL' if text is None else f'= {dialect.literal(text)}'}"
+            )
+        return " AND ".join(parts)
+
+    found = _read(lake, REJECTS.name, REJECTS.columns.names, where)
+    keyed = ((_key_of(row["key"], mirror), row) for rows in found for row in rows.to_pylist())
+    return [(key, row) for key, row in keyed if key is not None]
+
+
+def _key_of(text: str, mirror: Mirror) -> Key | None:
+    """A key that a reject names."""
+    cells = json.loads(text, parse_int=str, parse_float=str)
+    try:
+        return tuple(typed(one.type, _canonical(cells[one.name], one.type)) for one in mirror.key_columns)
+    except (KeyError, KeyCellError):
+        return None
+
+
+def _canonical(cell: object, logical: str) -> str:
+    text = str(cell).lower() if isinstance(cell, bool) else str(cell)
+    return text.replace("T", " ") if types.family(logical) == "datetime" else text

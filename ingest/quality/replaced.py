@@ -1,0 +1,55 @@
+"""Cell rejects that are over: the row has gone, or its cell is another one since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ingest.lake import decisions, rejects
+from ingest.lake.decisions import DISMISS_REJECT
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import REJECTS
+from ingest.quality.cell_diff import key_of_row
+from ingest.quality.cells import Compared
+from ingest.quality.reading import cell_rejects, mirror_rows
+from ingest.quality.subjects import GOLD, Subject
+
+WHY = "the row has gone or has another value since"
+
+
+def close(lake: Lake, chosen: Sequence[Subject], compared: Mapping[str, Compared]) -> None:
+    """Close the cell rejects of some mirrors whose cells are not what the mirror lacks any more."""
+    writers = lake.snapshot(REJECTS.name).transactions
+    over: list[dict[str, Any]] = []
+    for subject in chosen:
+        head = f"{lake.pipeline.name}/{GOLD}/{subject.path}/"
+        if subject.exists and subject.keyed and any(writer.startswith(head) for writer in writers):
+            over += _over(lake, subject, compared.get(subject.path, Compared()))
+    if over:
+        rejects.dismiss(lake, over, WHY)
+
+
+def _over(lake: Lake, subject: Subject, compared: Compared) -> list[dict[str, Any]]:
+    mirror = subject.mirror
+    assert mirror is not None
+    found = cell_rejects(lake, mirror)
+    closed = {one.subject for one in decisions.read(lake).of(DISMISS_REJECT)} if found else set()
+    waiting = [(key, row) for key, row in found if rejects.written(row) not in closed]
+    kinds = [subject.types.get(one.column, "") for one in mirror.columns]
+    names = {one.name: i for i, one in enumerate(mirror.columns)}
+    there = {
+        key_of_row(row, mirror, kinds): row
+        for row in mirror_rows(lake, mirror, kinds, {key for key, _ in waiting})
+    }
+    newest: dict[tuple[object, str], dict[str, Any]] = {}
+    over = []
+    for key, row in sorted(waiting, key=lambda one: (one[1]["batch"], one[1]["offset"] or 0)):
+        cell = (key, row["column"])
+        lives = there.get(key)
+        if lives is None or lives[names[row["column"]]] is not None or cell in compared.filled:
+            over.append(row)
+            continue
+        if cell in newest:
+            over.append(newest[cell])
+        newest[cell] = row
+    return [row | {"name": rejects.written(row)} for row in over]
