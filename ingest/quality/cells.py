@@ -10,6 +10,7 @@ is short and the batch brought what reaches back: statements, truncates, changes
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -153,18 +154,20 @@ def _key_json(subject: Subject, found: Compared, one: Wrong) -> str:
 
 
 @dataclass(slots=True)
-class _Marks:
+class KeyMarks:
     """Numbers by which keys are chosen: equal for equal keys, however they are spelt."""
 
     mirror: Mirror
     seed: int
-    shard: tuple[str, str] | None
+    shard: tuple[str, str] | None = None
     _decoder: msgspec.json.Decoder[Any] = field(init=False)
     _readers: list[Callable[[str], object]] = field(init=False)
+    _names: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         columns = [one for one in self.mirror.key_columns if self.shard is None or one.name != self.shard[0]]
         names = {f"k{i}": one.name for i, one in enumerate(columns)}
+        self._names = tuple(names.values())
         image = msgspec.defstruct(
             "Image", [(name, str | None, None) for name in names], rename=names, gc=False
         )
@@ -174,24 +177,37 @@ class _Marks:
     def of(self, rows: pa.RecordBatch) -> tuple[Marks, Marks]:
         """The marks of the keys that each change may concern: by the image after it first, and by the one before."""
         first, second = [], []
-        decode, none = self._decoder.decode, (None,) * len(self._readers)
-        for after, before in zip(
-            rows.column("after").to_pylist(), rows.column("before").to_pylist(), strict=True
-        ):
-            a = none if after is None else msgspec.structs.astuple(decode(after))
-            b = none if before is None else msgspec.structs.astuple(decode(before))
-            mark = self._mark([y if x is None else x for x, y in zip(a, b, strict=True)])
+        none = (None,) * len(self._readers)
+        pairs = zip(rows.column("after").to_pylist(), rows.column("before").to_pylist(), strict=True)
+        for after, before in pairs:
+            a = none if after is None else self._cells(after)
+            b = none if before is None or not self._may_name(before) else self._cells(before)
+            mark = self._mark([y if x is None else x for x, y in zip(a, b, strict=True)] if None in a else a)
             first.append(mark)
-            second.append(
-                mark if a == b or before is None else self._mark([y or x for x, y in zip(a, b, strict=True)])
-            )
+            if b in (a, none):
+                second.append(mark)
+            else:
+                second.append(self._mark([x if y is None else y for x, y in zip(a, b, strict=True)]))
         return np.array(first, np.uint32), np.array(second, np.uint32)
+
+    def _may_name(self, image: str) -> bool:
+        """False if an image lacks every key column, as most that hold the changed columns alone do."""
+        return "\\" in image or any(f'"{name}"' in image for name in self._names)
+
+    def _cells(self, image: str) -> tuple[str | None, ...]:
+        try:
+            found: tuple[str | None, ...] = msgspec.structs.astuple(self._decoder.decode(image))
+        except msgspec.MsgspecError:  # half a pair of surrogates, which Python's own reader takes
+            cells = json.loads(image)
+            return tuple(cells.get(one) for one in self._names)
+        return found
 
     def _mark(self, texts: Sequence[str | None]) -> int:
         try:
-            return self.of_cells(
-                [read(text) for read, text in zip(self._readers, texts, strict=True) if text is not None]
-            )
+            if len(texts) == 1:
+                return self.of_cells([self._readers[0](texts[0])]) if texts[0] is not None else 0
+            pairs = zip(self._readers, texts, strict=True)
+            return self.of_cells([read(text) for read, text in pairs if text is not None])
         except (KeyCellError, ValueError):
             return 0
 
@@ -217,13 +233,13 @@ def _lowest(marks: Marks, most: int) -> Marks:
 
 
 @dataclass(slots=True)
-class _Sample:
+class Sample:
     """Changes of one lane, of which those of the chosen keys are kept."""
 
-    marks: _Marks
-    high: str | None  # changes up to it stand before others that were folded earlier
-    every: bool  # all keys are to be compared whatever the setting says
-    limit: int  # how many keys are
+    marks: KeyMarks
+    high: str | None  # changes up to it have a place before others that were folded earlier
+    limit: int  # how many keys are compared
+    every: bool = False  # all keys are to be compared whatever the limit says
     space: int = _SPACE  # of so many changes that not all can be held, those of the lower marks are
     rows: list[pa.RecordBatch] = field(default_factory=list)
     first: list[Marks] = field(default_factory=list)
@@ -280,7 +296,7 @@ class _Reading:
 
     lane: Lane
     applied: int
-    sample: _Sample
+    sample: Sample
     steps: Sequence[SchemaStep]
     shard: tuple[str, str] | None
     whole: bool  # all changes
@@ -423,7 +439,7 @@ class _Check:
             steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
         every = self.deep or lane.truncates > 0 or any(at > self.since for _, at in steps)
         limit = _SPACE if self.deep else self.asked.limit(self.subject.table)
-        sample = _Sample(_Marks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, every, limit)
+        sample = Sample(KeyMarks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, limit, every)
         changes = lane.changes_ever if whole else lane.changes
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes
@@ -459,7 +475,7 @@ class _Check:
                 )
             wanted.add(
                 expected(
-                    one.history(changes, linked=marks is None), self.mirror, _among(one.sample.marks, marks)
+                    one.history(changes, linked=marks is None), self.mirror, among(one.sample.marks, marks)
                 )
             )
             closed &= one.whole and not one.above
@@ -497,7 +513,8 @@ class _Check:
         return [one for one in wrong if not (one.blank and (one.key, one.column) in known)]
 
 
-def _among(marks: _Marks, chosen: Marks | None) -> Callable[[Key], bool]:
+def among(marks: KeyMarks, chosen: Marks | None) -> Callable[[Key], bool]:
+    """Which keys are among the chosen ones."""
     if chosen is None:
         return lambda _key: True
     found = set(chosen.tolist())

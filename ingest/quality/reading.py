@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
 
 from ingest import types
 from ingest.fold import Key, KeyCellError, typed
@@ -43,6 +42,8 @@ def _query(table: str, columns: Sequence[str], where: Where, dialect: Dialect) -
 
 def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
     """With delta-rs, which knows deletion vectors and skips files by their statistics."""
+    from deltalake import DeltaTable, QueryBuilder  # heavy, and not needed where Spark has to read
+
     found = (
         QueryBuilder().register("t", DeltaTable(lake.path(name))).execute(_query("t", columns, where, _RUST))
     )
@@ -114,6 +115,12 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> st
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
 
 
+_REJECT = (
+    "kind", "batch", "source", "topic", "partition", "offset", "database", "schema", "table", "key", "column", "raw",
+    "reason",
+)  # fmt: skip
+
+
 def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]:
     """The cells of a mirror that ever did not fit, with the keys of their rows as the fold has them."""
     if not lake.exists(REJECTS.name):
@@ -127,7 +134,7 @@ def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]
             )
         return " AND ".join(parts)
 
-    found = _read(lake, REJECTS.name, REJECTS.columns.names, where)
+    found = _read(lake, REJECTS.name, _REJECT, where)
     keyed = ((_key_of(row["key"], mirror), row) for rows in found for row in rows.to_pylist())
     return [(key, row) for key, row in keyed if key is not None]
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import deltalake
 import pytest
 
-from ingest.quality import cells, reading
+from ingest.quality import cells
 from tests.lakes import Depot, change, statement, touch
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def test_a_wrong_cell_of_every_type_is_found(depot: Planting, monkeypatch: pytes
         ways += [depot.complaints(1), depot.complaints(0)]
         monkeypatch.setattr(cells, "REACH", 0)  # as if the history were too long
         ways.append(depot.complaints(1))
-        monkeypatch.setattr(reading, "DeltaTable", unreadable)  # as on a store that only Spark reaches
+        monkeypatch.setattr(deltalake, "DeltaTable", unreadable)  # as on a store that only Spark reaches
         ways += [depot.complaints(1), depot.complaints(0, deep="depot.*")]
         for found in ways:
             assert set(COLUMNS) == set(found)

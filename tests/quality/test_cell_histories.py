@@ -1,0 +1,146 @@
+"""Random histories, batch by batch: what the check of cells reads of them says nothing wrong, and finds what is."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from ingest.change import TableId
+from ingest.fold import Key, Placed, Row, fold
+from ingest.lake.mirrors import Column, Mirror
+from ingest.order import order_key
+from ingest.quality.cell_diff import Expected, History, Wrong, differences, expected
+from ingest.quality.cell_values import of_text
+from ingest.quality.cells import KeyMarks, Marks, Sample, among
+from tests.properties.delivery import deliver, placed
+from tests.properties.histories import COLUMNS, KINDS, Kind, history
+
+ROWS = pa.schema(
+    [(name, pa.string()) for name in ("op", "order_key", "before", "after", "types")]
+    + [("partial", pa.bool_())]
+)
+
+
+class Step(NamedTuple):
+    """A batch of a history: what came with it, what came before, and the rows after it."""
+
+    mirror: Mirror
+    new: list[Placed]
+    old: list[Placed]
+    rows: dict[Key, Row]
+
+    @property
+    def high(self) -> str:
+        """The place of the newest change before."""
+        return max((order_key(event.order) for event in self.old), default="")
+
+    def check(self, events: Sequence[Placed], limit: int, *, whole: bool) -> tuple[Expected, Marks | None]:
+        """What the changes that were read say."""
+        sample = Sample(KeyMarks(self.mirror, 7), self.high, limit)
+        sample.add(pa.RecordBatch.from_pylist([as_row(event) for event in events], ROWS))
+        rows, marks, _ = sample.chosen()
+        wanted = expected(
+            History(rows, whole=whole, linked=marks is None), self.mirror, among(sample.marks, marks)
+        )
+        return wanted, marks
+
+    def cells(self, key: Key) -> list[object]:
+        """A row of the mirror, whose key may not be among the values of a partial update."""
+        values = dict(zip(self.mirror.keys, map(str, key), strict=True)) | self.rows[key].values
+        return [of_text(values.get(one.name), one.type) for one in self.mirror.columns]
+
+    def wrong(
+        self, wanted: Expected, rows: Sequence[Sequence[object]], *, closed: bool = False
+    ) -> list[Wrong]:
+        """What differs."""
+        return list(
+            differences(wanted, rows, self.mirror, [one.delta for one in self.mirror.columns], closed)
+        )
+
+
+def as_row(event: Placed) -> dict[str, Any]:
+    """A change as ``changes`` has it."""
+    change = event.change
+    images = {
+        name: None if image is None else json.dumps(image)
+        for name, image in (("before", change.before), ("after", change.after))
+    }
+    return {
+        "op": str(change.op),
+        "order_key": order_key(event.order),
+        "partial": change.partial,
+        "types": "{}",
+    } | images
+
+
+def batches(kind: Kind, number: int) -> Iterator[Step]:
+    made = history(kind, number)
+    names = [*made.keys, *(name for name in COLUMNS if name not in made.keys)]
+    columns = tuple(Column(name, name, made.types.get(name, "string")) for name in names)
+    mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", made.keys, columns)
+    events = placed(deliver(made))
+    for batch in sorted({event.order.arrival[0] for event in events}):
+        new = [event for event in events if event.order.arrival[0] == batch]
+        old = [event for event in events if event.order.arrival[0] < batch]
+        yield Step(mirror, new, old, fold([*old, *new], made.keys, made.types))
+
+
+def read(step: Step) -> Iterator[tuple[str, list[Placed], bool]]:
+    """The ways in which a lane's changes are read."""
+    yield "whole", [*step.old, *step.new], True
+    low = min(order_key(event.order) for event in step.new)
+    yield "from", [event for event in (*step.old, *step.new) if order_key(event.order) >= low], False
+    yield "above", [event for event in step.new if order_key(event.order) > step.high], False
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_right_mirrors_pass_and_planted_cells_are_found(kind: Kind) -> None:
+    """A false alarm ends every run with 1; a cell that passes is what the check is for."""
+    seen: Counter[str] = Counter()
+    for number in range(2):
+        random = Random(f"{kind.name}/{number}")
+        for step in batches(kind, number):
+            rows = {key: step.cells(key) for key in step.rows}
+            for way, events, whole in read(step):
+                for limit in (1 << 32, 2):
+                    wanted, marks = step.check(events, limit, whole=whole)
+                    closed = whole and marks is None
+                    where = (way, kind.name, number, limit)
+                    assert [] == step.wrong(wanted, list(rows.values()), closed=closed), where
+                    seen["keys"] += len(wanted.known)
+                    seen["partly"] += len(wanted.partly)
+                    seen["gone"] += len(wanted.known - wanted.rows.keys())
+                    for key in sorted(wanted.rows, key=str)[:1]:
+                        name = random.choice(sorted(wanted.rows[key]) or [""])
+                        at = next((i for i, one in enumerate(step.mirror.columns) if one.name == name), None)
+                        if at is not None:
+                            planted = [*rows[key]]
+                            planted[at] = "planted"
+                            others = [row for other, row in rows.items() if other != key]
+                            found = step.wrong(wanted, [*others, planted], closed=closed)
+                            assert [(key, name)] == [(one.key, one.column) for one in found], where
+                            seen["planted"] += 1
+                            assert [(key, "")] == [
+                                one[:2] for one in step.wrong(wanted, others, closed=closed)
+                            ]
+    assert min(seen["keys"], seen["planted"]) > 10, seen
+    assert not seen["partly"] or kind.partials, seen
+
+
+def test_marks_are_of_values() -> None:
+    """Two spellings of one key in two groups: the fold of either would be called wrong."""
+    columns = (Column("a", "a", "decimal(10,2)"), Column("b", "b", "int32"))
+    mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", ("a", "b"), columns)
+    rows = [("1.0", "7"), ("1.00", "007"), ("0", "-0"), ("0.00", "0"), ("1.01", "7"), ("", "\ud800")]
+    texts = [json.dumps(dict(zip("ab", row, strict=True))) for row in rows]
+    images = {"after": pa.array(texts), "before": pa.nulls(len(rows), pa.string())}
+    first, second = KeyMarks(mirror, 1).of(pa.RecordBatch.from_pydict(images))
+    assert first.tolist() == second.tolist()
+    assert [first[0], first[2]] == [first[1], first[3]]
+    assert 4 == len(set(first.tolist()))

@@ -1,0 +1,280 @@
+"""The check of cells over tables as they lie in files, without Spark: planted faults of a batch, and right mirrors."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.config.model import Source, TableRule
+from ingest.fold import SchemaStep
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column, Era, Mirror
+from ingest.order import Order, order_key
+from ingest.quality.cells import REACH, Asked, Compared, compare
+from ingest.quality.subjects import Lane, Subject
+
+TABLE = TableId("shop", None, "t")
+COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
+MIRROR = Mirror(TABLE, "mirrors/shop/t", ("id",), COLUMNS)
+CHANGES = pa.schema(
+    [(name, pa.string()) for name in ("kind", "source", "database", "schema", "table", "op", "order_key")]
+    + [("batch", pa.int64()), ("partial", pa.bool_())]
+    + [(name, pa.string()) for name in ("before", "after", "types")]
+)
+ROW = pa.schema([("id", pa.int64()), ("a", pa.string()), ("n", pa.decimal128(10, 2))])
+
+
+REJECTS = pa.schema(
+    [
+        (name, pa.string())
+        for name in ("kind", "source", "topic", "database", "schema", "table", "key", "column", "raw")
+    ]
+    + [("reason", pa.string()), ("batch", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64())]
+)
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask the folder, not Spark, whether a table is there."""
+    monkeypatch.setattr(Lake, "exists", lambda lake, name: Path(lake.path(name), "_delta_log").exists())
+
+
+def place(at: int) -> str:
+    return order_key(Order(0, 1, (at,), 0, (1, 0, 0, at), 0))
+
+
+@dataclass(slots=True)
+class Shop:
+    """A lake with one table's changes and its mirror, written by hand."""
+
+    folder: Path
+    rule: TableRule = field(default_factory=lambda: TableRule("shop.*"))
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[tuple[SchemaStep, int]] = field(default_factory=list)
+
+    def say(
+        self,
+        batch: int,
+        at: int,
+        op: str,
+        key: int | None,
+        *,
+        was: int | None = None,
+        partial: bool = False,
+        **cells: Any,
+    ) -> Shop:
+        """A change of a batch at a place."""
+        after = None if op in ("delete", "truncate") else {"id": str(key), **cells}
+        before = {"id": str(key if was is None else was)} if op == "delete" or was is not None else None
+        images = {name: image and json.dumps(image) for name, image in (("before", before), ("after", after))}
+        names = {
+            "kind": "change",
+            "source": "s",
+            "database": "shop",
+            "schema": None,
+            "table": "t",
+            "types": "{}",
+        }
+        self.changes.append(
+            {**names, "batch": batch, "op": op, "order_key": place(at), "partial": partial, **images}
+        )
+        return self
+
+    def check(
+        self,
+        rows: list[tuple[int, str | None, str | None]],
+        since: int = 0,
+        *,
+        deep: bool = False,
+        mirror: Mirror = MIRROR,
+        limit: int = 200,
+        ever: int = 0,
+    ) -> Compared:
+        """What is found, with the mirror's rows as given."""
+        source = Source("s", "files", "dts-canal", path="x")
+        pipeline = Pipeline("p", self.folder / "p.yaml", str(self.folder / "lake"), (source,), (self.rule,))
+        lake = Lake(cast("Any", None), pipeline)
+        values = [{"id": key, "a": a, "n": None if n is None else Decimal(n)} for key, a, n in rows]
+        write_deltalake(
+            lake.path("changes"),
+            pa.Table.from_pylist(self.changes, CHANGES),
+            mode="overwrite",
+            partition_by=["kind"],
+        )
+        write_deltalake(lake.path(mirror.path), pa.Table.from_pylist(values, ROW), mode="overwrite")
+        new = [one for one in self.changes if one["batch"] > since]
+        old = [one["order_key"] for one in self.changes if one["batch"] <= since]
+        places = sorted(one["order_key"] for one in new)
+        count = {name: sum(one["op"] == name for one in new) for name in ("delete", "truncate", "read")}
+        lane = Lane(
+            "s", TABLE, 9, len(new), count["read"], count["delete"], 0, count["truncate"], 0, ever or len(self.changes), 0,
+            places[0] if new else None, places[-1] if new else None, max(old, default=None), None, 1,
+        )  # fmt: skip
+        kinds = {one.column: one.delta for one in mirror.columns}
+        subject = Subject(TABLE, mirror.path, mirror, 9, exists=True, types=kinds, lanes=[lane])
+        stated = {"s": max((batch, str(step.order)) for step, batch in self.steps)} if self.steps else {}
+        asked = Asked(lambda *_: self.steps, lambda _: limit, lambda _: deep, stated)
+        [(_, found)] = compare(lake, [subject], since, asked)
+        return found
+
+    def told(self, *args: Any, **given: Any) -> list[str]:
+        """The differences as texts."""
+        return [f"{one.key} {one.column} {one.text}" for one in self.check(*args, **given).wrong]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """Two batches: rows that come, change, move and go."""
+    made = Shop(tmp_path)
+    for key in range(1, 6):
+        made.say(1, key, "insert", key, a=f"a{key}", n="1.10")
+    made.say(2, 11, "update", 1, a="b1", n="2.20").say(2, 12, "delete", 2)
+    return made.say(2, 13, "update", 30, was=3, a="b3", n=None)
+
+
+RIGHT = [(1, "b1", "2.20"), (4, "a4", "1.10"), (5, "a5", "1.10"), (30, "b3", None)]
+
+
+def planted(key: int, *row: Any) -> list[tuple[int, str | None, str | None]]:
+    """The right rows but one: another, or none."""
+    others = [one for one in RIGHT if one[0] != key]
+    return [*others, (key, *row)] if row else others
+
+
+def test_right_rows_pass(shop: Shop) -> None:
+    """A false alarm ends every run with 1."""
+    assert [] == shop.told(RIGHT, 1) + shop.told(RIGHT, 0) + shop.told(RIGHT, deep=True)
+    found = shop.check(RIGHT, 1)
+    assert (4, 0) == (found.keys, found.partly)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        (planted(1, "b1", "2.21"), "(1,) n holds '2.21', the changes give '2.20'"),  # a wrong cast
+        (planted(1, "b1", None), "(1,) n holds NULL, the changes give '2.20'"),  # a lost column
+        (planted(1, "a1", "1.10"), "(1,) a holds 'a1', the changes give 'b1'"),  # a row as it was
+        (planted(30), "(30,)  is missing, the changes give this row"),
+        (
+            [*RIGHT, (2, "a2", "1.10")],
+            "(2,)  is a row that the changes do not give",
+        ),  # a delete that was not done
+        ([*RIGHT, (3, "a3", "1.10")], "(3,)  is a row that the changes do not give"),  # the key that was left
+        ([*RIGHT, RIGHT[0]], "(1,)  is there more than once"),
+    ],
+)
+def test_each_planted_fault_is_found(shop: Shop, rows: list[Any], told: str) -> None:
+    """Whatever way a mirror goes wrong in a batch, the batch's own check has to say it."""
+    for since, deep in ((1, False), (0, False), (0, True)):
+        assert told in shop.told(rows, since, deep=deep)
+
+
+def test_a_cell_that_did_not_fit_is_no_difference(shop: Shop) -> None:
+    """It is NULL in the mirror, even where a later type of the column would hold it: `rejects` has its text."""
+    cell = {
+        "kind": "cell",
+        "source": "s",
+        "database": "shop",
+        "table": "t",
+        "key": '{"id":1}',
+        "column": "n",
+        "batch": 1,
+    }
+    write_deltalake(str(shop.folder / "lake/rejects"), pa.Table.from_pylist([cell], REJECTS))
+    assert [] == shop.told(planted(1, "b1", None), 1)
+    assert ["(4,) n holds NULL, the changes give '1.10'"] == shop.told(planted(4, "a4", None), deep=True)
+
+
+def test_rows_that_no_batch_touches_are_for_the_deep_check(shop: Shop) -> None:
+    """A check after each batch that reads everything costs more than the batch."""
+    rows = planted(5, "x", "1.10")
+    assert [] == shop.told(rows, 1)
+    told = "(5,) a holds 'x', the changes give 'a5'"
+    assert [told] == shop.told(rows, 0) == shop.told(rows, deep=True)
+    assert ["(77,)  is a row that the changes do not give"] == shop.told([*RIGHT, (77, "x", None)], deep=True)
+
+
+def test_a_partial_image_says_what_it_sends(shop: Shop) -> None:
+    """Dialects with partial images would never be compared, or called wrong in what they do not send."""
+    shop.say(3, 21, "update", 4, partial=True, a="c4")
+    right = planted(4, "c4", "1.10")
+    found = shop.check(right, 2, ever=REACH + 1)
+    assert ([], 1, 1) == (found.wrong, found.keys, found.partly)
+    assert ["(4,) a holds 'a4', the changes give 'c4'"] == shop.told(RIGHT, 2, ever=REACH + 1)
+
+
+def test_late_changes_are_compared_with_what_came_before(shop: Shop) -> None:
+    """A late change that wins over a newer one is the classic wrong row."""
+    shop.say(3, 6, "update", 1, a="late", n="0").say(3, 7, "update", 4, a="c4", n="0")
+    right = planted(4, "c4", "0")
+    for ever in (0, REACH + 1):
+        assert [] == shop.told(right, 2, ever=ever)
+        assert [
+            "(1,) a holds 'late', the changes give 'b1'",
+            "(1,) n holds '0.00', the changes give '2.20'",
+        ] == shop.told([(1, "late", "0"), *right[1:]] if right[0][0] == 1 else [], 2, ever=ever)
+
+
+def test_late_changes_with_too_long_a_history_are_named(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not compared must be said, or the check says more than it knows."""
+    monkeypatch.setattr("ingest.quality.cells.REACH", -5)
+    shop.say(3, 6, "update", 1, a="late", n="0").say(3, 31, "update", 4, a="c4", n="0")
+    found = shop.check(planted(4, "c4", "0"), 2)
+    assert ([], 1) == (found.wrong, found.keys)
+    assert "came late" in found.left_out[0]
+
+
+def test_statements_reach_every_row(shop: Shop) -> None:
+    """No message follows a fill: nothing else would notice a row without it."""
+    shop.steps = [(SchemaStep(cast("Any", place(20)), "add_column", "n", default="7"), 3)]
+    shop.changes = [one for one in shop.changes if one["batch"] == 1]
+    for one in shop.changes:
+        one["after"] = json.dumps({"id": json.loads(one["after"])["id"], "a": "x"})
+    shop.say(3, 21, "insert", 9, a="x", n="1")
+    right = [*((key, "x", "7") for key in range(1, 6)), (9, "x", "1")]
+    assert [] == shop.told(right, 2)
+    assert ["(5,) n holds NULL, the changes give '7'"] == shop.told([*right[:4], (5, "x", None), right[5]], 2)
+
+
+def test_rows_since_the_key_has_changed(shop: Shop) -> None:
+    """Changes from before are told apart by a key that the mirror no longer has; the others are compared."""
+    eras = (("s", TABLE, (Era("", ("a",)), Era(place(10), ("id",)))),)
+    found = shop.check(planted(1, "b1", "9"), 0, mirror=replace(MIRROR, eras=eras))
+    assert ["(1,) n holds '9.00', the changes give '2.20'"] == [
+        f"{one.key} {one.column} {one.text}" for one in found.wrong
+    ]
+    assert "primary key has changed" in found.left_out[0]
+
+
+def test_many_keys_are_sampled(tmp_path: Path) -> None:
+    """A batch of millions is compared by so many keys as the file says, and by more only where it must."""
+    made = Shop(tmp_path)
+    for key in range(3000):
+        made.say(1, key + 1, "insert", key, a="x", n="1")
+    rows: list[Any] = [(key, "x", "1") for key in range(3000)]
+    found = made.check(rows, 0, limit=50)
+    assert ([], 50, 3000) == (found.wrong, found.keys, found.touched)
+    assert 50 == len(made.check([(key, "y", "1") for key in range(3000)], 0, limit=50).wrong)
+
+
+def test_a_mirror_without_a_key(tmp_path: Path) -> None:
+    """A row twice, where it came once, has no key by which anything else finds it."""
+    made = Shop(tmp_path, TableRule("shop.*", no_key="full_row"))
+    made.say(1, 1, "insert", 1, a="x", n="1").say(1, 2, "insert", 1, a="x", n="1").say(
+        2, 3, "insert", 2, a="y", n="2"
+    )
+    mirror = replace(MIRROR, keys=())
+    right: list[Any] = [(1, "x", "1"), (1, "x", "1"), (2, "y", "2")]
+    assert [] == made.told(right, 1, mirror=mirror)
+    assert "3 times" in made.told([*right, (1, "x", "1")], 1, mirror=mirror)[0]
+    found = made.check(right, 1, mirror=mirror, ever=REACH + 1)
+    assert (0, True) == (found.keys, "without a key" in found.left_out[0])
