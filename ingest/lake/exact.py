@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from ingest.lake.names import literal
+
 FLOATING = ("FLOAT", "DOUBLE")
 _MICROSECONDS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _OPTIONS = {
@@ -34,3 +36,10 @@ def content(values: Iterable[tuple[Column, str]]) -> Column:
 def key_json(cells: Iterable[Column]) -> Column:
     """Key cells as a JSON object for people, under the columns' names, with all of a time's digits."""
     return F.to_json(F.struct(*cells), _OPTIONS)
+
+
+def key_json_sql(cells: Iterable[tuple[str, str]]) -> str:
+    """The same as SQL, from names and SQL for their cells."""
+    named = ", ".join(f"{literal(name)}, {cell}" for name, cell in cells)
+    options = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in _OPTIONS.items())
+    return f"to_json(named_struct({named}), map({options}))"

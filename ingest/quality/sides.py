@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ingest import types
 from ingest.config import Pipeline
-from ingest.lake import mirrors
+from ingest.lake import exact, mirrors
 from ingest.lake.images import image_sql
 from ingest.lake.keys import cell_sql
 from ingest.lake.lake import Lake
@@ -115,8 +115,7 @@ class Side:
 
     def key_json(self) -> str:
         """SQL for a key as JSON under the source's names."""
-        cells = ", ".join(f"{literal(one.name)}, k{i}" for i, one in enumerate(self.columns))
-        return f"to_json(named_struct({cells}), map('ignoreNullFields', 'false'))"
+        return exact.key_json_sql((one.name, f"k{i}") for i, one in enumerate(self.columns))
 
 
 def _shard_column(pipeline: Pipeline, lane: Lane) -> str:

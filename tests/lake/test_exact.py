@@ -59,6 +59,11 @@ def test_a_key_shows_every_digit_of_its_time(spark: SparkSession) -> None:
         F.expr("CAST('2024-05-01 08:00:00.120001' AS TIMESTAMP_NTZ)").alias("here"),
         F.lit(7).alias("id"),
     ]
-    found = spark.range(1).select(exact.key_json(cells).alias("key")).first()
+    values = spark.range(1).select(*cells)
+    as_sql = exact.key_json_sql((name, f"`{name}`") for name in values.columns)
+    found = values.select(
+        exact.key_json(map(F.col, values.columns)).alias("key"), F.expr(as_sql).alias("sql")
+    ).first()
     assert found is not None
+    assert found["key"] == found["sql"]
     assert found["key"] == '{"at":"2024-05-01T08:00:00.123456Z","here":"2024-05-01T08:00:00.120001","id":7}'
