@@ -409,9 +409,10 @@ class _Check:
         self.lanes = [
             self._planned(lane) for lane in self.subject.lanes if lane.changes or self.since <= 0 or self.deep
         ]
-        if not self.subject.keyed and not all(one.whole for one in self.lanes):
+        changes = sum(lane.changes_ever for lane in self.subject.lanes)
+        if not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
             self.found.left_out.append(
-                "without a key, its rows are compared while they are few, or by `ingest quality --deep`"
+                "without a key, its rows are compared by `ingest quality` (many: `--deep`)"
             )
             self.lanes = []
         return self.lanes
@@ -433,7 +434,6 @@ class _Check:
             or lane.folded_high is None
             or (short and (late or stated or lane.truncates > 0))
         )
-        whole = whole or (short and not self.subject.keyed)
         steps: Sequence[tuple[SchemaStep, int]] = ()
         if stated or (batch and (whole or place >= (lane.order_low or ""))):
             steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)

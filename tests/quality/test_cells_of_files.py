@@ -274,7 +274,9 @@ def test_a_mirror_without_a_key(tmp_path: Path) -> None:
     )
     mirror = replace(MIRROR, keys=())
     right: list[Any] = [(1, "x", "1"), (1, "x", "1"), (2, "y", "2")]
-    assert [] == made.told(right, 1, mirror=mirror)
-    assert "3 times" in made.told([*right, (1, "x", "1")], 1, mirror=mirror)[0]
-    found = made.check(right, 1, mirror=mirror, ever=REACH + 1)
-    assert (0, True) == (found.keys, "without a key" in found.left_out[0])
+    for deep in (False, True):
+        assert [] == made.told(right, 0, deep=deep, mirror=mirror)
+        assert "3 times" in made.told([*right, (1, "x", "1")], 0, deep=deep, mirror=mirror)[0]
+    for since, ever in ((1, 0), (0, REACH + 1)):
+        found = made.check(right, since, mirror=mirror, ever=ever)
+        assert (0, True) == (found.keys, "without a key" in found.left_out[0])
