@@ -479,6 +479,8 @@ class _Check:
                 )
             )
             closed &= one.whole and not one.above
+        if self.found.touched and not wanted.known:
+            self.found.left_out.append("no change has all columns of its key")
         rows = self._rows(None if closed else wanted.known)
         self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
         told = list(differences(wanted, rows, self.mirror, self.types, closed))
