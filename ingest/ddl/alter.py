@@ -263,13 +263,9 @@ def _with_key(effect: Effect, made: columns.Definition) -> Sequence[Effect]:
 
 def _constraint(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
     """The key that an added constraint makes; other constraints and indexes do nothing to a mirror."""
-    cursor = Cursor(items)
-    if cursor.accept("CONSTRAINT") and cursor.word() != "PRIMARY":
-        cursor.accept("IF", "NOT", "EXISTS")
-        cursor.next()
-    if not cursor.accept("PRIMARY", "KEY"):
-        return ()
     keys = columns.primary_key(items, scope.dialect)
+    if keys is None:
+        return ()
     return (Effect("add_primary_key", table, keys=keys, note=None if keys else "using-index"),)
 
 

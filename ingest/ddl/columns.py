@@ -67,14 +67,14 @@ def is_constraint(items: Sequence[Token], dialect: Dialect) -> bool:
     return word not in _SOFT or cursor.word(1) in ("INDEX", "KEY", "FOR", "USING") or cursor.is_symbol("(", 1)
 
 
-def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...]:
-    """The columns of ``[CONSTRAINT x] PRIMARY KEY ... (a, b(10), c DESC)``, else nothing."""
+def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...] | None:
+    """The columns of ``[CONSTRAINT x] PRIMARY KEY ... (a, b(10), c DESC)``; None for any other constraint."""
     cursor = Cursor(items)
     if cursor.accept("CONSTRAINT") and cursor.word() != "PRIMARY":
         cursor.accept("IF", "NOT", "EXISTS")
         cursor.next()
     if not cursor.accept("PRIMARY", "KEY"):
-        return ()
+        return None
     while not cursor.done and not cursor.is_symbol("("):
         cursor.next()
     if cursor.done:  # PostgreSQL: PRIMARY KEY USING INDEX
