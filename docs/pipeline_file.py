@@ -264,12 +264,25 @@ the statement, loses nothing, and goes on after `ingest ddl approve` or `dismiss
 | statement | lenient | evolve | freeze | ignore |
 |---|---|---|---|---|
 """
+_STATES = """\
+The states of a statement in `ingest ddl`:
+
+| state | the mirror | what to do |
+|---|---|---|
+| `waits` | has not folded the statement's batch yet | nothing |
+| `applied` | does what the list says | nothing |
+| `partly` | does it, but existing rows have NULL where only the source knows their values: a default that is no literal, a generated column | load the table again, or approve it as it is |
+| `noticed` | goes on; the statement could not be read, or its rows are elsewhere | compare with the source, then approve or dismiss it |
+| `held` | has stopped before the statement; nothing is lost | approve or dismiss it |
+| `approved`, `dismissed` | does what was decided | nothing |
+| `logged` | ignores statements (`on_schema_change: ignore`) | nothing |
+"""
 
 
 def page() -> str:
     """The whole page."""
     parts = [_HEAD, *(_section(one) for one in SECTIONS), _TYPES + "\n".join(_types()) + "\n"]
-    return "\n".join([*parts, _POLICY + "\n".join(_policies()) + "\n"])
+    return "\n".join([*parts, _POLICY + "\n".join(_policies()) + "\n", _STATES])
 
 
 def _section(one: Section) -> str:

@@ -39,6 +39,7 @@ def listing(
 ) -> None:
     """Every statement that the sources sent, with what it comes to in each mirror."""
     from ingest.gold.approval import listed
+    from ingest.gold.policy import PARTLY
 
     with opened(file, jars_dir) as lake:
         found = [one for one in listed(lake) if one.pending or not pending][-limit:]
@@ -53,6 +54,10 @@ def listing(
             for one in found
         ],
     )
+    if any(one.state == PARTLY for one in found):
+        output.note(
+            "partly: existing rows have NULL where only the source knows their values; load them again"
+        )
     if waiting := [one.statement.id for one in found if one.pending]:
         approve, dismiss = (command("ddl", word, file, waiting[0]) for word in ("approve", "dismiss"))
         output.note(f"next: {approve}, or {dismiss} --reason ...")
