@@ -80,8 +80,8 @@ lock:
 	@$(COMPILE) --extra dev --extra e2e --group build -c requirements-dev.lock -o requirements-e2e.lock >/dev/null
 	@.venv-lock/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible \
 	    --output-format JSON -o sbom.json 2>/dev/null
-	@.venv-lock/bin/python -c "import json; bom = json.load(open('sbom.json')); bom['metadata'].pop('tools', None); \
-	    json.dump(bom, open('sbom.json', 'w'), indent=1)"
+	@.venv-lock/bin/python -c "import json, re; bom = json.load(open('sbom.json')); bom['metadata'].pop('tools', None); \
+	    open('sbom.json', 'w').write(re.sub('\"https?://[^\"]*/simple/', '\"/', json.dumps(bom, indent=1)))"
 
 jars: $(VENV)/.ready
 	@$(INGEST) jars fetch

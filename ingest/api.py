@@ -148,13 +148,13 @@ def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | No
     Raises:
         IngestError: there is no lake or no such table, or a mirror does not hold all of the batch.
     """
-    from ingest.cli import look
+    from ingest.cli import spark_query
     from ingest.lake.lake import Lake
 
     if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
         raise IngestError(f"There is no lake at {pipeline.lake} yet: run the pipeline first.")
     text = query if " " in query.strip() else f"SELECT * FROM {query}"
-    frame, behind = look.frame(Lake(spark, pipeline), text, batch)
+    frame, behind = spark_query.frame(Lake(spark, pipeline), text, batch)
     if behind:
         raise IngestError(" ".join(behind))
     return frame

@@ -13,10 +13,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ingest.cli.look import query
-from ingest.cli.spark import session_for
 from ingest.config import load
-from ingest.lake.lake import Lake
+from ingest.inspect.query import query
+from ingest.lake.tables import LakeReader, Tables
 
 HERE = Path(__file__).resolve().parent
 CONF = HERE.parent / "conf"
@@ -24,7 +23,7 @@ MIRRORS = {"customers": "id", "orders": "id", "order_lines": "order_id, line_no"
 SHOWN = 6  # rows of each mirror
 
 
-def cells(lake: Lake, mirror: str) -> list[dict[str, Any]]:
+def cells(lake: Tables, mirror: str) -> list[dict[str, Any]]:
     """The mirror's rows in key order, every cell as a JSON value without loss."""
     names, rows = query(lake, f"SELECT * FROM shop.{mirror} ORDER BY {MIRRORS[mirror]}")
     return [dict(zip(names, row, strict=True)) for row in rows]
@@ -64,18 +63,15 @@ def main() -> int:
     verdict = Table(title="the same three mirrors from five dialects", title_justify="left")
     for column in ("pipeline", *MIRRORS, "differing cells"):
         verdict.add_column(column)
-    with session_for(pipelines, None) as spark:
-        for number, pipeline in enumerate(pipelines):
-            lake = Lake(spark, pipeline)
-            found = {mirror: cells(lake, mirror) for mirror in MIRRORS}
-            if number == 0:
-                for mirror, rows in found.items():
-                    _show(console, mirror, rows)
-            different = sum(differing(found[mirror], expected[mirror]) for mirror in MIRRORS)
-            wrong += different
-            verdict.add_row(
-                pipeline.name, *(f"{len(found[mirror])} rows" for mirror in MIRRORS), str(different)
-            )
+    for number, pipeline in enumerate(pipelines):
+        lake = LakeReader(pipeline)
+        found = {mirror: cells(lake, mirror) for mirror in MIRRORS}
+        if number == 0:
+            for mirror, rows in found.items():
+                _show(console, mirror, rows)
+        different = sum(differing(found[mirror], expected[mirror]) for mirror in MIRRORS)
+        wrong += different
+        verdict.add_row(pipeline.name, *(f"{len(found[mirror])} rows" for mirror in MIRRORS), str(different))
     console.print(verdict)
     return 1 if wrong else 0
 

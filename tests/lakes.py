@@ -13,7 +13,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from ingest.cli.look import query
+from ingest.cli.spark_query import query
 from ingest.config import Pipeline, load
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import ALL

@@ -39,6 +39,8 @@ def test_layers():
         ("config", "def late():\n    from pyarrow import Table"),
         ("silver", "from ingest import gold"),
         ("lake", "from ingest import cli"),
+        ("inspect", "def late():\n    import pyspark"),
+        ("inspect", "from ingest import run"),
         ("unplaced", ""),
     ],
 )

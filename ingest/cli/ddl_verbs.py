@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, looked_at, opened
 from ingest.errors import command
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def listing(
     from ingest.gold.approval import listed
     from ingest.gold.policy import PARTLY
 
-    with opened(file, jars_dir) as lake:
+    with looked_at(file, jars_dir) as lake:
         found = [one for one in listed(lake) if one.pending or not pending][-limit:]
     if output_as == "json":
         output.json([_described(one) for one in found])

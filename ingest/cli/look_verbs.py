@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, looked_at, opened
 from ingest.cli.watching import Watched
 from ingest.errors import ConfigError
 
@@ -38,17 +38,18 @@ def tables(
     jars_dir: JarsDir = None,
 ) -> None:
     """Every mirror: its name, path, keys, columns, rows, batch and state."""
-    from ingest.cli import look, registering
+    from ingest.cli import registering
+    from ingest.inspect import status as looking
 
     if table and output_as == "sql":
         raise ConfigError(["--table has no meaning with --output sql: a catalog wants every mirror"])
-    with opened(file, jars_dir) as lake:
+    with looked_at(file, jars_dir) as lake:
         if output_as == "sql":
-            output.text(registering.sql(dialect, look.registered(lake)))
+            output.text(registering.sql(dialect, registering.registered(lake)))
             return
-        rows = look.tables(lake)
-        if table:
-            rows = [{**look.named(rows, table), "fidelity": look.fidelity(lake, table)}]
+        rows = looking.tables(lake)
+    if table:
+        rows = [{**looking.named(rows, table), "fidelity": _fidelity(file, jars_dir, table)}]
     if output_as == "json":
         output.json(rows)
         return
@@ -78,15 +79,16 @@ def status(
     jars_dir: JarsDir = None,
 ) -> None:
     """Lag and health of every mirror, what waits for a person, and the next command to type."""
-    from ingest.cli import look, prom, watching
+    from ingest.cli import prom, watching
+    from ingest.inspect import status as looking
 
     if watch is not None and output_as == "prom":
         raise ConfigError(["--watch has no meaning with --output prom: a collector wants one whole file"])
-    with opened(file, jars_dir) as lake:
+    with looked_at(file, jars_dir) as lake:
         if watch is not None:
-            watching.watch(lambda: look.status(lake), watch, output_as)
+            watching.watch(lambda: looking.status(lake), watch, output_as)
             return
-        found = look.status(lake)
+        found = looking.status(lake)
     if output_as == "json":
         output.json(found)
     elif output_as == "prom":
@@ -104,19 +106,41 @@ def sql(
     ] = None,
     output_as: Output = "table",
     limit: Limit = 0,
+    engine: Annotated[
+        Literal["duckdb", "spark"], typer.Option(help="Whose SQL it is: Spark's takes longer to start.")
+    ] = "duckdb",
     jars_dir: JarsDir = None,
 ) -> None:
     """Query mirrors and product tables by name."""
-    from ingest.cli import look
-
-    with opened(file, jars_dir) as lake:
-        columns, rows, behind = look.query_as_of(lake, query, limit, as_of_batch)
+    columns, rows, behind = _asked(file, query, limit, as_of_batch, engine, jars_dir)
     for text in behind:
         output.warning(text)
     if output_as == "json":
         output.json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         output.table(columns, [[_shown(cell) for cell in row] for row in rows])
+
+
+def _fidelity(file: Path, jars_dir: Path | None, table: str) -> list[dict[str, object]]:
+    from ingest.gold import fidelity
+
+    with opened(file, jars_dir) as lake:
+        return fidelity.described(lake, table)
+
+
+def _asked(
+    file: Path, text: str, limit: int, batch: int | None, engine: str, jars_dir: Path | None
+) -> tuple[list[str], list[list[Any]], list[str]]:
+    """A query's columns and rows, and which mirrors lack some of the batch."""
+    if engine == "duckdb":
+        from ingest.inspect.query import query_as_of
+
+        with looked_at(file, jars_dir) as lake:
+            return query_as_of(lake, text, limit, batch)
+    from ingest.cli import spark_query
+
+    with opened(file, jars_dir) as spark_lake:
+        return spark_query.query_as_of(spark_lake, text, limit, batch)
 
 
 def _flat(value: object) -> object:

@@ -177,9 +177,9 @@ def retry(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> 
 
     with opened(file, jars_dir) as lake:
         from ingest import run as running
-        from ingest.cli import look
+        from ingest.inspect import status
 
-        stuck = [row["table"] for row in look.tables(lake) if row["state"] in ("failed", "held")]
+        stuck = [row["table"] for row in status.tables(lake) if row["state"] in ("failed", "held")]
         warm = running.Warm(progress=_with(lake, stuck))
         result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm) if stuck else None
     tried = [one for one in result.mirrors if one.state != "skipped"] if result else []

@@ -11,11 +11,23 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from ingest.change import TableId
 from ingest.cli.output import visible
+from ingest.inspect import status
+from ingest.lake import mirrors
+from ingest.lake.histories import FOLDER
+from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
+from ingest.lake.tables import Tables
 
+_SQL = {
+    "long": "BIGINT",
+    "integer": "INT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+}  # where Delta's log says otherwise
 _MOST = 100  # characters of a name; catalogs that sit on a database allow 128
 
 
@@ -41,6 +53,36 @@ class Registered:
     states: bool = False  # it keeps every state of each row, so that a key stands more than once
     comment: str = ""
     why: str = ""
+
+
+def registered(lake: Tables) -> list[Registered]:
+    """Every mirror as an engine's catalog needs it, with the columns and comments that its table has."""
+    known = mirrors.known(lake)
+    runs = status.last_runs(lake)
+    found = [_registered(lake, one, {}) for one in status.histories_of(lake, known.values()).values()]
+    found += [_registered(lake, one, runs.pop(one.name, {})) for one in known.values()]
+    found += [Registered(TableId(None, None, name), why=_absent(run)) for name, run in runs.items()]
+    return sorted(found, key=lambda one: str(one.table))
+
+
+def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered:
+    state = lake.snapshot(mirror.path)
+    if not state.exists:
+        return Registered(mirror.table, why=_absent(run))
+    decided = {one.column: one for one in mirror.columns}
+    fields = []
+    for name, kind in state.types.items():
+        column = decided.get(name)
+        source = (column.name, column.type) if column else (name, "unknown")
+        fields.append(
+            Field(name, _SQL.get(str(kind), str(kind).upper()), *source, state.comments.get(name, ""))
+        )
+    states = mirror.path.startswith(FOLDER)
+    return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys, states=states)
+
+
+def _absent(run: dict[str, Any]) -> str:
+    return f"there is no table yet ({status.state_of(run)}: {run.get('message') or 'no row has been folded'})"
 
 
 @dataclass(slots=True)

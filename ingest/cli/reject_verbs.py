@@ -10,11 +10,11 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, looked_at, opened
 from ingest.errors import IngestError
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.lake.tables import Tables
 
 app = typer.Typer()
 group = typer.Typer(cls=Listing, no_args_is_help=True)
@@ -45,7 +45,7 @@ def listing(
     jars_dir: JarsDir = None,
 ) -> None:
     """What is open: grouped by reason and column, or (json) one by one."""
-    with opened(file, jars_dir) as lake:
+    with looked_at(file, jars_dir) as lake:
         rows = _rows(lake, every=every)
     rows = rows[:limit] if limit else rows
     if output_as == "json":
@@ -68,9 +68,9 @@ def listing(
 @group.command()
 def show(file: File, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
     """One reject: the bytes as they came, and the decoder's complaint."""
-    from ingest.gold.evidence import raw
+    from ingest.lake.raw import raw
 
-    with opened(file, jars_dir) as lake:
+    with looked_at(file, jars_dir) as lake:
         row = chosen(_rows(lake, every=True), which)
         bytes_of = list(raw(lake, [row]).values()) if row["topic"] is not None else []
     found = {name: row[name] for name in _COLUMNS} | {"message": bytes_of[0] if bytes_of else None}
@@ -160,30 +160,10 @@ def chosen(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
     return found[0]
 
 
-def _rows(lake: Lake, *, every: bool) -> list[dict[str, Any]]:
-    """Rejects, numbered by their place among all of them, so that a number stays what it is."""
+def _rows(lake: Tables, *, every: bool) -> list[dict[str, Any]]:
     from ingest.lake import rejects
-    from ingest.lake.schemas import REJECTS
 
-    open_ones = rejects.still_open(lake)
-    if open_ones is None:
-        return []
-    order = (
-        "batch",
-        "source",
-        "topic",
-        "partition",
-        "offset",
-        "database",
-        "schema",
-        "table",
-        "key",
-        "column",
-    )
-    named = lake.read(REJECTS.name).withColumn("name", rejects.name_of()).orderBy(*order).collect()
-    waiting = {row["name"] for row in open_ones.select(rejects.name_of().alias("name")).collect()}
-    rows = [row.asDict() | {"number": number} for number, row in enumerate(named, 1)]
-    return [row for row in rows if every or row["name"] in waiting]
+    return [row for row in rejects.listed(lake) if every or row["open"]]
 
 
 def _where(row: dict[str, Any]) -> str:

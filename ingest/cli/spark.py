@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ingest.cli import output
 from ingest.errors import IngestError, command
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ingest.config import Pipeline
     from ingest.lake.lake import Lake
     from ingest.lake.settings import Profile
+    from ingest.lake.tables import Tables
 
 JarsDir = Annotated[
     Path | None,
@@ -55,6 +57,52 @@ def session_for(
 
 
 @contextlib.contextmanager
+def looked_at(file: Path, jars_dir: Path | None) -> Iterator[Tables]:
+    """The lake of a pipeline file, for questions that need no Spark.
+
+    Raises:
+        IngestError: the lake does not exist yet, or belongs to another pipeline.
+    """
+    with all_looked_at([file], jars_dir) as lakes:
+        yield lakes[0]
+
+
+@contextlib.contextmanager
+def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tables]]:
+    """The lakes of several pipeline files; one in a store that only Spark reaches starts it.
+
+    Raises:
+        IngestError: one of the lakes does not exist yet, or belongs to another pipeline.
+    """
+    pipelines = _with_lakes(files)
+    remote = [one.lake for one in pipelines if "://" in one.lake]
+    if remote:
+        output.note(f"{remote[0]} is read with Spark, which takes a while to start.")
+        with all_opened(files, jars_dir) as lakes:
+            yield [*lakes]
+        return
+    from ingest.lake import identity
+    from ingest.lake.tables import LakeReader
+
+    readers = [LakeReader(pipeline) for pipeline in pipelines]
+    for lake in readers:
+        identity.look(lake)
+    yield [*readers]
+
+
+def _with_lakes(files: list[Path]) -> list[Pipeline]:
+    from ingest.config import load
+
+    pipelines = [load(file) for file in files]
+    for pipeline in pipelines:
+        if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
+            raise IngestError(
+                f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
+            )
+    return pipelines
+
+
+@contextlib.contextmanager
 def opened(file: Path, jars_dir: Path | None) -> Iterator[Lake]:
     """The lake of a pipeline file, for looking at.
 
@@ -72,14 +120,7 @@ def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]
     Raises:
         IngestError: one of the lakes does not exist yet.
     """
-    from ingest.config import load
-
-    pipelines = [load(file) for file in files]
-    for pipeline in pipelines:
-        if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
-            raise IngestError(
-                f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
-            )
+    pipelines = _with_lakes(files)
     with session_for(pipelines, jars_dir) as spark:
         from ingest.lake import identity
         from ingest.lake.lake import Lake

@@ -99,11 +99,10 @@ def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
 
 def _tables(lake: Lake) -> list[str]:
     """The product's own tables, then every mirror with its table of old states."""
-    from ingest.gold import history
-    from ingest.lake import mirrors
+    from ingest.lake import histories, mirrors
     from ingest.lake.schemas import ALL
 
     names = [schema.name for schema in ALL]
     for mirror in mirrors.known(lake).values():
-        names += [mirror.path, history.table_of(mirror).path]
+        names += [mirror.path, histories.table_of(mirror).path]
     return names

@@ -33,7 +33,7 @@ from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, wo
 from ingest.gold.rekeyed import ask
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import STAGE, Books, Job, behind, catch_up, folded, jobs, stated
-from ingest.lake import condensed, decisions, faults, log, mirrors
+from ingest.lake import condensed, decisions, faults, histories, log, mirrors
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -138,7 +138,7 @@ def apply(
             )
             continue
         if job.rule.history and plan.mirror.keys:
-            plan = replace(plan, mirror=history.named(plan.mirror, known))
+            plan = replace(plan, mirror=histories.named(plan.mirror, known))
         if (
             not plan.whole
             and plan.mirror != known
@@ -355,7 +355,7 @@ def _fold_again(
 
 def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
     """Bring the table of old states up to date; its own log knows how far it is."""
-    table = history.table_of(plan.mirror)
+    table = histories.table_of(plan.mirror)
     path, writer = lake.path(table.path), lake.writer(STAGE, table.path, table.generation)
     before = log.snapshot(lake.spark, path)
     applied = before.transactions.get(writer, -1)

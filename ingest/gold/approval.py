@@ -6,6 +6,7 @@ import getpass
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command
@@ -14,10 +15,13 @@ from ingest.gold import policy
 from ingest.gold.policy import Subject, Verdict
 from ingest.lake import decisions, lanes, mirrors
 from ingest.lake.decisions import APPROVE, DISMISS, Decision
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.statements import Statement
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Listed:
         return self.verdict.state in asks and not self.statement.decided
 
 
-def listed(lake: Lake) -> list[Listed]:
+def listed(lake: Tables) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
     known, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)
@@ -61,7 +65,7 @@ def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Liste
 
 
 def _of_statement(
-    lake: Lake, statement: Statement, known: dict[str, Mirror], sent: set[tuple[str, TableId]]
+    lake: Tables, statement: Statement, known: dict[str, Mirror], sent: set[tuple[str, TableId]]
 ) -> Iterator[Listed]:
     for table in statement.tables or [statement.table]:
         rule = lake.pipeline.rule(table)
@@ -85,7 +89,7 @@ def _of_statement(
         )
 
 
-def _folded(lake: Lake, mirror: Mirror | None) -> int:
+def _folded(lake: Tables, mirror: Mirror | None) -> int:
     if mirror is None:
         return -1
     return lake.snapshot(mirror.path).transactions.get(

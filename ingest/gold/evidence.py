@@ -6,8 +6,7 @@ messages that they came in, and a sample of the rejects.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -32,28 +31,17 @@ from ingest.lake import rejects as rejected
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import quoted
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL
+from ingest.lake.rejects import PLACE
+from ingest.lake.schemas import BOOKS, CHANGES, DDL
 
-PLACE = ("source", "topic", "partition", "offset")
 ROW = (
     "order_key", "op", "partial", "before", "after", "batch", *PLACE, "row", "sequence", "event_time",
     "transaction", "note", "types",
 )  # fmt: skip
-RAW_CHARACTERS = 2_000
-RAW_BYTES = 4 * RAW_CHARACTERS
 SUSPECTS = 20
 _ROUNDS = 50  # key changes from key to key; more are no row's life
 
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Raw:
-    """A message as bronze holds it; binary is base64, and what is long is cut."""
-
-    text: str
-    length: int
-    binary: bool = False
 
 
 def mirror_of(lake: Lake, name: str) -> Mirror:
@@ -172,55 +160,6 @@ def schema_steps(lake: Lake, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaS
         row["order_key"]: row.asDict() for row in rows.where(F.col("order_key").isin(wanted)).collect()
     }
     return [(step, statements[str(step.order)]) for step in steps if str(step.order) in statements]
-
-
-# --- bytes --------------------------------------------------------------------------------------
-
-
-def raw(lake: Lake, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
-    """The messages that rows were decoded from, by their places."""
-    named = (row for row in rows if row["topic"] is not None)  # a complete re-snapshot has no message
-    places = sorted({tuple(row[name] for name in PLACE) for row in named}, key=str)
-    if not places or not lake.exists(BRONZE.name):
-        return {}
-    wanted = lake.spark.createDataFrame(
-        places, "source STRING, topic STRING, `partition` INT, `offset` BIGINT"
-    )
-    messages = lake.read(BRONZE.name).where((F.col("kind") == "message") & _between(places))
-    found = (
-        messages.join(F.broadcast(wanted), list(PLACE), "left_semi")
-        .orderBy("batch")
-        .select(
-            *PLACE,
-            F.substr("value", F.lit(1), F.lit(RAW_BYTES)).alias("head"),
-            F.length("value").alias("length"),
-        )
-        .collect()
-    )
-    return {tuple(row[name] for name in PLACE): shown(row["head"], row["length"]) for row in found}
-
-
-def _between(places: Sequence[tuple[Any, ...]]) -> Column:
-    """What lets the log's statistics leave files out."""
-    topics = sorted({place[1] for place in places})
-    offsets = [place[3] for place in places]
-    return F.col("topic").isin(topics) & F.col("offset").between(min(offsets), max(offsets))
-
-
-def shown(head: bytes | bytearray | None, length: int | None) -> Raw:
-    """Bytes for people: text if they are text, else base64, cut to `RAW_CHARACTERS`."""
-    if head is None or length is None:
-        return Raw("", 0)
-    whole = len(head) == length
-    try:
-        text = bytes(head).decode("utf-8", "strict" if whole else "ignore")
-    except UnicodeDecodeError:
-        text = "\0"
-    if any(char < " " and char not in "\t\r\n" for char in text):
-        return Raw(
-            base64.b64encode(bytes(head)[: RAW_CHARACTERS * 3 // 4]).decode("ascii"), length, binary=True
-        )
-    return Raw(text[:RAW_CHARACTERS], length)
 
 
 # --- rejects ------------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ from typing import Any
 from ingest.change import Change, Image, Op
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
-from ingest.gold.evidence import PLACE, Present, Raw
+from ingest.gold.evidence import Present
 from ingest.gold.refold import change_of
 from ingest.gold.work import LaneId
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.raw import Raw, raw
+from ingest.lake.rejects import PLACE
 from ingest.order import Order, order_of, same_place
 
 STAGE = "gold"
@@ -109,9 +111,9 @@ def explain(lake: Lake, name: str, texts: Sequence[str]) -> Story:
         lake.writer(STAGE, mirror.path, mirror.generation), 0
     )
     happened = [one for lane in found for one in happenings(lake, mirror, lane, texts)]
-    raw = evidence.raw(lake, [one.record for one in happened])
+    bytes_of = raw(lake, [one.record for one in happened])
     now = [one for one in happened if one.batch <= applied]
-    events, row = tell(mirror, key, now, raw)
+    events, row = tell(mirror, key, now, bytes_of)
     there = evidence.present(lake, mirror, texts, row.values if row else None)
     story = Story(
         mirror.name,

@@ -21,6 +21,7 @@ from ingest import types
 from ingest.gold import evidence
 from ingest.gold.cast import cast, truncates
 from ingest.gold.misfits import can_misfit
+from ingest.lake import mirrors
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -38,6 +39,17 @@ class Fidelity:
     type: str
     delta: str
     counts: Counter[str]
+
+
+def described(lake: Lake, name: str) -> list[dict[str, object]]:
+    """How exactly a mirror's columns hold what was sent, as plain values; nothing for a table that is not a mirror."""
+    return [
+        {"column": one.column, "logical": one.type, "type": one.delta}
+        | {count: one.counts[count] for count in COUNTS}
+        for mirror in mirrors.known(lake).values()
+        if mirror.name == name
+        for one in of_mirror(lake, mirror)
+    ]
 
 
 def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:

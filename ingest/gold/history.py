@@ -12,7 +12,6 @@ so late changes are no special case.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -29,62 +28,14 @@ from ingest.gold.fold import key_name, sent_name, value_name
 from ingest.gold.gather import Lane, Steps, of_lane
 from ingest.gold.merge import Guard
 from ingest.gold.refold import ROW, Beyond, change_of, first_cell, grouped, groups, keyed_rows
+from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, table_of
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.names import MIRRORS, column_name, folded, quoted
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES, DDL
 from ingest.order import order_of
 
-SUFFIX = "__history"
-FOLDER = "histories/"
-FROM, TO, CURRENT, TAKEN = (
-    "%from",
-    "%to",
-    "%current",
-    "%taken",
-)  # no source column's Delta name has a percent sign
-_EXTRA = (
-    (FROM, "valid_from", "timestamp"),
-    (TO, "valid_to", "timestamp"),
-    (CURRENT, "is_current", "boolean"),
-)
-
 Work = Sequence[tuple[Lane, Steps]]
-
-
-def named(mirror: Mirror, before: Mirror | None) -> Mirror:
-    """The mirror with names for its history's own columns, which stay whatever columns the source gets later.
-
-    Args:
-        mirror: as decided now.
-        before: as decided last.
-    """
-    if mirror.history:
-        return mirror
-    known = before if before is not None and before.columns else mirror
-    taken = {folded(one.column) for one in known.columns}
-    return replace(mirror, history=tuple(column_name(shown, taken) for _, shown, _ in _EXTRA))
-
-
-def table_of(mirror: Mirror) -> Mirror:
-    """The history table beside a mirror, as a mirror of its own.
-
-    A source column that came later under the name of one of its own columns has another name there.
-    """
-    mirror = named(mirror, None)
-    own = {folded(name) for name in mirror.history}
-    taken = own | {folded(one.column) for one in mirror.columns}
-    extra = [
-        Column(name, column, logical)
-        for (name, _, logical), column in zip(_EXTRA, mirror.history, strict=True)
-    ]
-    columns = [
-        replace(one, column=column_name(one.name, taken)) if folded(one.column) in own else one
-        for one in mirror.columns
-    ]
-    name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
-    path = FOLDER + mirror.path.removeprefix(MIRRORS)
-    return replace(mirror, table=name, path=path, columns=(*columns, *extra))
 
 
 def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.gold import policy
-from ingest.gold.gather import Steps
 from ingest.gold.policy import Subject
-from ingest.lake.lake import Lake
+from ingest.lake.duck import name
 from ingest.lake.resolve import Lanes, resolved
-from ingest.lake.schemas import DDL
 from ingest.lake.statements import Decided, Statement, decided, decision_on, recorded, statement_id
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.gold.gather import Steps
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
@@ -42,7 +43,7 @@ class Ledger:
         ]
 
 
-def read(lake: Lake, lanes: Lanes, last: int | None = None) -> Ledger:
+def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
     """The ledger: DDL is rare, and one read serves all mirrors.
 
     Args:
@@ -50,12 +51,8 @@ def read(lake: Lake, lanes: Lanes, last: int | None = None) -> Ledger:
         lanes: the source tables that have sent rows, whose names the statements mean.
         last: the last batch whose statements are read; None for all.
     """
-    if not lake.exists(DDL.name):
-        return Ledger()
-    of_use = (F.col("class") != "none") | (F.col("effects") != "[]")
-    if last is not None:
-        of_use &= F.col("batch") <= last
-    rows = [row.asDict() for row in lake.read(DDL.name).where(of_use).select(*_COLUMNS).collect()]
+    of_use = "(class <> 'none' OR effects <> '[]')" + ("" if last is None else f" AND batch <= {last}")
+    rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{ddl}} WHERE {of_use}")
     if not rows:
         return Ledger()
     return Ledger(resolved(of_rows(rows, decided(lake)).statements, lanes), recorded(lake))
@@ -96,5 +93,7 @@ def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
+    from ingest.gold.gather import Steps
+
     found = policy.steps(statements, subject)
     return Steps(tuple(step for step, _ in found), tuple(step for step, batch in found if batch >= first))

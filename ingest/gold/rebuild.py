@@ -15,10 +15,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
-from ingest.gold import history, tables
+from ingest.gold import tables
 from ingest.gold.apply import Folded, apply
 from ingest.gold.work import STAGE, Books, open_books
-from ingest.lake import decisions, faults, mirrors, rejects
+from ingest.lake import decisions, faults, histories, mirrors, rejects
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.decisions import REBUILT, Decision
 from ingest.lake.lake import Lake
@@ -99,7 +99,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
     state = lake.snapshot(mirror.path)
     applied = state.transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), books.last)
     result = Rebuilt(mirror.name, "failed", applied)
-    with shadow_of(lake, MIRRORS, history.FOLDER, REJECTS.name) as shadow:
+    with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
         decided = {mirror.path: mirror}
         shadow.paused = _paths(lake, books) - {mirror.path}
         upto = replace(books, last=applied, lines=[line for line in books.lines if line.batch <= applied])
@@ -133,7 +133,7 @@ def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mi
         what happened, and the mirror as it is decided now: as given if it could not be folded.
     """
     books = open_books(lake, 0, last)
-    with shadow_of(lake, MIRRORS, history.FOLDER, REJECTS.name) as shadow:
+    with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
         decided = {mirror.path: mirror}
         shadow.paused = _paths(lake, books) - {mirror.path}
         found = [one for one in apply(shadow, books, decided, tell, settled=last) if one.path == mirror.path]
@@ -173,7 +173,7 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
 
 def _next(lake: Lake, mirror: Mirror) -> Mirror:
     """The next generation, also after a rebuild that was killed with one of the two tables published."""
-    paths = (mirror.path, history.table_of(mirror).path)
+    paths = (mirror.path, histories.table_of(mirror).path)
     known = (lake.generation(lake.snapshot(path), STAGE, path) for path in paths)
     return replace(mirror, generation=max(mirror.generation, *known) + 1)
 
@@ -188,7 +188,7 @@ def _publish(
     A run killed between the two goes on under the old generation, whose progress is the same batch.
     """
     _add_misfits(lake, shadow, mirror, batch)
-    states = history.table_of(mirror)
+    states = histories.table_of(mirror)
     for one in (states, mirror):
         if one is states and not shadow.exists(states.path):
             continue
@@ -217,7 +217,7 @@ def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
         over = over if found is None else _without(over, found)
         rows = [row.asDict() for row in over.collect()]
         if rows:
-            named = [row | {"name": rejects.written(row)} for row in rows]
+            named = [row | {"name": rejects.name_of(row)} for row in rows]
             rejects.dismiss(lake, named, "the mirror was folded again, and the cell is another one")
     if found is not None:
         if open_ones is not None:

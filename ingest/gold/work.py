@@ -17,9 +17,9 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.gold.fold import Shape
 from ingest.gold.gather import Lane
-from ingest.gold.history import table_of
 from ingest.lake import mirrors
 from ingest.lake.books import Line, merged_columns
+from ingest.lake.histories import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Era, Mirror, target
 from ingest.lake.names import mirror_path

@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
-from ingest.lake.lake import Lake
+from ingest.lake.duck import name
 from ingest.lake.schemas import DECISIONS
+from ingest.lake.tables import Row, Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot"
 PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
@@ -54,7 +56,7 @@ class Decisions:
         return {one.subject: one for one in self.of(*kinds)}
 
 
-def read(lake: Lake) -> Decisions:
+def read(lake: Tables) -> Decisions:
     """The ledger as it is now."""
     state = lake.snapshot(DECISIONS.name)
     if not state.exists:
@@ -84,11 +86,12 @@ def _text(value: dict[str, Any]) -> str | None:
     return json.dumps(value, ensure_ascii=False) if value else None
 
 
-def _read(lake: Lake) -> Decisions:
-    rows = lake.rows(DECISIONS).select(*_COLUMNS)
-    newest = F.max_by(F.struct(*_COLUMNS), F.struct("number", "batch", "decided_at")).alias("row")
-    schemas = rows.where(F.col("kind") == SCHEMA).groupBy("subject").agg(newest).select("row.*")
-    found = rows.where(F.col("kind") != SCHEMA).unionByName(schemas).collect()
+def _read(lake: Tables) -> Decisions:
+    rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{decisions}}")
+    schemas: dict[str, Row] = {}
+    for row in sorted((row for row in rows if row["kind"] == SCHEMA), key=_place):
+        schemas[row["subject"]] = row
+    found = [row for row in rows if row["kind"] != SCHEMA] + list(schemas.values())
     found.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
     return Decisions(
         tuple(
@@ -104,3 +107,9 @@ def _read(lake: Lake) -> Decisions:
         ),
         max((row["number"] or 0 for row in found), default=0),
     )
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    """What tells the newest of a mirror's schemas."""
+    number, batch = row["number"], row["batch"]
+    return number is not None, number or 0, batch is not None, batch or 0, row["decided_at"]

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.change import Options
 from ingest.config import Pipeline, Source
 from ingest.errors import command
 from ingest.lake import decisions
 from ingest.lake.decisions import Decision
-from ingest.lake.lake import Lake
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 DECODING = "decoding"
 
@@ -68,7 +71,7 @@ def note(lake: Lake, sources: Iterable[str], first: int) -> None:
     decisions.append(lake, found)
 
 
-def outdated(lake: Lake, newest: int) -> list[Outdated]:
+def outdated(lake: Tables, newest: int) -> list[Outdated]:
     """The batches up to ``newest`` that were decoded with other settings than today's."""
     found = []
     named = {source.name: source for source in lake.pipeline.sources}
@@ -83,7 +86,7 @@ def outdated(lake: Lake, newest: int) -> list[Outdated]:
     return found
 
 
-def _by_source(lake: Lake) -> dict[str, list[tuple[int, dict[str, Any]]]]:
+def _by_source(lake: Tables) -> dict[str, list[tuple[int, dict[str, Any]]]]:
     """Each source's settings with the batch from which on they hold; a later decision beats those at or after it."""
     found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for one in decisions.read(lake).of(DECODING):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -16,9 +16,13 @@ from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake import decisions
 from ingest.lake.decisions import EPOCH, RESNAPSHOT, Decision
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BOOKS, BRONZE
+from ingest.lake.duck import text
+from ingest.lake.schemas import BRONZE
 from ingest.lake.starts import Place, Start
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Epochs:
         return [one for one in self.resnapshots if (one.source, one.start) == (source, start)]
 
 
-def read(lake: Lake) -> Epochs:
+def read(lake: Tables) -> Epochs:
     """The epochs and re-snapshots of all sources."""
     stands: dict[tuple[str, Start], bool] = {}
     told: dict[tuple[str, Start, TableId], bool] = {}
@@ -153,16 +157,10 @@ def _files_behind(lake: Lake, source: str, place: Place) -> list[Place]:
 # --- tables ---------------------------------------------------------------------------------------
 
 
-def tables(lake: Lake, source: str, since: int = 0) -> list[TableId]:
+def tables(lake: Tables, source: str, since: int = 0) -> list[TableId]:
     """The tables of which a source told anything in batch ``since`` or later."""
-    if not lake.exists(BOOKS.name):
-        return []
-    rows = (
-        lake.read(BOOKS.name)
-        .where((F.col("source") == source) & F.col("table").isNotNull() & (F.col("batch") >= since))
-        .where((F.col("changes") > 0) | (F.col("ddl") > 0))
-        .select("database", "schema", "table")
-        .distinct()
-        .collect()
+    rows = lake.ask(
+        f"""SELECT DISTINCT "database", "schema", "table" FROM {{books}} WHERE source = {text(source)}
+        AND "table" IS NOT NULL AND batch >= {since} AND (changes > 0 OR ddl > 0)"""
     )
-    return sorted((TableId(*row) for row in rows), key=str)
+    return sorted((TableId(*row.values()) for row in rows), key=str)

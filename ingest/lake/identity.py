@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ingest.errors import IngestError, command
-from ingest.lake.lake import Lake
-from ingest.lake.log import Snapshot
+from ingest.lake.delta import Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS
+from ingest.lake.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Seen:
     batch: int = 0
 
 
-def look(lake: Lake) -> Seen:
+def look(lake: Tables) -> Seen:
     """The bronze table as it is now.
 
     Raises:
@@ -34,7 +34,7 @@ def look(lake: Lake) -> Seen:
     return Seen(bronze.table_id, max(0, bronze.transactions.get(lake.writer("bronze", BRONZE.name), 0)))
 
 
-def check(lake: Lake, before: Seen) -> None:
+def check(lake: Tables, before: Seen) -> None:
     """Compare the lake with its pipeline file and with what this process saw of it before.
 
     Raises:
@@ -52,7 +52,7 @@ def check(lake: Lake, before: Seen) -> None:
         )
 
 
-def _refuse_another_name(lake: Lake, bronze: Snapshot) -> None:
+def _refuse_another_name(lake: Tables, bronze: Snapshot) -> None:
     names = {writer.rsplit("/", 3)[0] for writer in bronze.transactions if writer.count("/") >= 3}
     name = lake.pipeline.name
     if not names or names == {name}:
@@ -68,7 +68,7 @@ def _refuse_another_name(lake: Lake, bronze: Snapshot) -> None:
     )
 
 
-def _refuse_parts(lake: Lake, landed: int) -> None:
+def _refuse_parts(lake: Tables, landed: int) -> None:
     """A table that is ahead of the one it is made from would skip the next batches as done already."""
     decoded = lake.progress("silver", CHANGES.name)
     pairs = [(CHANGES, decoded, BRONZE, landed)]
@@ -84,7 +84,7 @@ def _refuse_parts(lake: Lake, landed: int) -> None:
             )
 
 
-def refuse_missing_sources(lake: Lake, landed: Collection[str]) -> None:
+def refuse_missing_sources(lake: Tables, landed: Collection[str]) -> None:
     """Refuse a pipeline file that no longer names a source whose messages the lake holds.
 
     Raises:

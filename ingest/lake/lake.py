@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -18,15 +19,17 @@ from pyspark.sql import functions as F
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.lake import log
+from ingest.lake.delta import UnreadableError, metadata_of
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import BOOKS, BRONZE, TableSchema
+from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
+from ingest.lake.tables import NAMED, Row, Tables
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 @dataclass(slots=True)
-class Lake:
+class Lake(Tables):
     """A pipeline's lake folder, seen through one Spark session and one run."""
 
     spark: SparkSession
@@ -55,28 +58,56 @@ class Lake:
         """The table in SQL."""
         return f"delta.{quoted(self.path(name))}"
 
-    def writer(self, stage: str, table: str, generation: int = 0) -> str:
-        """The transaction identifier's application: pipeline, stage, table and generation."""
-        return f"{self.pipeline.name}/{stage}/{table}/{generation}"
-
-    def generation(self, state: Snapshot, stage: str, table: str) -> int:
-        """How often a product table was rebuilt: its own log says it, in the same commit as the rows."""
-        head = self.writer(stage, table).removesuffix("0")
-        ends = [writer.removeprefix(head) for writer in state.transactions if writer.startswith(head)]
-        return max((int(end) for end in ends if end.isdigit()), default=0)
-
     def snapshot(self, name: str) -> Snapshot:
-        """A table's version and its writers' progress."""
+        """A table's version and its writers' progress; Spark reads the logs that are not read without it."""
+        if self._is_local:
+            with suppress(UnreadableError):
+                return super(Lake, self).snapshot(name)
         return log.snapshot(self.spark, self.path(name))
 
-    def progress(self, stage: str, table: str) -> int:
-        """The last batch that a stage has committed to a table; -1 before the first."""
-        state = self.snapshot(table)
-        return state.transactions.get(self.writer(stage, table, self.generation(state, stage, table)), -1)
+    @property
+    def _is_local(self) -> bool:
+        return "://" not in self.pipeline.lake
 
-    def decoded(self) -> int:
-        """The last batch that silver has finished, whose books come last; 0 before the first."""
-        return max(0, self.progress("silver", BOOKS.name))
+    def ask(self, query: str) -> list[Row]:
+        """As `Tables.ask`; in a store that only Hadoop reaches, by Spark."""
+        if self._is_local:
+            with suppress(UnreadableError):
+                return super(Lake, self).ask(query)
+        return [row.asDict(recursive=True) for row in self.frame(query).collect()]
+
+    def count(self, name: str) -> int:
+        """As `Tables.count`; in a store that only Hadoop reaches, by Spark."""
+        if self._is_local:
+            with suppress(UnreadableError):
+                return super(Lake, self).count(name)
+        return self.read(name).count()
+
+    def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """As `Tables.commits`; in a store that only Hadoop reaches, by Spark."""
+        if self._is_local:
+            yield from super(Lake, self).commits(name)
+        elif self.exists(name):
+            told = self.spark.sql(f"DESCRIBE HISTORY {self.named(name)}").select("version", "userMetadata")
+            for version, metadata in told.collect():
+                yield version, metadata_of([{"commitInfo": {"userMetadata": metadata}}])
+
+    def frame(self, query: str) -> DataFrame:
+        """The rows of a query in DuckDB's SQL, as `Tables.ask` takes it, by Spark."""
+        import sqlglot
+
+        text = sqlglot.transpile(NAMED.sub(self._view, query), read="duckdb", write="spark")[0]
+        return self.spark.sql(text)
+
+    def _view(self, found: re.Match[str]) -> str:
+        """A product table, or one kind of its rows, under a name that Spark knows."""
+        schema = BY_NAME[found[1]]
+        rows = (
+            self.rows(schema) if self.exists(schema.name) else self.spark.createDataFrame([], schema.columns)
+        )
+        name = f"_asked_{schema.name}_{found[2] or ''}_{uuid.uuid4().hex}"
+        (rows.where(F.col("kind") == found[2]) if found[2] else rows).createTempView(name)
+        return name
 
     def read(self, name: str) -> DataFrame:
         """A table's rows."""
@@ -218,6 +249,8 @@ class Lake:
 
     def last_marks(self, name: str) -> dict[str, Any]:
         """All that the newest commit of a table carries; nothing if there is no table."""
+        if self._is_local:
+            return super(Lake, self).last_marks(name)
         state = self.snapshot(name)
         return log.commit_metadata(self.spark, self.path(name), state.version) if state.exists else {}
 

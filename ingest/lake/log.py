@@ -1,4 +1,4 @@
-"""What a Delta table's own log knows: its version, and how far each writer's identifier has come.
+"""What a Delta table's own log knows, read through Spark: for stores that only Hadoop reaches, and for writers.
 
 Every stage commit carries Delta's transaction identifier (``txnAppId``, ``txnVersion``), so progress
 lives with the data: nothing beside the tables can be lost or restored out of step.
@@ -6,37 +6,25 @@ lives with the data: nothing beside the tables can be lost or restored out of st
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from ingest.lake.delta import NO_TABLE, Snapshot, metadata_of
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """A Delta table as its log stands now."""
-
-    version: int  # -1: no table
-    transactions: dict[str, int]
-    types: Mapping[str, object] = field(default_factory=dict)  # of its columns, as the log writes them
-    table_id: str = ""
-    size: int | None = None  # bytes of its data files, where the log tells it at once
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of its columns, in order."""
-        return tuple(self.types)
-
-    @property
-    def exists(self) -> bool:
-        """True if the table has been created."""
-        return self.version >= 0
-
-
-NO_TABLE = Snapshot(-1, {})
+__all__ = [
+    "NO_TABLE",
+    "Snapshot",
+    "actions",
+    "commit_metadata",
+    "metadata_of",
+    "progress",
+    "run_of",
+    "snapshot",
+]
 
 
 def snapshot(spark: SparkSession, path: str) -> Snapshot:
@@ -98,19 +86,6 @@ def run_of(spark: SparkSession, path: str, version: int, batch: int) -> str | No
         if found.get("batch", batch + 1) <= batch:
             return found.get("run") if found["batch"] == batch else None
     return None
-
-
-def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
-    """The ``userMetadata`` among a commit's actions, as a mapping; empty if it is none of ours."""
-    for action in commit:
-        info = action.get("commitInfo")
-        if info is not None:
-            try:
-                found = orjson.loads(info.get("userMetadata") or "{}")
-            except orjson.JSONDecodeError:
-                return {}
-            return found if isinstance(found, dict) else {}
-    return {}
 
 
 def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:

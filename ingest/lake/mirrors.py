@@ -16,9 +16,9 @@ from ingest.config import Pipeline, TableRule
 from ingest.errors import command
 from ingest.lake import decisions
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
-from ingest.lake.lake import Lake
 from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES
+from ingest.lake.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,13 @@ def target(rule: TableRule, source: TableId) -> TableId:
     }.get(len(parts), lambda: TableId(parts[0], parts[1], ".".join(parts[2:])))()
 
 
-def known(lake: Lake) -> dict[str, Mirror]:
+def known(lake: Tables) -> dict[str, Mirror]:
     """Every mirror by its path, as last decided."""
     newest = decisions.read(lake).newest(SCHEMA)
     return {path: Mirror.from_value(path, one.value) for path, one in newest.items()}
 
 
-def outdated(lake: Lake) -> list[Mirror]:
+def outdated(lake: Tables) -> list[Mirror]:
     """Mirrors that hold rows of changes which were decoded again since, and have not been rebuilt after that."""
     paths: set[str] = set()
     for one in decisions.read(lake).of(DECODED, REBUILT):
@@ -135,7 +135,7 @@ def outdated(lake: Lake) -> list[Mirror]:
     return [found[path] for path in sorted(paths) if path in found]
 
 
-def awaited(lake: Lake) -> frozenset[str]:
+def awaited(lake: Tables) -> frozenset[str]:
     """Paths of mirrors of which there was nothing before old changes were decoded again, and that are not made yet."""
     paths = {path for one in decisions.read(lake).of(DECODED) for path in one.value.get("new", ())}
     return frozenset(paths - known(lake).keys()) if paths else frozenset()
@@ -148,7 +148,7 @@ def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decisi
     return Decision(DECODED, CHANGES.name, {"mirrors": there, "new": new}, batch)
 
 
-def outdated_text(lake: Lake, mirror: Mirror) -> str:
+def outdated_text(lake: Tables, mirror: Mirror) -> str:
     """What is wrong with such a mirror, and what to do."""
     return (
         f"{mirror.name} was folded from changes that have been decoded again since: "

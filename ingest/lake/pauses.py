@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ingest.lake import decisions
 from ingest.lake.decisions import PAUSE, RESUME, Decision
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 
-def paused(lake: Lake) -> frozenset[str]:
+def paused(lake: Tables) -> frozenset[str]:
     """The paths of the mirrors whose last decision is a pause."""
     newest = decisions.read(lake).newest(PAUSE, RESUME)
     return frozenset(path for path, one in newest.items() if one.kind == PAUSE)

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ingest.change import TableId
 from ingest.errors import IngestError
+from ingest.lake import duck
 from ingest.lake.names import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+Engine = Literal["spark", "duckdb"]
 
 _REFUSED = frozenset({"reflect", "java_method", "try_reflect", "identifier"})
 """Functions that call any Java method, or name any function or table."""
@@ -30,15 +33,22 @@ _COMMANDS = (
 )
 
 
-def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str], lake: str = "") -> str:
+def rewrite(
+    query: str,
+    mirrors: Mapping[TableId, str],
+    tables: Mapping[str, str],
+    lake: str = "",
+    engine: Engine = "spark",
+) -> str:
     """The query with every known table named by its path.
 
     Args:
-        query: one SELECT in Spark's SQL.
+        query: one SELECT in the engine's SQL; of DuckDB's, names may stand in backticks, too.
         mirrors: SQL for each mirror, addressed as `` `db`.`t` ``, `` `db`.`schema`.`t` `` or
             `` `db.schema.t` ``.
         tables: SQL for each product table by its name.
         lake: the folder or URI in which tables may be named by path, as ``delta.`...` ``.
+        engine: whose SQL it is.
 
     Raises:
         IngestError: not a query, a name that is not a table (the text lists the nearest names), or
@@ -48,8 +58,8 @@ def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str
     from sqlglot import exp
 
     try:
-        query = _plain(query)
-        tree = sqlglot.parse_one(query, read="spark")
+        query = _plain(query, engine)
+        tree = sqlglot.parse_one(query, read=engine)
     except Exception as error:
         raise IngestError(f"The query cannot be read: {str(error).splitlines()[0]}") from None
     if not isinstance(tree, exp.Query):
@@ -59,36 +69,47 @@ def rewrite(query: str, mirrors: Mapping[TableId, str], tables: Mapping[str, str
     spans = [
         span
         for table in tree.find_all(exp.Table)
-        if (span := _span(query, table, names, local, lake)) is not None
+        if (span := _span(table, names, local, lake, engine)) is not None
     ]
     for start, end, text in sorted(spans, reverse=True):
         query = query[:start] + text + query[end:]
     return query
 
 
-def _plain(query: str) -> str:
-    """The query without its comments.
+def _plain(query: str, engine: Engine) -> str:
+    """The query without its comments, with names quoted as its engine wants them.
 
     Raises:
         IngestError: it calls Java, or a program.
     """
-    import sqlglot
-
-    tokens = sqlglot.tokenize(query, read="spark")
+    tokens = _tokens(query, engine)
     for token, following in zip(tokens, [*tokens[1:], None], strict=True):
         opens = following is not None and following.token_type.name == "L_PAREN"
         if token.text.lower() in _REFUSED and opens:
             raise IngestError(f"Only the lake is read here: {token.text} is refused.")
         if token.token_type.name == "USING" and not opens:
             raise IngestError("Only the lake is read here: a program (USING '...') is refused.")
-    return "".join(_pieces(query, [(token.start, token.end + 1) for token in tokens]))
+    return "".join(_pieces(query, tokens, engine))
 
 
-def _pieces(query: str, spans: list[tuple[int, int]]) -> Iterator[str]:
+def _tokens(query: str, engine: Engine) -> list[Any]:
+    import sqlglot
+    from sqlglot.dialects import DuckDB
+
+    class BothQuotes(DuckDB):  # type: ignore[misc]
+        class Tokenizer(DuckDB.Tokenizer):  # type: ignore[misc]
+            IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
+
+    return list(sqlglot.tokenize(query, read="spark" if engine == "spark" else BothQuotes))
+
+
+def _pieces(query: str, tokens: list[Any], engine: Engine) -> Iterator[str]:
     at = 0
-    for start, end in spans:
+    for token in tokens:
+        start, end = token.start, token.end + 1
         yield " " if start > at else ""
-        yield query[start:end]
+        foreign = engine == "duckdb" and query[start] == "`"
+        yield duck.name(token.text) if foreign else query[start:end]
         at = end
 
 
@@ -121,13 +142,13 @@ def _addresses(mirrors: Mapping[TableId, str], tables: Mapping[str, str]) -> dic
 
 
 def _span(
-    query: str, table: Any, names: Mapping[tuple[str, ...], str], local: set[str], lake: str
+    table: Any, names: Mapping[tuple[str, ...], str], local: set[str], lake: str, engine: Engine
 ) -> tuple[int, int, str] | None:
     parts = table.parts
     path = tuple(part.name for part in parts)
     if len(path) == 1 and path[0].lower() in local:
         return None
-    if path[0].lower() == "delta":
+    if engine == "spark" and path[0].lower() == "delta":
         _refuse_outside(path, lake)
         return None
     if not all(part.meta.get("start") is not None for part in parts):
@@ -135,7 +156,7 @@ def _span(
     sql = names.get(path) or _blind(names, path)
     if sql is None:
         raise IngestError(f"There is no table {'.'.join(path)}; there are {_near(names, path)}.")
-    alias = "" if table.alias else f" AS {quoted(path[-1])}"
+    alias = "" if table.alias else f" AS {(quoted if engine == 'spark' else duck.name)(path[-1])}"
     return parts[0].meta["start"], parts[-1].meta["end"] + 1, sql + alias
 
 

@@ -4,87 +4,85 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
-from ingest.lake import decisions
+from ingest.lake import decisions, duck
 from ingest.lake.decisions import DISMISS_REJECT, Decision
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE, REJECTS
+from ingest.lake.schemas import REJECTS
+from ingest.lake.tables import Row, Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ingest.lake.lake import Lake
 
 REPLAY = "replay"  # bronze's kind of a row that says: decode these old bytes in this batch
 PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")
+_NAME = ("kind", "batch", *PLACE, *_CELL, "raw")
 
 
 def still_open(lake: Lake) -> DataFrame | None:
-    """The open rows of ``rejects``; None if the table is not there.
+    """The open rows of ``rejects`` for Spark; None if the table is not there."""
+    return lake.frame(open_sql(lake)) if lake.exists(REJECTS.name) else None
 
-    A replayed message is told by bronze itself, so that the mark and the replay are one commit.
+
+def open_sql(lake: Tables) -> str:
+    """The open rows of ``rejects``, as a query for `Tables.ask`.
+
+    A replayed message is told by bronze itself, so that the mark and the replay are one commit.  A dismissal by an
+    older version names no batch and no text, and has the batch beside the name.
     """
-    if not lake.exists(REJECTS.name):
-        return None
-    found = lake.read(REJECTS.name)
-    if lake.exists(BRONZE.name):
-        replays = lake.read(BRONZE.name).where(F.col("kind") == REPLAY)
-        replayed = replays.select(*PLACE, replayed_batch().alias("batch")).distinct()
-        messages = found.where(F.col("kind") == "message").join(
-            F.broadcast(replayed), [*PLACE, "batch"], "left_anti"
-        )
-        found = messages.unionByName(found.where(F.col("kind") != "message"))
-    dismissed = list(decisions.read(lake).of(DISMISS_REJECT))
-    return _without(lake, found, dismissed) if dismissed else found
+    there = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
+    found = f"""SELECT r.* FROM {{rejects}} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
+        SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {there}
+        AND CAST(json_extract_string(decode(p.value), '$.batch') AS BIGINT) = r.batch))"""
+    names = [(json.loads(one.subject), one.batch) for one in decisions.read(lake).of(DISMISS_REJECT)]
+    found = _without(found, [name for name, _ in names if "batch" in name], _NAME)
+    older = [{**name, "batch": batch} for name, batch in names if "batch" not in name]
+    return _without(found, older, _NAME[:-1])
 
 
-def _without(lake: Lake, found: DataFrame, dismissed: Sequence[Decision]) -> DataFrame:
-    """Rejects that are not dismissed; a dismissal by an older version names no batch, and has it beside the name."""
-    names = [(one.subject, None if "batch" in json.loads(one.subject) else one.batch) for one in dismissed]
-    named = F.broadcast(lake.spark.createDataFrame(names, "_name STRING, _batch BIGINT").distinct())
-    here = (F.col("_batch").isNull() & (F.col("_name") == name_of())) | (
-        (F.col("_batch") == F.col("batch")) & (F.col("_name") == _older_name())
+def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
+    """The rows of a query but those that are named by these columns."""
+    if not names:
+        return found
+    values = ", ".join(f"({', '.join(_literal(name.get(one)) for one in columns)})" for name in names)
+    quoted = [duck.name(one) for one in columns]
+    same = " AND ".join(f"o.{one} IS NOT DISTINCT FROM d.{one}" for one in quoted)
+    return (
+        f"SELECT o.* FROM ({found}) AS o WHERE NOT EXISTS "
+        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(quoted)}) WHERE {same})"
     )
-    return found.join(named, here, "left_anti")
 
 
-def replayed_batch() -> Column:
-    """Of a replay in bronze, the batch whose message it decodes again; NULL of any other row."""
-    return F.get_json_object(F.col("value").cast("string"), "$.batch").cast("bigint")
+def _literal(value: str | int | None) -> str:
+    return "NULL" if value is None else duck.text(value) if isinstance(value, str) else str(value)
 
 
-def name_of() -> Column:
+def name_of(row: Mapping[str, Any]) -> str:
     """What a reject is called in decisions: its batch, its bytes' place, its table, key and column, and the text.
 
     The batch tells a topic or a file from an older one of the same name, whose places were the same.
     """
-    return _json("kind", "batch", *PLACE, *_CELL, "raw")
+    named = {one: row[one] for one in _NAME if row[one] is not None}
+    return json.dumps(named, ensure_ascii=False, separators=(",", ":"))
 
 
-def written(row: Mapping[str, Any]) -> str:
-    """The name that `name_of` gives a row."""
-    names = ("kind", "batch", *PLACE, *_CELL, "raw")
-    return json.dumps(
-        {name: row[name] for name in names if row[name] is not None},
-        ensure_ascii=False,
-        separators=(",", ":"),
-    )
-
-
-def _older_name() -> Column:
-    return _json("kind", *PLACE, *_CELL)
-
-
-def _json(*columns: str) -> Column:
-    return F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns]))
+def listed(lake: Tables) -> list[Row]:
+    """All rejects, numbered by their place among all of them, so that a number stays what it is; some are ``open``."""
+    order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in ("batch", *PLACE, *_CELL, "raw"))
+    waiting = {name_of(row) for row in lake.ask(open_sql(lake))}
+    rows = lake.ask(f"SELECT * FROM {{rejects}} ORDER BY {order}")
+    return [row | {"number": i, "open": name_of(row) in waiting} for i, row in enumerate(rows, 1)]
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str) -> None:
-    """Close rejects, given with the name that `name_of` gives them as ``name``."""
+    """Close rejects."""
     decisions.append(
         lake,
         [
-            Decision(DISMISS_REJECT, row["name"], {"reason": row["reason"]}, row["batch"], reason)
+            Decision(DISMISS_REJECT, name_of(row), {"reason": row["reason"]}, row["batch"], reason)
             for row in rows
         ],
     )

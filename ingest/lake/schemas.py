@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from pyspark.sql.types import StructField, StructType
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField, StructType
+
+_COLUMN = re.compile(r"`?(\w+)`? ([A-Z]+(?:<.*?>>)?) COMMENT '(?:[^']|'')*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,14 @@ class TableSchema:
     @property
     def columns(self) -> StructType:
         """Its columns as Spark knows them, comments among them; needs a running session."""
+        from pyspark.sql.types import StructType
+
         return cast("StructType", StructType.fromDDL(self.ddl))
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Its columns with their types as SQL writes them."""
+        return {found[1]: found[2] for found in _COLUMN.finditer(self.ddl)}
 
     def lacking(self, present: Container[str]) -> list[StructField]:
         """Its columns that a table made by an older version does not have."""
@@ -210,3 +221,4 @@ SCHEMAS = TableSchema(
 )
 
 ALL = (BRONZE, CHANGES, DDL, REJECTS, BOOKS, RUNS, DECISIONS, CHECKS, SCHEMAS)
+BY_NAME = {one.name: one for one in ALL}

@@ -12,7 +12,7 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.lake import decisions
 from ingest.lake.decisions import APPROVE, DISMISS, FOLDED
-from ingest.lake.lake import Lake
+from ingest.lake.tables import Tables
 
 _POSITION = ("source", "topic", "partition", "offset", "row")
 Decided = Mapping[tuple[str, int | None], str]
@@ -56,7 +56,7 @@ def touched(effect: Effect) -> tuple[TableId, ...]:
     return (effect.table,)
 
 
-def recorded(lake: Lake) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
+def recorded(lake: Tables) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
     """What statements did to mirrors when these folded them: state and words, by the mirror's path and the statement."""
     found: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for one in decisions.read(lake).of(FOLDED):
@@ -74,7 +74,7 @@ def statement_id(row: Mapping[str, Any]) -> str:
     return _short([row["batch"], *_position(row)])
 
 
-def decided(lake: Lake) -> Decided:
+def decided(lake: Tables) -> Decided:
     """What was decided of statements."""
     return {
         (one.value["statement"], one.batch): one.kind

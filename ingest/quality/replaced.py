@@ -34,7 +34,7 @@ def _over(lake: Lake, subject: Subject, compared: Compared) -> list[dict[str, An
     assert mirror is not None
     found = cell_rejects(lake, mirror)
     closed = {one.subject for one in decisions.read(lake).of(DISMISS_REJECT)} if found else set()
-    waiting = [(key, row) for key, row in found if rejects.written(row) not in closed]
+    waiting = [(key, row) for key, row in found if rejects.name_of(row) not in closed]
     kinds = [subject.types.get(one.column, "") for one in mirror.columns]
     names = {one.name: i for i, one in enumerate(mirror.columns)}
     there = {
@@ -52,4 +52,4 @@ def _over(lake: Lake, subject: Subject, compared: Compared) -> list[dict[str, An
         if cell in newest:
             over.append(newest[cell])
         newest[cell] = row
-    return [row | {"name": rejects.written(row)} for row in over]
+    return list(over)

@@ -9,9 +9,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import REPLAY, replayed_batch
+from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BRONZE
-from ingest.silver.replay import Moved
+from ingest.silver.replay import Moved, replayed_batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import PLACE, REPLAY, replayed_batch, still_open
+from ingest.lake.rejects import PLACE, REPLAY, still_open
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import Lifting
 
 BRONZE_STAGE = "bronze"
 Lift = Callable[[DataFrame, Lifting], DataFrame]
+
+
+def replayed_batch() -> Column:
+    """Of a replay in bronze, the batch whose message it decodes again; NULL of any other row."""
+    return F.get_json_object(F.col("value").cast("string"), "$.batch").cast("bigint")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.cli import foresight, look, registering
+from ingest.cli import foresight, registering
+from ingest.inspect import status
 from ingest.lake.lake import Lake
 from ingest.run import run
 from tests.lakes import Depot, change, statement, touch
@@ -86,7 +87,7 @@ def test_plan_names_what_is_landed_and_not_decoded(spark, depot):
 
 def test_status_tells_what_waits(spark, depot):
     """An alert has nothing to go by but this."""
-    found = look.status(Lake(spark, depot.pipeline))
+    found = status.status(Lake(spark, depot.pipeline))
     rows = {one["table"]: one for one in found["tables"]}
     assert ("held", None) == (rows["depot.visits"]["state"], rows["depot.visits"]["rows"])
     assert rows["depot.bins"]["lag_seconds"] > 0
@@ -98,7 +99,7 @@ def test_status_tells_what_waits(spark, depot):
 def test_spark_takes_the_statements_and_the_tables_stay_as_they_are(spark, depot):
     """A pasted script that fails at its third table is not used again; one that commits would be worse."""
     lake = Lake(spark, depot.pipeline)
-    found = look.registered(lake)
+    found = registering.registered(lake)
     before = files(depot)
     text = re.sub(r"(?m) *-- .*$", "", registering.sql("spark", found))
     for one in filter(str.strip, re.split(r";\n", text)):

@@ -12,7 +12,7 @@ import typer
 from pyspark.sql.types import DoubleType
 from typer.testing import CliRunner
 
-from ingest.cli import look, look_verbs, output
+from ingest.cli import look_verbs, output, spark_query
 from ingest.errors import command
 
 
@@ -101,7 +101,7 @@ def test_json_with_hidden_characters_is_the_same_json(capfdbinary: pytest.Captur
 @pytest.mark.parametrize("cell", ["1.5", "-0.0", "1.0E300", "NaN", "-Infinity"])
 def test_a_floating_number_is_a_number_in_both_forms(cell: str) -> None:
     """A table would show `<msgspec.Raw object>`, and JSON would hold a text."""
-    found = look._json(cell, DoubleType())
+    found = spark_query._json(cell, DoubleType())
     assert cell in printed(output.table, ["n"], [[look_verbs._shown(found)]])
     json_cell = json.loads(printed(output.json_line, {"n": found}))["n"]
     assert (cell if cell in {"NaN", "-Infinity"} else float(cell)) == json_cell

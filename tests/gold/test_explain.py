@@ -10,9 +10,9 @@ import pytest
 from ingest.change import Change, Op, TableId
 from ingest.errors import IngestError
 from ingest.fold import Placed, SchemaStep
-from ingest.gold.evidence import RAW_CHARACTERS, shown
 from ingest.gold.explain import Event, Happening, tell
 from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.raw import RAW_CHARACTERS, shown
 from ingest.order import Order, order_key
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def states(depot: Depot) -> list[tuple[Any, ...]]:
 
 def test_states(spark: SparkSession, tmp_path: Path) -> None:
     """A state that is lost, open twice or in the wrong order makes every question about the past wrong."""
-    from ingest.cli.look import query_as_of
+    from ingest.inspect.query import query_as_of
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
@@ -56,7 +56,7 @@ def test_states(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> None:
     """A source may have a table ``depot__history``: rows of two tables in one path ruin both."""
-    from ingest.cli import look
+    from ingest.inspect import query, status
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True))
@@ -67,15 +67,15 @@ def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> Non
     assert [1] == [row["id"] for row in depot.rows()]
     assert [7] == [row["id"] for row in depot.rows("depot__history")]
     assert [(1, 1, 10, None, True)] == states(depot)
-    names = [one["table"] for one in look.tables(depot.lake())]
+    names = [one["table"] for one in status.tables(depot.lake())]
     assert [
         "yard.depot",
         "yard.depot__history",
         "yard.depot__history",
         "yard.depot__history__history",
     ] == names
-    assert (["id", "n"], [[7, 7]]) == look.query(depot.lake(), "SELECT * FROM yard.depot__history")
-    assert (["id", "is_current"], [[7, True]]) == look.query(
+    assert (["id", "n"], [[7, 7]]) == query.query(depot.lake(), "SELECT * FROM yard.depot__history")
+    assert (["id", "is_current"], [[7, True]]) == query.query(
         depot.lake(), "SELECT id, is_current FROM yard.depot__history__history"
     )
 

@@ -6,7 +6,7 @@ import json
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold import history
+from ingest.lake import histories
 from ingest.lake.mirrors import Mirror, grown
 
 TABLE = TableId("yard", None, "depot")
@@ -15,7 +15,7 @@ RULE = TableRule("yard.*", history=True)
 
 def decided(before: Mirror | None, *columns: str) -> Mirror:
     """The mirror as the next batch decides it, written down and read back."""
-    now = history.named(grown(before, TABLE, RULE, ("id",), dict.fromkeys(columns, "date")), before)
+    now = histories.named(grown(before, TABLE, RULE, ("id",), dict.fromkeys(columns, "date")), before)
     return Mirror.from_value(now.path, json.loads(json.dumps(now.to_value())))
 
 
@@ -24,18 +24,18 @@ def test_they_stay_whatever_comes_later() -> None:
     first = decided(None, "id", "n")
     later = decided(first, "id", "n", "valid_to", "IS_CURRENT", "Valid_To")
     assert ("valid_from", "valid_to", "is_current") == first.history == later.history
-    names = [one.column for one in history.table_of(later).columns]
+    names = [one.column for one in histories.table_of(later).columns]
     assert names[-3:] == list(first.history)
     assert len(names) == len({name.lower() for name in names})
     assert [one.column for one in later.columns][2] == "valid_to"  # in the mirror nothing is in its way
     again = decided(later, "id", "n", "extra")
-    assert names[:-3] == [one.column for one in history.table_of(again).columns][: len(names) - 3]
+    assert names[:-3] == [one.column for one in histories.table_of(again).columns][: len(names) - 3]
 
 
 def test_a_source_that_had_the_name_first_keeps_it() -> None:
     """A lake made before would otherwise exchange the two."""
     first = decided(None, "id", "valid_from")
-    assert "valid_from" in [one.column for one in history.table_of(first).columns[:-3]]
+    assert "valid_from" in [one.column for one in histories.table_of(first).columns[:-3]]
     assert first.history[0].startswith("valid_from_")
 
 

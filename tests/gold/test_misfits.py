@@ -22,7 +22,7 @@ def test_killed_between_rejects_and_merge(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next run folds more batches at once, under a newer number: the guard alone would let all in again."""
-    from ingest.cli import look
+    from ingest.gold import fidelity
     from ingest.gold import merge as merging
     from ingest.run import Warm
 
@@ -43,7 +43,9 @@ def test_killed_between_rejects_and_merge(
     assert [(1, 1), (2, None), (3, None)] == [(row["id"], row["n"]) for row in depot.rows()]
     found = Counter((row["kind"], row["key"], row["raw"]) for row in depot.lake().read("rejects").collect())
     assert {1} == set(found.values())
-    told = {one["column"]: (one["fit"], one["rejected"]) for one in look.fidelity(depot.lake(), "yard.depot")}
+    told = {
+        one["column"]: (one["fit"], one["rejected"]) for one in fidelity.described(depot.lake(), "yard.depot")
+    }
     assert {"id": (3, 1), "n": (2, 2)} == told
     assert Counter({"cell": 2, "change": 1}) == Counter(kind for kind, _, _ in found)
 

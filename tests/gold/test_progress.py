@@ -72,8 +72,8 @@ def test_a_mirror_that_lost_batches_gets_them_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was deleted, or a fold that failed, would come back with the newest rows alone."""
-    from ingest.cli import look
     from ingest.gold import merge
+    from ingest.inspect import status as look
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))

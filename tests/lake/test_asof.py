@@ -45,7 +45,7 @@ def test_a_paused_mirror_waits_alone(paused) -> None:
 
 def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
     """A report over mirrors of different batches is wrong in a way that nobody sees."""
-    from ingest.cli.look import query_as_of
+    from ingest.inspect.query import query_as_of
     from ingest.lake.lake import Lake
 
     lake = Lake(spark, paused[0].pipeline)
@@ -57,7 +57,7 @@ def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
 
 def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
     """What came while it stood still is the very thing that must not be lost; the past stays what it was."""
-    from ingest.cli.look import query_as_of
+    from ingest.inspect.query import query_as_of
     from ingest.lake import pauses
     from ingest.lake.lake import Lake
     from ingest.run import run

@@ -129,7 +129,7 @@ def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: 
     replayed = {**REJECT, "offset": 1}
     plant(lake, REJECTS, [REJECT, {**REJECT, "batch": 9}, replayed, {**replayed, "batch": 9}])
     plant(lake, BRONZE, [{**replayed, "kind": "replay", "batch": 5, "value": b'{"batch": 4}'}])
-    found = lake.read(REJECTS.name).withColumn("name", rejects.name_of())
+    found = lake.read(REJECTS.name)
     rejects.dismiss(lake, [found.where("batch = 4 AND offset = 0").collect()[0].asDict()], "known")
     waiting = rejects.still_open(lake)
     assert waiting is not None
@@ -169,7 +169,7 @@ def test_a_dismissed_cell_closes_no_later_one(spark: SparkSession, tmp_path: Pat
     }
     texts = [cell, {**cell, "raw": "y"}, {**cell, "batch": 5}, {**cell, "offset": 7, "topic": "t"}]
     plant(lake, REJECTS, texts)
-    found = lake.read(REJECTS.name).withColumn("name", rejects.name_of())
+    found = lake.read(REJECTS.name)
     rejects.dismiss(
         lake, [found.where("batch = 4 AND raw = 'x' AND topic IS NULL").collect()[0].asDict()], "known"
     )

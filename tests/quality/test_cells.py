@@ -225,7 +225,7 @@ def test_nothing_is_compared_where_the_file_says_so(depot: Planting) -> None:
 
 def test_damaged_mirrors_do_not_hide_the_others(depot: Planting) -> None:
     """One torn file must neither end the run without a record nor leave other mirrors unchecked."""
-    from ingest.cli import look
+    from ingest.inspect import status as look
     from ingest.lake.lake import Lake
 
     depot.feeds(change("INSERT", "torn", 3000, {"id": "1", "word": "w"}))

@@ -15,7 +15,7 @@ from ingest.lake.decisions import Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
 from ingest.lake.names import mirror_path
-from ingest.lake.rejects import dismiss, name_of
+from ingest.lake.rejects import dismiss
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, CHECKS, DDL, REJECTS, RUNS
 from ingest.order import Order, order_key
 from ingest.quality import stage
@@ -235,7 +235,7 @@ class Planted:
 
     def dismiss(self, *where):
         """A person's word on rejects."""
-        found = self.lake.read(REJECTS.name).where(" AND ".join(where)).withColumn("name", name_of())
+        found = self.lake.read(REJECTS.name).where(" AND ".join(where))
         dismiss(self.lake, [row.asDict() for row in found.collect()], "")
 
     def rows(self, schema, rows, writer="", batch=0):

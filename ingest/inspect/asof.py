@@ -6,19 +6,14 @@ mirror's own log.  It is one point of ingestion for all mirrors, as far as Delta
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from delta.tables import DeltaTable
-from pyspark.sql import functions as F
-
 from ingest.change import TableId
 from ingest.lake import mirrors as decided
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, RUNS
+from ingest.lake.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +31,7 @@ class Pinned:
         return self.batch is None or self.batch < self.wanted
 
 
-def mirrors(lake: Lake, as_of: int) -> dict[TableId, Pinned]:
+def mirrors(lake: Tables, as_of: int) -> dict[TableId, Pinned]:
     """Every mirror at its newest version with a batch of at most ``as_of``."""
     wanted = _wanted(lake, as_of)
     recorded = _recorded(lake, as_of)
@@ -49,7 +44,7 @@ def mirrors(lake: Lake, as_of: int) -> dict[TableId, Pinned]:
 
 
 def beside(
-    lake: Lake, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
+    lake: Tables, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
 ) -> dict[TableId, Pinned]:
     """The same for tables beside mirrors, by the mirrors' paths; of their versions only their own logs tell."""
     wanted = {one.mirror.path: one.wanted for one in pinned}
@@ -70,56 +65,37 @@ def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:
     return sorted(texts)
 
 
-def _wanted(lake: Lake, as_of: int) -> dict[str, int]:
+def _wanted(lake: Tables, as_of: int) -> dict[str, int]:
     """The last batch up to ``as_of`` with a book line of each mirror."""
-    if not lake.exists(BOOKS.name):
-        return {}
-    rows = (
-        lake.read(BOOKS.name)
-        .where(F.col("table").isNotNull() & (F.col("batch") <= as_of) & (F.col("changes") > 0))
-        .groupBy("database", "schema", "table")
-        .agg(F.max("batch").alias("batch"))
-        .collect()
+    rows = lake.ask(
+        f"""SELECT "database", "schema", "table", max(batch) AS batch FROM {{books}}
+        WHERE "table" IS NOT NULL AND batch <= {as_of} AND changes > 0 GROUP BY "database", "schema", "table"
+        """
     )
     found: dict[str, int] = {}
-    for database, schema, table, batch in rows:
-        source = TableId(database, schema, table)
+    for row in rows:
+        source = TableId(row["database"], row["schema"], row["table"])
         path = mirror_path(decided.target(lake.pipeline.rule(source), source))
-        found[path] = max(batch, found.get(path, 0))
+        found[path] = max(row["batch"], found.get(path, 0))
     return found
 
 
-def _recorded(lake: Lake, as_of: int) -> dict[str, tuple[int, int]]:
-    if not lake.exists(RUNS.name):
-        return {}
-    newest = F.max(F.struct("batch", "version")).alias("newest")
-    rows = (
-        lake.read(RUNS.name)
-        .where((F.col("stage") == "gold") & F.col("subject").isNotNull() & (F.col("state") == "done"))
-        .where((F.col("batch") <= as_of) & (F.col("version") >= 0))
-        .groupBy("subject")
-        .agg(newest)
-        .collect()
+def _recorded(lake: Tables, as_of: int) -> dict[str, tuple[int, int]]:
+    rows = lake.ask(
+        f"""SELECT subject, batch, version FROM {{runs}} WHERE stage = 'gold' AND subject IS NOT NULL
+        AND state = 'done' AND batch <= {as_of} AND version >= 0
+        QUALIFY row_number() OVER (PARTITION BY subject ORDER BY batch DESC, version DESC) = 1"""
     )
-    return {row["subject"]: (row["newest"]["batch"], row["newest"]["version"]) for row in rows}
+    return {row["subject"]: (row["batch"], row["version"]) for row in rows}
 
 
-def _from_log(lake: Lake, pinned: Pinned, as_of: int) -> Pinned:
-    path = lake.path(pinned.mirror.path)
-    if not lake.snapshot(pinned.mirror.path).exists:
+def _from_log(lake: Tables, pinned: Pinned, as_of: int) -> Pinned:
+    held = [
+        (batch, version)
+        for version, metadata in lake.commits(pinned.mirror.path)
+        if isinstance(batch := metadata.get("batch"), int) and batch <= as_of
+    ]
+    if not held or (pinned.batch or 0) >= max(held)[0]:
         return pinned
-    commits = DeltaTable.forPath(lake.spark, path).history().select("version", "userMetadata").collect()
-    held = [(batch, row["version"]) for row in commits if (batch := _batch(row["userMetadata"])) is not None]
-    fitting = [one for one in held if one[0] <= as_of]
-    if not fitting or (pinned.batch or 0) >= max(fitting)[0]:
-        return pinned
-    batch, version = max(fitting)
+    batch, version = max(held)
     return replace(pinned, batch=batch, version=version)
-
-
-def _batch(metadata: str | None) -> int | None:
-    try:
-        found = json.loads(metadata or "{}")
-    except ValueError:
-        return None
-    return found.get("batch") if isinstance(found, dict) else None

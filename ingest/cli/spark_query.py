@@ -1,0 +1,136 @@
+"""Queries in Spark's SQL: for whoever asks for it, and for lakes in stores that only Spark reaches."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from typing import Any
+
+import msgspec
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from ingest.errors import IngestError, first_line
+from ingest.inspect import asof
+from ingest.inspect.status import histories_of
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.lake import Lake
+from ingest.lake.query import refuse_commands, rewrite
+from ingest.lake.schemas import ALL
+from ingest.values import fraction
+
+
+def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[Any]]]:
+    """Run one query by names; every cell comes back as a JSON value without loss.
+
+    Raises:
+        IngestError: the query is none, names no table, or Spark refuses it.
+    """
+    return query_as_of(lake, text, limit, None)[:2]
+
+
+def query_as_of(
+    lake: Lake, text: str, limit: int, batch: int | None
+) -> tuple[list[str], list[list[Any]], list[str]]:
+    """Run one query over the mirrors as they were after a batch; the last list names those that are behind.
+
+    Raises:
+        IngestError: as for `query`, or a version that the log no longer holds.
+    """
+    found, behind = frame(lake, text, batch)
+    try:
+        if limit:
+            found = found.limit(limit)
+        names = found.columns
+        rows = _exact(found).collect()
+    except PySparkException as error:
+        raise IngestError(f"Spark refuses the query: {_said(error)}") from None
+    kinds = [field.dataType for field in found.schema.fields]
+    return names, [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows], behind
+
+
+def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str]]:
+    """One query by names as a data frame, now or as of a batch, and which mirrors do not hold all of the batch.
+
+    Raises:
+        IngestError: the query is none, names no table, or Spark refuses it.
+    """
+    behind: list[str] = []
+    if batch is None:
+        known = known_mirrors.known(lake).values()
+        # Later names win: a mirror keeps its name, whatever lies beside others.
+        mirrors = {one.table: lake.named(one.path) for one in [*histories_of(lake, known).values(), *known]}
+    else:
+        pinned = asof.mirrors(lake, batch)
+        histories = histories_of(lake, [one.mirror for one in pinned.values()])
+        mirrors = {
+            table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
+            for table, one in (asof.beside(lake, batch, pinned.values(), histories) | pinned).items()
+            if one.version is not None
+        }
+        behind = asof.complaints(pinned, batch)
+    products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
+    try:
+        given = rewrite(text, mirrors, products, lake.pipeline.lake)
+        refuse_commands(lake.spark, given)
+        return lake.spark.sql(given), behind
+    except PySparkException as error:
+        raise IngestError(" ".join([f"Spark refuses the query: {_said(error)}", *behind])) from None
+    except IngestError as error:
+        raise IngestError(" ".join([str(error), *behind])) from None
+
+
+def _said(error: PySparkException) -> str:
+    """What Spark says, without the names that it has for it."""
+    return re.sub(r"^\[[A-Z0-9_.]+\] | SQLSTATE: .*$", "", first_line(error))[:500]
+
+
+def _exact(frame: DataFrame) -> DataFrame:
+    """Instants and floats as Spark's own text: Python would shift the one and widen the other."""
+    columns: list[Column] = []
+    for position, field in enumerate(frame.schema.fields):
+        name = f"_{position}"
+        columns.append(F.col(name).cast("string") if _as_text(field.dataType) else F.col(name))
+    return frame.toDF(*[f"_{position}" for position in range(len(frame.columns))]).select(*columns)
+
+
+def _as_text(kind: T.DataType) -> bool:
+    return isinstance(kind, T.TimestampType | T.FloatType | T.DoubleType | T.TimestampNTZType | T.DateType)
+
+
+def _json(cell: Any, kind: T.DataType) -> Any:
+    if cell is None:
+        return None
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return msgspec.Raw(cell.encode()) if math.isfinite(float(cell)) else cell
+    if isinstance(kind, T.TimestampType):
+        return _fractioned(cell.replace(" ", "T")) + "Z"
+    if isinstance(kind, T.TimestampNTZType):
+        return _fractioned(cell)
+    if isinstance(cell, T.Row):
+        return {name: _nested(value) for name, value in cell.asDict().items()}
+    return _nested(cell) if isinstance(cell, dict | list) else cell
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, T.Row):
+        return {name: _nested(item) for name, item in value.asDict().items()}
+    if isinstance(value, dict):
+        return {str(name): _nested(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_nested(item) for item in value]
+    if isinstance(value, dt.datetime):
+        return _zoneless(value)
+    return value
+
+
+def _fractioned(text: str) -> str:
+    whole, _, digits = text.partition(".")
+    return whole + fraction(digits)
+
+
+def _zoneless(moment: dt.datetime) -> str:
+    return _fractioned(moment.isoformat("T"))

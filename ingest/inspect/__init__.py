@@ -1,0 +1,1 @@
+"""What only looks: the state of a lake, its rows and its history, read without Spark."""

@@ -1,0 +1,189 @@
+"""Queries by name, run by DuckDB over the files of the lake and nothing else.
+
+The database that runs them has views of the tables that a query names, may open their files alone, and is locked
+before it sees the query: there is nothing to write to, no other file to read, no extension to fetch.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ingest.change import TableId
+from ingest.errors import IngestError
+from ingest.inspect import asof
+from ingest.inspect.status import histories_of
+from ingest.lake import delta, duck
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.query import rewrite
+from ingest.lake.schemas import ALL
+from ingest.lake.tables import Tables, scan
+from ingest.values import fraction
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+_VIEW = re.compile(r"_table_(\d+)_")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A table that a query may name: its place, and the version to read."""
+
+    folder: str
+    version: int | None = None
+
+
+def query(lake: Tables, text: str, limit: int = 0) -> tuple[list[str], list[list[Any]]]:
+    """Run one query by names; every cell comes back as a JSON value without loss.
+
+    Raises:
+        IngestError: the query is none, names no table, or DuckDB refuses it.
+    """
+    return query_as_of(lake, text, limit, None)[:2]
+
+
+def query_as_of(
+    lake: Tables, text: str, limit: int, batch: int | None
+) -> tuple[list[str], list[list[Any]], list[str]]:
+    """Run one query over the mirrors as they were after a batch; the last list names those that are behind.
+
+    Raises:
+        IngestError: as for `query`, or a version that the log no longer holds.
+    """
+    mirrors, behind = _mirrors(lake, batch)
+    products = {one.name: Named(lake.path(one.name)) for one in ALL if lake.exists(one.name)}
+    places = [*mirrors.values(), *products.values()]
+    views = {place: f"_table_{number}_" for number, place in enumerate(places)}
+    try:
+        given = rewrite(
+            text,
+            {table: views[place] for table, place in mirrors.items()},
+            {name: views[place] for name, place in products.items()},
+            lake.pipeline.lake,
+            "duckdb",
+        )
+        used = {f"_table_{number}_": places[int(number)] for number in set(_VIEW.findall(given))}
+        names, rows = _run(given, used, limit)
+    except IngestError as error:
+        raise IngestError(" ".join([str(error), *behind])) from None
+    return names, rows, behind
+
+
+def _mirrors(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[str]]:
+    """Every mirror and table of old states; later names win: a mirror keeps its name, whatever lies beside others."""
+    if batch is None:
+        known = known_mirrors.known(lake).values()
+        there = [*histories_of(lake, known).values(), *known]
+        return {one.table: Named(lake.path(one.path)) for one in there}, []
+    pinned = asof.mirrors(lake, batch)
+    histories = histories_of(lake, [one.mirror for one in pinned.values()])
+    found = asof.beside(lake, batch, pinned.values(), histories) | pinned
+    return {
+        table: Named(lake.path(one.mirror.path), one.version)
+        for table, one in found.items()
+        if one.version is not None
+    }, asof.complaints(pinned, batch)
+
+
+def _run(text: str, views: dict[str, Named], limit: int) -> tuple[list[str], list[list[Any]]]:
+    import duckdb
+
+    base = duck.opened()
+    files: list[str] = []
+    for name, place in views.items():
+        state = delta.snapshot(place.folder, place.version)
+        if not state.exists:
+            raise IngestError(f"There is no table at {place.folder} yet.")
+        base.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan(place.folder, state, zones=True)}")
+        files += [f"{place.folder}/{one.place}" for one in state.files]
+    _lock(base, files)
+    try:
+        described = base.execute(f"DESCRIBE {text}").fetchall()
+        columns = [f"c{number}" for number in range(len(described))]
+        made = [_reader(kind) for _, kind, *_ in described]
+        cells = ", ".join(sql.format(column) for column, (sql, _) in zip(columns, made, strict=True))
+        most = f" LIMIT {limit}" if limit else ""
+        found = base.execute(f"SELECT {cells} FROM ({text}) AS q({', '.join(columns)}){most}").fetchall()
+    except duckdb.Error as error:
+        raise IngestError(f"DuckDB refuses the query: {_said(error)}") from None
+    finally:
+        with suppress(duckdb.Error):
+            base.close()
+    rows = [[_cell(cell, read) for cell, (_, read) in zip(row, made, strict=True)] for row in found]
+    return [name for name, *_ in described], rows
+
+
+def _lock(base: DuckDBPyConnection, files: list[str]) -> None:
+    """Let queries open these files and no others, and keep them from changing that."""
+    if files:
+        base.execute(f"SET allowed_paths = {duck.texts(files)}")
+    base.execute("SET enable_external_access = false")
+    base.execute("SET lock_configuration = true")
+
+
+def _said(error: Exception) -> str:
+    """What DuckDB says, in one line, with the tables' own names in place of the views'."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("LINE ", "^"))]
+    return _VIEW.sub("the table", " ".join(told))[:500]
+
+
+# --- values ---
+
+Read = Callable[[Any], Any]
+
+
+def _reader(kind: str) -> tuple[str, Read]:
+    """How a column of a type is selected, and what makes a JSON value of the cell."""
+    if kind in ("FLOAT", "DOUBLE"):
+        return "CAST({} AS VARCHAR)", _float
+    if kind.startswith("DECIMAL("):
+        return "CAST({} AS VARCHAR)", Decimal
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return "CAST({} AT TIME ZONE 'UTC' AS VARCHAR)", _instant
+    if kind.startswith("TIMESTAMP"):
+        return "CAST({} AS VARCHAR)", _moment
+    if kind in _PLAIN or kind.endswith("]") or kind.startswith(("STRUCT(", "MAP(")):
+        return "{}", _nested
+    return "CAST({} AS VARCHAR)", _nested
+
+
+_PLAIN = frozenset(
+    "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT UHUGEINT VARCHAR BLOB".split()
+)
+_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _cell(value: Any, read: Read) -> Any:
+    return None if value is None else read(value)
+
+
+def _float(text: str) -> Any:
+    return _WORDS.get(text) or msgspec.Raw(text.encode())
+
+
+def _instant(text: str) -> str:
+    return _moment(text).replace(" ", "T", 1) + "Z"
+
+
+def _moment(text: str) -> str:
+    whole, _, digits = text.partition(".")
+    return whole + fraction(digits)
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(name): _nested(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_nested(item) for item in value]
+    if isinstance(value, dt.datetime):
+        return _moment(value.replace(tzinfo=None).isoformat("T"))
+    return value

@@ -1,0 +1,258 @@
+"""The state of a lake as plain values: every mirror with its progress, what is wrong, and what to type next."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ingest.change import TableId
+from ingest.errors import IngestError, command, counted
+from ingest.gold import approval
+from ingest.lake import decoded_with, faults, histories, rejects
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.delta import NO_TABLE
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import MIRRORS
+from ingest.lake.tables import Row, Tables
+from ingest.values import fraction
+
+
+def tables(lake: Tables) -> list[dict[str, Any]]:
+    """One entry per mirror, held ones without a table and tables of old states included."""
+    mirrors = known_mirrors.known(lake)
+    runs = last_runs(lake)
+    beside = histories_of(lake, mirrors.values())
+    found = [
+        _entry(lake, beside[path], runs.get(one.name, {})) for path, one in mirrors.items() if path in beside
+    ]
+    found += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
+    found.extend(_held(name, run) for name, run in runs.items())
+    return sorted(found, key=lambda one: one["table"])
+
+
+def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
+    """The entry of that name, of the mirror if a table of old states has the same one.
+
+    Raises:
+        IngestError: there is none.
+    """
+    found = [one for one in entries if one["table"] == name]
+    if not found:
+        listed = ", ".join(sorted({one["table"] for one in entries})) or "none yet: run the pipeline first"
+        raise IngestError(f"There is no mirror {name}; there are {listed}.")
+    return found[-1]
+
+
+def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
+    """The tables of old states that there are, by their mirrors' paths."""
+    if not any(rule.history for rule in lake.pipeline.tables):
+        return {}
+    beside = {one.path: histories.table_of(one) for one in mirrors if one.keys}
+    return {path: table for path, table in beside.items() if _exists(lake, table.path)}
+
+
+def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
+    rows = None
+    try:
+        snapshot = lake.snapshot(mirror.path)
+        if snapshot.exists:
+            rows = lake.count(mirror.path)
+    except Exception as error:  # one damaged table must not hide how the others are
+        told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        snapshot, run = NO_TABLE, {"state": "damaged", "message": told}
+    have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
+    is_mirror = mirror.path.startswith(MIRRORS)  # old states may be left as they are
+    if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):
+        told = f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have else 'none'}"
+        run = {
+            "state": "failed",
+            "message": f"{told}: `{command('retry', lake.pipeline.file)}` folds the rest again",
+        }
+    return {
+        "table": mirror.name,
+        "path": lake.path(mirror.path),
+        "keys": list(mirror.keys),
+        "columns": [{"name": one.column, "source": one.name, "type": one.delta} for one in mirror.columns],
+        "rows": rows,
+        "batch": have,
+        "version": snapshot.version if snapshot.exists else None,
+        "state": state_of(run),
+        "message": run.get("message") or "",
+    }
+
+
+def _held(name: str, run: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "table": name,
+        "path": None,
+        "keys": [],
+        "columns": [],
+        "rows": None,
+        "batch": None,
+        "version": None,
+        "state": state_of(run),
+        "message": run.get("message") or "",
+    }
+
+
+def state_of(run: dict[str, Any]) -> str:
+    state = run.get("state", "done")
+    return "ok" if state == "done" else str(state)
+
+
+def last_runs(lake: Tables) -> dict[str, Row]:
+    """The newest gold row of `runs` for each mirror."""
+    rows = lake.ask(
+        """SELECT subject, state, message, batch FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
+        QUALIFY row_number() OVER (PARTITION BY subject ORDER BY started_at DESC, batch DESC NULLS LAST) = 1"""
+    )
+    return {row["subject"]: row for row in rows}
+
+
+def _exists(lake: Tables, path: str) -> bool:
+    """True if there is a table that can be opened."""
+    try:
+        return lake.exists(path)
+    except Exception:
+        return False
+
+
+# --- status -------------------------------------------------------------------------------------
+
+
+def status(lake: Tables) -> dict[str, Any]:
+    """The health of a lake: one line per mirror, the problems in words, the next command."""
+    entries = tables(lake)
+    lanes = _lanes(lake)
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    rows = []
+    for entry in entries:
+        lane = lanes.get(entry["table"], {})
+        newest = lane.get("event_high")
+        rows.append(
+            {
+                "table": entry["table"],
+                "state": entry["state"],
+                "batch": entry["batch"],
+                "newest commit": None if newest is None else _zoneless(newest) + "Z",
+                "lag": None if newest is None else _span(now - newest),
+                "lag_seconds": None if newest is None else int((now - newest).total_seconds()),
+                "rows": entry["rows"],
+                "rejected": lane.get("rejected", 0),
+                "message": entry["message"],
+            }
+        )
+    waiting, statements = _open_rejects(lake), sum(one.pending for one in approval.listed(lake))
+    problems = _problems(rows, waiting, statements, lake)
+    bad = [row for row in rows if row["state"] != "ok"]
+    headline = (
+        f"{lake.pipeline.name}: {len(rows) - len(bad)} of {len(rows)} mirrors are up to date with batch "
+        f"{lake.decoded()}."
+    )
+    return {
+        "pipeline": lake.pipeline.name,
+        "headline": headline,
+        "tables": rows,
+        "problems": problems,
+        "open_rejects": waiting,
+        "pending_statements": statements,
+        "last_run": _last_run(lake),
+        "next": _next(lake, bad, waiting, statements),
+    }
+
+
+_ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")
+
+
+def _next(lake: Tables, bad: list[dict[str, Any]], waiting: dict[str, int], statements: int) -> str:
+    """The words that lead out of the first trouble; a held mirror's own message knows them best."""
+    file = lake.pipeline.file
+    if not bad:
+        return command("ddl" if statements else "rejects" if waiting else "run", file)
+    worst = bad[0]
+    if worst["state"] == "paused":
+        return command("resume", file, worst["table"])
+    if worst["state"] == "damaged":
+        return command("rebuild", file, worst["table"])
+    if advised := _ADVISED.search(worst["message"]):
+        verb = advised[1]
+        return command(verb, file, worst["table"]) if verb in ("rebuild", "resume") else command(verb, file)
+    if worst["state"] == "held":
+        return f"{command('retry', file)} (after {file} says what the message asks for)"
+    return command("retry", file)
+
+
+def _last_run(lake: Tables) -> dict[str, Any] | None:
+    """When the newest run that did anything ended, how long it took and whether something failed."""
+    found = lake.ask(
+        """SELECT run, max(started_at) AS moment, sum(CASE WHEN subject IS NULL THEN seconds END) AS seconds,
+        max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS failed
+        FROM {runs} GROUP BY run ORDER BY moment DESC LIMIT 1"""
+    )
+    if not found:
+        return None
+    last = found[0]
+    return {"ended": _zoneless(last["moment"]) + "Z", "seconds": last["seconds"], "failed": last["failed"]}
+
+
+def _lanes(lake: Tables) -> dict[str, dict[str, Any]]:
+    rows = lake.ask(
+        """SELECT "database", "schema", "table", max(event_high) AS event_high,
+        CAST(sum(rejected) AS BIGINT) AS rejected
+        FROM {books} WHERE "table" IS NOT NULL GROUP BY "database", "schema", "table"
+        """
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        source = TableId(row["database"], row["schema"], row["table"])
+        name = str(known_mirrors.target(lake.pipeline.rule(source), source))
+        kept = found.setdefault(name, {"event_high": None, "rejected": 0})
+        times = [one for one in (kept["event_high"], row["event_high"]) if one is not None]
+        kept["event_high"] = max(times, default=None)
+        kept["rejected"] += row["rejected"]
+    return found
+
+
+def _open_rejects(lake: Tables) -> dict[str, int]:
+    """The rejects that wait, by kind."""
+    query = f"SELECT kind, count(*) AS count FROM ({rejects.open_sql(lake)}) AS o GROUP BY kind ORDER BY kind"
+    return {row["kind"]: row["count"] for row in lake.ask(query)}
+
+
+def _problems(
+    rows: list[dict[str, Any]], waiting: dict[str, int], statements: int, lake: Tables
+) -> list[str]:
+    problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
+    problems += [_rejected(kind, count) for kind, count in waiting.items()]
+    problems += [known_mirrors.outdated_text(lake, one) for one in known_mirrors.outdated(lake)]
+    if statements:
+        wait = "waits" if statements == 1 else "wait"
+        problems.append(
+            f"{counted(statements, 'statement')} {wait} for a decision: {command('ddl', lake.pipeline.file)}"
+        )
+    newest = lake.decoded()
+    return problems + [one.sentence(lake.pipeline, newest) for one in decoded_with.outdated(lake, newest)]
+
+
+def _rejected(kind: str, count: int) -> str:
+    one = count == 1
+    return {
+        "message": f"{counted(count, 'message')} could not be decoded; "
+        f"{'it' if one else 'each'} may belong to any table",
+        "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
+    }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
+
+
+def _span(span: dt.timedelta) -> str:
+    seconds = int(span.total_seconds())
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _zoneless(moment: dt.datetime) -> str:
+    whole, _, digits = moment.isoformat("T").partition(".")
+    return whole + fraction(digits)

@@ -1,0 +1,60 @@
+"""DuckDB, which reads the Parquet files of a lake where Spark is not needed.
+
+Values are written into the text of queries and never bound: a bound parameter imports pandas, which takes longer than
+most answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+
+@cache
+def connection() -> DuckDBPyConnection:
+    """This process' database in memory, which knows no zone but UTC and fetches nothing."""
+    return opened()
+
+
+def opened() -> DuckDBPyConnection:
+    """A new database in memory."""
+    import duckdb
+
+    found = duckdb.connect(
+        config={
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "threads": str(
+                os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1
+            ),
+        }
+    )
+    found.execute("SET TimeZone = 'UTC'")
+    return found
+
+
+def rows(query: str) -> list[dict[str, Any]]:
+    """A query's rows, by column."""
+    found = connection().cursor().execute(query)
+    names = [one[0] for one in found.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def text(value: str) -> str:
+    """A text as a literal of SQL."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def name(value: str) -> str:
+    """A name as an identifier of SQL."""
+    return '"' + value.replace('"', '""') + '"'
+
+
+def texts(values: Iterable[str]) -> str:
+    """A list of texts."""
+    return f"[{', '.join(map(text, values))}]"

@@ -1,0 +1,57 @@
+"""Tables of old states: where one lies beside its mirror, and which columns it has of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.names import MIRRORS, column_name, folded
+
+SUFFIX = "__history"
+FOLDER = "histories/"
+FROM, TO, CURRENT, TAKEN = (
+    "%from",
+    "%to",
+    "%current",
+    "%taken",
+)  # no source column's Delta name has a percent sign
+_EXTRA = (
+    (FROM, "valid_from", "timestamp"),
+    (TO, "valid_to", "timestamp"),
+    (CURRENT, "is_current", "boolean"),
+)
+
+
+def named(mirror: Mirror, before: Mirror | None) -> Mirror:
+    """The mirror with names for its history's own columns, which stay whatever columns the source gets later.
+
+    Args:
+        mirror: as decided now.
+        before: as decided last.
+    """
+    if mirror.history:
+        return mirror
+    known = before if before is not None and before.columns else mirror
+    taken = {folded(one.column) for one in known.columns}
+    return replace(mirror, history=tuple(column_name(shown, taken) for _, shown, _ in _EXTRA))
+
+
+def table_of(mirror: Mirror) -> Mirror:
+    """The history table beside a mirror, as a mirror of its own.
+
+    A source column that came later under the name of one of its own columns has another name there.
+    """
+    mirror = named(mirror, None)
+    own = {folded(name) for name in mirror.history}
+    taken = own | {folded(one.column) for one in mirror.columns}
+    extra = [
+        Column(name, column, logical)
+        for (name, _, logical), column in zip(_EXTRA, mirror.history, strict=True)
+    ]
+    columns = [
+        replace(one, column=column_name(one.name, taken)) if folded(one.column) in own else one
+        for one in mirror.columns
+    ]
+    name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
+    path = FOLDER + mirror.path.removeprefix(MIRRORS)
+    return replace(mirror, table=name, path=path, columns=(*columns, *extra))

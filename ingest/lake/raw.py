@@ -1,0 +1,61 @@
+"""Messages as bronze holds them, looked up by their places."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ingest.lake import duck
+from ingest.lake.rejects import PLACE
+from ingest.lake.tables import Row, Tables
+
+RAW_CHARACTERS = 2_000
+RAW_BYTES = 4 * RAW_CHARACTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A message as bronze holds it; binary is base64, and what is long is cut."""
+
+    text: str
+    length: int
+    binary: bool = False
+
+
+def raw(lake: Tables, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
+    """The messages that rows were decoded from, by their places."""
+    named = (row for row in rows if row["topic"] is not None)  # a complete re-snapshot has no message
+    places = sorted({tuple(row[name] for name in PLACE) for row in named}, key=str)
+    if not places:
+        return {}
+    wanted = ", ".join(
+        f"({duck.text(source)}, {duck.text(topic)}, {partition}, {offset})"
+        for source, topic, partition, offset in places
+    )
+    topics = ", ".join(sorted({duck.text(place[1]) for place in places}))
+    offsets = [place[3] for place in places]
+    names = ", ".join(map(duck.name, PLACE))
+    found = lake.ask(
+        f"""SELECT {names}, unhex(left(hex(value), {2 * RAW_BYTES})) AS head, octet_length(value) AS length
+        FROM {{bronze.message}} WHERE topic IN ({topics}) AND "offset" BETWEEN {min(offsets)} AND {max(offsets)}
+        AND ({names}) IN ({wanted}) ORDER BY batch"""
+    )
+    return {tuple(row[name] for name in PLACE): shown(row["head"], row["length"]) for row in found}
+
+
+def shown(head: bytes | bytearray | None, length: int | None) -> Raw:
+    """Bytes for people: text if they are text, else base64, cut to `RAW_CHARACTERS`."""
+    if head is None or length is None:
+        return Raw("", 0)
+    whole = len(head) == length
+    try:
+        text = bytes(head).decode("utf-8", "strict" if whole else "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    if any(char < " " and char not in "\t\r\n" for char in text):
+        return Raw(
+            base64.b64encode(bytes(head)[: RAW_CHARACTERS * 3 // 4]).decode("ascii"), length, binary=True
+        )
+    return Raw(text[:RAW_CHARACTERS], length)

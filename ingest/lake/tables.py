@@ -1,0 +1,244 @@
+"""A lake's tables, read without Spark: their logs from here, their files by DuckDB.
+
+`Tables` is what every question needs of a lake: a `LakeReader`, or an `ingest.lake.lake.Lake`, which also writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingest.config import Pipeline
+from ingest.lake import delta, duck
+from ingest.lake.delta import DataFile, Snapshot
+from ingest.lake.schemas import BOOKS, BY_NAME, TableSchema
+
+_TYPES = {
+    "string": "VARCHAR",
+    "long": "BIGINT",
+    "integer": "INTEGER",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "binary": "BLOB",
+    "date": "DATE",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+}
+_SQL_TYPES = {
+    "STRING": "VARCHAR",
+    "INT": "INTEGER",
+    "BINARY": "BLOB",
+    "TIMESTAMP": "TIMESTAMPTZ",
+    "ARRAY<STRUCT<key: STRING, value: BINARY>>": "STRUCT(key VARCHAR, value BLOB)[]",
+}
+NAMED = re.compile(r"\{(\w+)(?:\.(\w+))?\}")  # a product table in a query, and a kind of its rows
+Row = dict[str, Any]
+
+
+class Tables:
+    """A pipeline's lake folder, as far as it is read: where its tables are and what their logs and rows say."""
+
+    __slots__ = ()
+    pipeline: Pipeline
+    kept: dict[str, tuple[object, object]]  # what was read of a table, by path, and its version
+
+    def path(self, name: str) -> str:
+        """The absolute place of a table by its name under the lake."""
+        return f"{self.pipeline.lake.rstrip('/')}/{name}"
+
+    def writer(self, stage: str, table: str, generation: int = 0) -> str:
+        """The transaction identifier's application: pipeline, stage, table and generation."""
+        return f"{self.pipeline.name}/{stage}/{table}/{generation}"
+
+    def generation(self, state: Snapshot, stage: str, table: str) -> int:
+        """How often a product table was rebuilt: its own log says it, in the same commit as the rows."""
+        head = self.writer(stage, table).removesuffix("0")
+        ends = [writer.removeprefix(head) for writer in state.transactions if writer.startswith(head)]
+        return max((int(end) for end in ends if end.isdigit()), default=0)
+
+    def snapshot(self, name: str) -> Snapshot:
+        """A table's version and its writers' progress."""
+        return delta.snapshot(self.path(name))
+
+    def progress(self, stage: str, table: str) -> int:
+        """The last batch that a stage has committed to a table; -1 before the first."""
+        state = self.snapshot(table)
+        return state.transactions.get(self.writer(stage, table, self.generation(state, stage, table)), -1)
+
+    def decoded(self) -> int:
+        """The last batch that silver has finished, whose books come last; 0 before the first."""
+        return max(0, self.progress("silver", BOOKS.name))
+
+    def exists(self, name: str) -> bool:
+        """True if the table has been created."""
+        return self.snapshot(name).exists
+
+    def count(self, name: str) -> int:
+        """How many rows a table has; from its log, if that tells."""
+        state = self.snapshot(name)
+        if state.rows is not None:
+            return state.rows
+        found: int = duck.rows(f"SELECT count(*) AS rows FROM {scan(self.path(name), state)}")[0]["rows"]
+        return found
+
+    def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        """A table's versions as far as its log goes back, with the ``userMetadata`` of each, the newest first."""
+        return delta.commits(self.path(name))
+
+    def last_marks(self, name: str) -> dict[str, Any]:
+        """All that the newest commit of a table carries; nothing if there is no table."""
+        state = self.snapshot(name)
+        return delta.metadata_of(delta.actions(self.path(name), state.version)) if state.exists else {}
+
+    def ask(self, query: str) -> list[Row]:
+        """The rows of a query in DuckDB's SQL, in which ``{books}`` is that product table as it is now.
+
+        ``{bronze.message}`` is one kind of a table's rows.  Columns that a table made by an older version lacks are
+        NULL; a table that is not there has no rows.  Times come back in UTC without a zone.
+        """
+        return duck.rows(NAMED.sub(self._scanned, query))
+
+    def _scanned(self, found: re.Match[str]) -> str:
+        schema, kind = BY_NAME[found[1]], found[2]
+        state = self.snapshot(schema.name)
+        if kind:
+            files = tuple(one for one in state.files if one.partition.get("kind") == kind)
+            state = replace(state, files=files)
+        return scan(self.path(schema.name), state, duck_types(schema))
+
+
+@dataclass(slots=True)
+class LakeReader(Tables):
+    """A lake without a session: nothing can be written through it."""
+
+    pipeline: Pipeline
+    kept: dict[str, tuple[object, object]] = field(default_factory=dict)
+
+
+def duck_types(schema: TableSchema) -> dict[str, str]:
+    """A product table's columns with DuckDB's types."""
+    return {name: _SQL_TYPES.get(kind, kind) for name, kind in schema.types.items()}
+
+
+def duck_type(kind: object) -> str:
+    """DuckDB's type for a type as Delta's log writes it.
+
+    Raises:
+        UnreadableError: there is no such type.
+    """
+    if isinstance(kind, str):
+        if found := _TYPES.get(kind):
+            return found
+        if kind.startswith("decimal("):
+            return kind.upper()
+    if isinstance(kind, Mapping):
+        if kind["type"] == "array":
+            return f"{duck_type(kind['elementType'])}[]"
+        if kind["type"] == "map":
+            return f"MAP({duck_type(kind['keyType'])}, {duck_type(kind['valueType'])})"
+        if kind["type"] == "struct":
+            fields = ", ".join(f"{duck.name(one['name'])} {duck_type(one['type'])}" for one in kind["fields"])
+            return f"STRUCT({fields})"
+    raise delta.UnreadableError(f"A column of type {kind} is read with Spark alone.")
+
+
+def scan(
+    folder: str, state: Snapshot, expected: Mapping[str, str] | None = None, *, zones: bool = False
+) -> str:
+    """A table at a version as a subquery of DuckDB's SQL.
+
+    Args:
+        folder: the table's folder.
+        state: its log at the version.
+        expected: further columns with DuckDB's types, NULL where the table lacks them.
+        zones: leave instants as they are; else they are in UTC without a zone, as every internal question wants them.
+    """
+    columns = {name: duck_type(kind) for name, kind in state.types.items()}
+    columns |= {name: kind for name, kind in (expected or {}).items() if name not in columns}
+    groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
+    for one in state.files:
+        groups.setdefault(tuple((name, one.partition.get(name)) for name in state.partition_by), []).append(
+            one
+        )
+    parts = [_empty(columns)]
+    for partition, files in groups.items():
+        have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
+        whole = [one for one in files if not one.deleted]
+        holed = [one for one in files if one.deleted]
+        if whole:
+            parts.append(_part(columns, partition, _whole(folder, whole, have, state), state, casts=False))
+        if holed:
+            parts.append(_part(columns, partition, _holed(folder, holed, have, state), state, casts=True))
+    union = " UNION ALL ".join(parts)
+    instants = [name for name, kind in columns.items() if kind == "TIMESTAMPTZ" and not zones]
+    if not instants:
+        return f"({union})"
+    there = ", ".join(f"({duck.name(one)} AT TIME ZONE 'UTC') AS {duck.name(one)}" for one in instants)
+    return f"(SELECT * REPLACE ({there}) FROM ({union}))"
+
+
+def _empty(columns: Mapping[str, str]) -> str:
+    nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
+    return f"SELECT {nothing} WHERE false"
+
+
+def _part(
+    columns: Mapping[str, str],
+    partition: Iterable[tuple[str, str | None]],
+    source: str,
+    state: Snapshot,
+    *,
+    casts: bool,
+) -> str:
+    """The files of one partition, with its values, under the columns' own names."""
+    constants = {name: "NULL" if text is None else duck.text(text) for name, text in partition}
+    cells = []
+    for name, kind in columns.items():
+        if name in constants:
+            cells.append(f"{constants[name]}::{kind} AS {duck.name(name)}")
+        else:
+            there = duck.name(state.physical.get(name, name))
+            cells.append(f"{f'{there}::{kind}' if casts else there} AS {duck.name(name)}")
+    return f"SELECT {', '.join(cells)} FROM {source}"
+
+
+def _whole(folder: str, files: Collection[DataFile], columns: Mapping[str, str], state: Snapshot) -> str:
+    fields = ", ".join(
+        f"{duck.text(there)}: {{name: {duck.text(there)}, type: {duck.text(kind)}, default_value: NULL}}"
+        for there, kind in _physical(columns, state)
+    )
+    return f"read_parquet({_paths(folder, files)}, schema = MAP {{{fields}}})"
+
+
+def _holed(folder: str, files: Collection[DataFile], columns: Mapping[str, str], state: Snapshot) -> str:
+    """Files without the rows that their deletion vectors take out."""
+    gone = delta.deleted_rows(folder, state.version)
+    pairs = ", ".join(
+        f"({duck.text(_place(folder, one))}, string_split({duck.text(','.join(map(str, gone[one.place])))}, ','))"
+        for one in files
+    )
+    nothing = ", ".join(f"NULL::{kind} AS {duck.name(there)}" for there, kind in _physical(columns, state))
+    rows = f"read_parquet({_paths(folder, files)}, union_by_name = true, filename = true, file_row_number = true)"
+    return (
+        f"(SELECT {nothing}, NULL::VARCHAR AS filename, NULL::BIGINT AS file_row_number WHERE false "
+        f"UNION ALL BY NAME SELECT * FROM {rows}) AS f ANTI JOIN (SELECT file, unnest(rows)::BIGINT AS number "
+        f"FROM (VALUES {pairs}) AS v(file, rows)) AS gone ON f.filename = gone.file "
+        "AND f.file_row_number = gone.number"
+    )
+
+
+def _physical(columns: Mapping[str, str], state: Snapshot) -> list[tuple[str, str]]:
+    return [(state.physical.get(name, name), kind) for name, kind in columns.items()]
+
+
+def _place(folder: str, one: DataFile) -> str:
+    return f"{folder}/{one.place}"
+
+
+def _paths(folder: str, files: Iterable[DataFile]) -> str:
+    return duck.texts(_place(folder, one) for one in files)

@@ -1,0 +1,190 @@
+"""Tables read without Spark: the same rows, versions and identifiers as Spark reads of the same folder."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.lake import delta, duck, log
+from ingest.lake.delta import UnreadableError
+from ingest.lake.schemas import ALL
+from ingest.lake.tables import duck_types, scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lakes import Example
+
+SIMPLE = {"long": "BIGINT", "integer": "INT", "string": "STRING", "binary": "BINARY", "date": "DATE"}
+
+
+def plain(value: Any) -> Any:
+    """A value of either reader in one form."""
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN
+        return "NaN"
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, dt.datetime) and value.tzinfo is not None:
+        return value.astimezone(dt.UTC).replace(tzinfo=None)
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if hasattr(value, "asDict"):
+        return {name: plain(one) for name, one in value.asDict().items()}
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    return value
+
+
+def read(folder: str, version: int | None = None) -> list[dict[str, Any]]:
+    """All rows of a table, as this software reads them without Spark."""
+    rows = duck.rows(f"SELECT * FROM {scan(folder, delta.snapshot(folder, version))}")
+    return sorted(({name: plain(value) for name, value in row.items()} for row in rows), key=repr)
+
+
+def read_by_spark(spark: SparkSession, folder: str, version: int | None = None) -> list[dict[str, Any]]:
+    """The same through Spark."""
+    reading = spark.read.format("delta")
+    if version is not None:
+        reading = reading.option("versionAsOf", version)
+    rows = [row.asDict() for row in reading.load(folder).collect()]
+    return sorted(({name: plain(value) for name, value in row.items()} for row in rows), key=repr)
+
+
+@pytest.mark.spark
+def test_every_table_of_the_examples_reads_as_with_spark(
+    spark: SparkSession, shops: dict[str, Example]
+) -> None:
+    """Another row than Spark's here would be another answer to every question."""
+    seen = deleted = 0
+    for shop in shops.values():
+        for found in sorted(Path(shop.lake.pipeline.lake).rglob("_delta_log")):
+            folder = str(found.parent)
+            state = delta.snapshot(folder)
+            of_spark = log.snapshot(spark, folder)
+            assert (of_spark.version, of_spark.transactions) == (state.version, state.transactions)
+            assert (of_spark.table_id, of_spark.types) == (state.table_id, state.types)
+            expected = read_by_spark(spark, folder)
+            assert expected == read(folder)
+            assert len(expected) == state.rows
+            seen += 1
+            deleted += sum(one.deleted for one in state.files)
+    assert seen > 50
+    assert deleted > 0, "no deletion vector was read"
+
+
+@pytest.mark.spark
+def test_a_history_of_many_kinds_of_commits_reads_as_with_spark_at_every_version(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Checkpoints, deletion vectors, new columns, partitions that are NULL or odd, and rewritten files."""
+    folder = str(tmp_path / "a table's")
+    name = f"delta.`{folder}`"
+    spark.sql(
+        f"""CREATE TABLE {name} (id BIGINT, exact DECIMAL(38,10), at TIMESTAMP, wall TIMESTAMP_NTZ, day DATE,
+        bytes BINARY, f FLOAT, d DOUBLE, odd ARRAY<STRUCT<key: STRING, value: BINARY>>, part STRING) USING delta
+        PARTITIONED BY (part) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true', 'delta.checkpointInterval' = '4')"""
+    )
+    values = """(1, 1234567890123456789012345678.0123456789, TIMESTAMP'2024-02-29 23:59:59.999999Z',
+        TIMESTAMP_NTZ'0001-01-01 00:00:00.000001', DATE'9999-12-31', X'00FF', CAST('NaN' AS FLOAT), -0.0D,
+        array(named_struct('key', 'k', 'value', X'01')), 'a=b/c d%20')"""
+    spark.sql(f"INSERT INTO {name} VALUES {values}")
+    spark.sql(f"INSERT INTO {name} SELECT id + 10, exact, at, wall, day, bytes, f, d, odd, NULL FROM {name}")
+    spark.range(100, 300).selectExpr("id", "'a=b/c d%20' AS part").coalesce(1).write.format("delta").mode(
+        "append"
+    ).save(folder)
+    spark.sql(f"DELETE FROM {name} WHERE id % 7 = 0 AND id >= 100")
+    spark.sql(f"ALTER TABLE {name} ADD COLUMNS (`new one` STRING)".replace("`new one`", "newer"))
+    spark.sql(f"UPDATE {name} SET newer = 'it''s' WHERE id BETWEEN 150 AND 160")
+    spark.sql(f"DELETE FROM {name} WHERE id = 155")
+    spark.sql(f"OPTIMIZE {name}")
+    versions = delta.snapshot(folder).version
+    assert versions >= 8
+    assert list(Path(folder, "_delta_log").glob("*.checkpoint.parquet"))
+    for version in range(versions + 1):
+        assert read_by_spark(spark, folder, version) == read(folder, version)
+
+
+def written(folder: Path, rows: int, **options: Any) -> str:
+    """A table that another engine wrote, one commit for each row."""
+    import pyarrow as pa
+    from deltalake import write_deltalake
+
+    for i in range(rows):
+        table = pa.table(
+            {"id": pa.array([i], pa.int64()), "price": pa.array([Decimal(i)], pa.decimal128(38, 2))}
+        )
+        write_deltalake(str(folder), table, mode="append", **options)
+    return str(folder)
+
+
+def test_no_folder_and_no_log_is_no_table(tmp_path: Path) -> None:
+    """A lake that is not there yet is an answer, not a failure."""
+    assert not delta.snapshot(str(tmp_path / "none")).exists
+    (tmp_path / "_delta_log").mkdir()
+    assert not delta.snapshot(str(tmp_path)).exists
+
+
+def test_a_checkpoint_by_another_engine_and_its_cleaned_log(tmp_path: Path) -> None:
+    """A log whose first commits are gone is read from its checkpoint; what came before is refused, not guessed."""
+    from deltalake import DeltaTable
+
+    folder = written(tmp_path / "t", 5)
+    DeltaTable(folder).create_checkpoint()
+    written(tmp_path / "t", 2)
+    for number in range(4):
+        (tmp_path / "t/_delta_log" / f"{number:020d}.json").unlink()
+    assert 7 == len(read(folder)) == delta.snapshot(folder).rows
+    assert 6 == delta.snapshot(folder).version
+    with pytest.raises(UnreadableError, match="up to version 2"):
+        delta.snapshot(folder, 2)
+
+
+def test_a_missing_or_torn_commit_is_refused(tmp_path: Path) -> None:
+    """A hole in the log would leave rows out in silence."""
+    folder = written(tmp_path / "t", 4)
+    log_folder = tmp_path / "t/_delta_log"
+    hole = log_folder / f"{2:020d}.json"
+    text = hole.read_bytes()
+    hole.unlink()
+    with pytest.raises(UnreadableError, match="does not hold all commits"):
+        delta.snapshot(folder)
+    hole.write_bytes(text[:-20])
+    with pytest.raises(UnreadableError, match="damaged"):
+        delta.snapshot(folder)
+    hole.write_bytes(text)
+    assert 4 == len(read(folder))
+
+
+def test_a_table_made_again_in_the_same_folder_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    """What is kept of a log holds only while its newest commit is the same file."""
+    import shutil
+
+    folder = written(tmp_path / "t", 2)
+    first = delta.snapshot(folder)
+    shutil.rmtree(folder)
+    written(tmp_path / "t", 2)
+    assert first.table_id != delta.snapshot(folder).table_id
+
+
+def test_an_unknown_table_feature_is_refused(tmp_path: Path) -> None:
+    """What a feature that is not known here means for the rows cannot be known either."""
+    folder = written(tmp_path / "t", 1)
+    commit = tmp_path / "t/_delta_log" / f"{0:020d}.json"
+    text = commit.read_text()
+    assert '"minReaderVersion":1' in text
+    commit.write_text(
+        text.replace('"minReaderVersion":1', '"minReaderVersion":3,"readerFeatures":["variantType"]')
+    )
+    with pytest.raises(UnreadableError, match="variantType"):
+        delta.snapshot(folder)
+
+
+def test_product_tables_have_the_types_that_their_sql_says() -> None:
+    """A column whose type was not read from the text would be missing from every question."""
+    for schema in ALL:
+        assert schema.ddl.count(" COMMENT '") == len(duck_types(schema))
+        duck.rows(f"SELECT {', '.join(f'NULL::{kind}' for kind in duck_types(schema).values())}")
