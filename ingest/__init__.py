@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ingest.api import decode, detect, fold_changes, load, read, run_pipeline, session
     from ingest.config import Pipeline
     from ingest.errors import ConfigError, HeldError, IngestError, LockedError, SetupError
-    from ingest.run import Result
+    from ingest.result import Result
 
 __all__ = [
     "ConfigError",

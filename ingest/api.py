@@ -17,7 +17,7 @@ from ingest.errors import IngestError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from ingest.run import Result
+    from ingest.result import Result
 
 __all__ = ["decode", "detect", "fold_changes", "load", "read", "run_pipeline", "session"]
 

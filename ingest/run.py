@@ -6,7 +6,6 @@ table keeps it.
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +30,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
 from ingest.quality import stage as quality
+from ingest.result import Result
 from ingest.silver.decode import decode
 
 STAGES = ("bronze", "silver", "gold", "quality")
@@ -38,51 +38,6 @@ UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batch
 PUT = ("inserted", "updated")  # counts of a mirror's commit that say how many rows it put there
 Tell = Callable[[str, str], None]
 """Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
-
-
-@dataclass(slots=True)
-class Result:
-    """What one run did. ``failures`` make exit code 1, ``warnings`` do not."""
-
-    pipeline: str
-    run: str
-    file: str = ""
-    batch: int | None = None
-    read: int = 0
-    changes: int = 0
-    ddl: int = 0
-    control: int = 0
-    routed_out: int = 0
-    rejected: int = 0
-    rejecting: set[str] = field(default_factory=set)  # sources whose messages were rejected
-    mirrors: list[Folded] = field(default_factory=list)
-    stages: dict[str, float] = field(default_factory=dict)  # seconds
-    began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
-    failures: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    checks: dict[str, int] = field(default_factory=dict)  # state -> count
-    incomplete: bool = False  # some mirror was left out on purpose
-    messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
-
-    @property
-    def seconds(self) -> float:
-        """The time of all stages."""
-        return sum(self.stages.values())
-
-    @property
-    def unfit(self) -> int:
-        """Cells and changes that did not fit their mirrors."""
-        return sum(one.counts.get(COUNTED, 0) for one in self.mirrors)
-
-    @property
-    def touched(self) -> int:
-        """Mirrors that were merged."""
-        return sum(one.state == "done" for one in self.mirrors)
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 1 if something failed, is held or does not balance."""
-        return 1 if self.failures else 0
 
 
 @dataclass(slots=True)

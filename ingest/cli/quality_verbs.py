@@ -10,11 +10,11 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, all_opened, opened
+from ingest.cli.spark import JarsDir, all_looked_at, opened
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.lake.tables import Tables
     from ingest.quality.catalogue import Verdict
 
 app = typer.Typer()
@@ -114,7 +114,7 @@ def report(
     """Write the quality report: one HTML page that needs no network."""
     if len(files) > 1 and out.suffix:
         raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
-    with all_opened(files, jars_dir) as lakes:
+    with all_looked_at(files, jars_dir) as lakes:
         found = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]
@@ -125,7 +125,7 @@ def report(
         output.line(f"{one['headline']} Wrote {one['file']}.")
 
 
-def _report(lake: Lake, out: Path) -> dict[str, Any]:
+def _report(lake: Tables, out: Path) -> dict[str, Any]:
     from ingest.quality.gather import gather
     from ingest.quality.report import page, render
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline
-    from ingest.run import Result, Warm
+    from ingest.result import Result
+    from ingest.run import Warm
 
 app = typer.Typer()
 _SHORTEST = 0.1  # seconds between two beginnings
@@ -46,6 +47,9 @@ def run(
     pipelines = [load(file) for file in files]
     _refuse_shared_lakes(pipelines)
     _look_before(pipelines, patient=pause is not None)
+    if pause is None and (idle := _idle_all(pipelines, stages)) is not None:
+        _print(idle, output_as, {}, repeated=False)
+        return
     stop = threading.Event()
     _listen(stop)
     with session_for(pipelines, jars_dir, "tick" if pause is None else "batch") as spark:
@@ -101,6 +105,22 @@ def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
         except LockedError:
             if not patient and len(pipelines) == 1:
                 raise
+
+
+def _idle_all(pipelines: list[Pipeline], stages: list[str]) -> list[Result] | None:
+    """The results of runs that find nothing to do; None if one of them needs Spark to tell."""
+    from ingest.inspect.idle import idle
+
+    found = []
+    for pipeline in pipelines:
+        try:
+            result = idle(pipeline, stages)
+        except Exception:  # the run itself meets it, too, and tells it as it always does
+            return None
+        if result is None:
+            return None
+        found.append(result)
+    return found
 
 
 def _listen(stop: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""Gathering the report's facts from the product's own tables: a few Spark jobs, whatever the number of mirrors.
+"""Gathering the report's facts from the product's own tables, without Spark, whatever the number of mirrors.
 
 No mirror is opened: rows, columns and versions stand in ``checks``, ``decisions`` and ``runs`` already.
 """
@@ -8,22 +8,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable
-from functools import reduce
 from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.lake import mirrors
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
-from ingest.lake.pace import pace
-from ingest.lake.rejects import still_open
-from ingest.lake.schemas import BOOKS, CHECKS, DDL, RUNS
+from ingest.lake.rejects import open_sql
+from ingest.lake.tables import Row, Tables
 from ingest.quality import queries, statements
 from ingest.quality.catalogue import PASS
 from ingest.quality.facts import (
@@ -39,19 +33,18 @@ from ingest.quality.facts import (
     SourceFact,
     TableFact,
 )
-from ingest.quality.subjects import EPOCH
 
 SHOWN_BATCHES, SHOWN_DDL, SHOWN_REASONS = 8, 20, 50
 _LANE = ("database", "schema", "table")
+_LANE_SQL = '"database", "schema", "table"'
 _NO_MIRROR = "~"  # before the name of what was checked and is no mirror; no path begins so
 
 
-def gather(lake: Lake) -> Facts:
+def gather(lake: Tables) -> Facts:
     """Everything that the report shows, as of the last batch that a run has recorded.
 
     A run records itself last of all, so that of a batch under way nothing is shown.
     """
-    pace(lake.spark, 0)
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
     tables = {path: _table(pipeline, mirror) for path, mirror in mirrors.known(lake).items()}
@@ -71,28 +64,22 @@ def gather(lake: Lake) -> Facts:
     return facts
 
 
-def _rows(lake: Lake, name: str) -> DataFrame | None:
-    return lake.read(name) if lake.exists(name) else None
-
-
-def _last_batch(lake: Lake) -> int | None:
+def _last_batch(lake: Tables) -> int | None:
     """The newest batch that was checked, or of which a run has recorded its end; None before the first."""
-    tables = [rows for name in (RUNS.name, CHECKS.name) if (rows := _rows(lake, name)) is not None]
-    if not tables:
-        return None
-    batches = reduce(DataFrame.unionAll, [rows.select("batch") for rows in tables])
-    found = batches.agg(F.max("batch").alias("batch")).first()
-    batch: int | None = found["batch"] if found else None
+    found = lake.ask(
+        "SELECT max(batch) AS batch FROM (SELECT batch FROM {runs} UNION ALL SELECT batch FROM {checks}) AS b"
+    )
+    batch: int | None = found[0]["batch"]
     return batch
 
 
-def _up_to(rows: DataFrame, batch: int | None) -> DataFrame:
-    """The rows of batches that have ended."""
-    return rows if batch is None else rows.where(F.col("batch").isNull() | (F.col("batch") <= batch))
+def _ended(batch: int | None) -> str:
+    """The condition that a row is of a batch that has ended."""
+    return "true" if batch is None else f"(batch IS NULL OR batch <= {batch})"
 
 
-def _moment(micros: int | None) -> dt.datetime | None:
-    return None if micros is None else EPOCH + dt.timedelta(microseconds=micros)
+def _moment(told: dt.datetime | None) -> dt.datetime | None:
+    return None if told is None else told.replace(tzinfo=dt.UTC)
 
 
 # --- mirrors ---
@@ -118,18 +105,14 @@ def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
     return TableFact(mirror.name, mirror.path, mirror.table, keys=mirror.keys, columns=columns)
 
 
-def _add_books(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
+def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
     """Where messages went in the last batches, and each table's lanes with their newest commit."""
-    books = _rows(lake, BOOKS.name)
-    if books is None:
-        return
-    books = _up_to(books, facts.batch)
-    lanes = (
-        books.where(F.col("table").isNotNull() & ((F.col("changes") > 0) | (F.col("ddl") > 0)))
-        .groupBy("source", *_LANE)
-        .agg(F.unix_micros(F.max("event_high")).alias("newest"))
+    ended = _ended(facts.batch)
+    lanes = lake.ask(
+        f"""SELECT source, {_LANE_SQL}, max(event_high) AS newest FROM {{books}}
+        WHERE {ended} AND "table" IS NOT NULL AND (changes > 0 OR ddl > 0) GROUP BY source, {_LANE_SQL}"""
     )
-    for row in lanes.collect():
+    for row in lanes:
         source = TableId(*(row[name] for name in _LANE))
         mirror = target(lake.pipeline.rule(source), source)
         table = tables.setdefault(mirror_path(mirror), TableFact(str(mirror), mirror_path(mirror), mirror))
@@ -137,38 +120,33 @@ def _add_books(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
         newest = _moment(row["newest"])
         table.newest = max(filter(None, (table.newest, newest)), default=None)
     names = ("messages", "change_messages", "ddl", "control", "routed_out", "rejected")
-    sums = books.groupBy("batch", "source").agg(*[F.sum(name).alias(name) for name in names])
-    newest_first = sums.orderBy(F.desc("batch"), "source").limit(TREND * max(1, len(facts.sources)))
+    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names)
+    newest_first = lake.ask(
+        f"""SELECT batch, source, {sums} FROM {{books}} WHERE {ended} GROUP BY batch, source
+        ORDER BY batch DESC, source LIMIT {TREND * max(1, len(facts.sources))}"""
+    )
     facts.books = [
-        BookFact(row["batch"], row["source"], *(row[name] for name in names))
-        for row in newest_first.collect()
+        BookFact(row["batch"], row["source"], *(row[name] for name in names)) for row in newest_first
     ]
 
 
 # --- runs ---
 
 
-def _add_runs(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
+def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
     """The last runs, and what each did to which mirror."""
-    rows = _rows(lake, RUNS.name)
-    if rows is None:
-        return
-    rows = _up_to(rows, facts.batch)
-    recent = rows.groupBy("run").agg(F.max("started_at").alias("at")).orderBy(F.desc("at")).limit(TREND)
-    found = rows.join(F.broadcast(recent.select("run")), "run").withColumn("at", F.unix_micros("started_at"))
+    ended = _ended(facts.batch)
+    found = lake.ask(
+        f"""SELECT r.* FROM {{runs}} AS r JOIN (SELECT run, max(started_at) AS began FROM {{runs}} WHERE {ended}
+        GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run WHERE {ended.replace("batch", "r.batch")}"""
+    )
     by_name = {table.name: table for table in tables.values()}
     runs: dict[str, RunFact] = {}
-    for row in sorted(_listed(found.drop("started_at")), key=lambda row: -row["at"]):
-        at = EPOCH + dt.timedelta(microseconds=row["at"])
+    for row in sorted(found, key=lambda row: row["started_at"], reverse=True):
+        at = row["started_at"].replace(tzinfo=dt.UTC)
         run = runs.setdefault(row["run"], RunFact(row["run"], at, row["batch"]))
         _add_run_row(run, row, at, by_name)
     facts.runs = list(runs.values())
-
-
-def _listed(frame: DataFrame) -> list[dict[str, Any]]:
-    """Rows through Arrow: tens of thousands arrive in a moment."""
-    listed: list[dict[str, Any]] = frame.toArrow().to_pylist()
-    return listed
 
 
 def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: dict[str, TableFact]) -> None:
@@ -195,32 +173,22 @@ def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: di
 # --- checks ---
 
 
-def _add_checks(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
+def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
     """The newest verdicts of every subject, with their numbers over the last runs."""
-    rows = _rows(lake, CHECKS.name)
-    if rows is None:
-        return
-    rows = _up_to(rows, facts.batch)
-    one = F.struct(
-        F.unix_micros("checked_at").alias("at"),
-        "observed",
-        "state",
-        "severity",
-        "threshold",
-        "detail",
-        "failing",
+    rows = lake.ask(
+        f"""SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing
+        FROM {{checks}} WHERE {_ended(facts.batch)} QUALIFY row_number() OVER (
+        PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {TREND}"""
     )
-    short = F.struct(F.unix_micros("checked_at").alias("at"), "observed", "state")
-    told = rows.groupBy("mirror", "source", "check", "column").agg(
-        F.max(one).alias("last"),
-        F.slice(F.sort_array(F.collect_list(short), asc=False), 1, TREND).alias("trend"),
-    )
+    trends: dict[tuple[Any, ...], list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["checked_at"], reverse=True):
+        trends.setdefault((row["mirror"], row["source"], row["check"], row["column"]), []).append(row)
     by_name = {table.name: table for table in tables.values()}
     by_source = {source.name: source for source in facts.sources}
-    found: dict[tuple[str | None, str | None], list[dict[str, Any]]] = {}
-    for row in _listed(told):
-        found.setdefault((row["mirror"], row["source"]), []).append(row)
-    newest = max((row["last"]["at"] for group in found.values() for row in group), default=0)
+    found: dict[tuple[str | None, str | None], list[list[Row]]] = {}
+    for (mirror, source, *_), trend in trends.items():
+        found.setdefault((mirror, source), []).append(trend)
+    newest = max((trend[0]["checked_at"] for trend in trends.values()), default=None)
     for (mirror, source), group in found.items():
         checks, at = _newest(group)
         subject = by_name.get(mirror or "") or by_source.get(source or "")
@@ -230,27 +198,27 @@ def _add_checks(lake: Lake, facts: Facts, tables: dict[str, TableFact]) -> None:
             subject.checks, subject.checked_at = checks, at
 
 
-def _newest(group: Iterable[dict[str, Any]]) -> tuple[list[CheckFact], dt.datetime]:
+def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
     """The verdicts of the last time: a check that is no longer asked is not shown."""
     listed = list(group)
-    last = max(row["last"]["at"] for row in listed)
-    facts = [_check(row) for row in listed if row["last"]["at"] == last]
-    return facts, EPOCH + dt.timedelta(microseconds=last)
+    last = max(trend[0]["checked_at"] for trend in listed)
+    facts = [_check(trend) for trend in listed if trend[0]["checked_at"] == last]
+    return facts, last.replace(tzinfo=dt.UTC)
 
 
-def _check(row: dict[str, Any]) -> CheckFact:
-    last = row["last"]
+def _check(trend: list[Row]) -> CheckFact:
+    last = trend[0]
     return CheckFact(
-        row["check"],
+        last["check"],
         last["state"],
         last["observed"] or 0.0,
         last["severity"] or "error",
         None if last["threshold"] is None else float(last["threshold"]),
-        row["column"],
+        last["column"],
         last["detail"] or "",
         tuple(json.loads(last["failing"] or "[]")),
-        tuple(one["observed"] or 0.0 for one in reversed(row["trend"])),
-        _bad_since(row["trend"]),
+        tuple(one["observed"] or 0.0 for one in reversed(trend)),
+        _bad_since(trend),
     )
 
 
@@ -260,29 +228,20 @@ def _bad_since(trend: list[dict[str, Any]]) -> dt.datetime | None:
     for one in trend:
         if one["state"] == PASS:
             break
-        since = _moment(one["at"])
+        since = _moment(one["checked_at"])
     return since
 
 
 # --- schema changes and rejects ---
 
 
-def _add_ddl(lake: Lake, tables: dict[str, TableFact], batch: int | None) -> None:
-    rows = _rows(lake, DDL.name)
-    if rows is None:
-        return
-    rows = _up_to(rows, batch)
+def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> None:
     waiting = statements.pending(statements.read(lake), lake.pipeline)
-    newest = rows.orderBy(F.desc("batch"), F.desc("order_key")).limit(2000)
-    shown = newest.select(
-        "batch",
-        *_LANE,
-        "class",
-        "reason",
-        F.substring("statement", 1, 2000).alias("statement"),
-        F.unix_micros("event_time").alias("at"),
+    newest = lake.ask(
+        f"""SELECT batch, {_LANE_SQL}, class, reason, substring(statement, 1, 2000) AS statement, event_time
+        FROM {{ddl}} WHERE {_ended(batch)} ORDER BY batch DESC, order_key DESC LIMIT 2000"""
     )
-    for row in _listed(shown):
+    for row in newest:
         source = TableId(*(row[name] for name in _LANE))
         table = tables.get(mirror_path(target(lake.pipeline.rule(source), source)))
         if table is not None and len(table.ddl) < SHOWN_DDL:
@@ -294,24 +253,18 @@ def _add_ddl(lake: Lake, tables: dict[str, TableFact], batch: int | None) -> Non
                     statement,
                     row["class"] or "",
                     row["reason"] or "",
-                    _moment(row["at"]),
+                    _moment(row["event_time"]),
                     pending,
                 )
             )
 
 
-def _rejects(lake: Lake, batch: int | None) -> list[RejectFact]:
-    rows = still_open(lake)
-    if rows is None:
-        return []
-    rows = _up_to(rows, batch)
-    table = F.concat_ws(".", *_LANE).alias("table")
-    position = F.concat_ws(":", "topic", F.col("offset").cast("string")).alias("place")
-    groups = (
-        rows.groupBy("kind", "reason", "source", table)
-        .agg(F.count("*").alias("n"), F.first("detail").alias("detail"), F.first(position).alias("place"))
-        .orderBy(F.desc("n"))
-        .limit(SHOWN_REASONS)
+def _rejects(lake: Tables, batch: int | None) -> list[RejectFact]:
+    groups = lake.ask(
+        f"""SELECT kind, reason, source, concat_ws('.', {_LANE_SQL}) AS "table", count(*) AS n,
+        min(detail) AS detail, min(concat_ws(':', topic, CAST("offset" AS VARCHAR))) AS place
+        FROM ({open_sql(lake)}) AS o WHERE {_ended(batch)}
+        GROUP BY kind, reason, source, concat_ws('.', {_LANE_SQL}) ORDER BY n DESC, kind, reason LIMIT {SHOWN_REASONS}"""
     )
     return [
         RejectFact(
@@ -323,7 +276,7 @@ def _rejects(lake: Lake, batch: int | None) -> list[RejectFact]:
             row["detail"] or "",
             row["place"] or "",
         )
-        for row in groups.collect()
+        for row in groups
     ]
 
 

@@ -86,13 +86,6 @@ def behind(lake: Lake) -> dict[str, int]:
     return {row["subject"]: row["done"] for row in rows.collect()}
 
 
-def logged(lake: Lake) -> list[dict[str, Any]]:
-    """The DDL ledger alone."""
-    if not lake.exists(DDL.name):
-        return []
-    return [json.loads(row["value"]) for row in lake.spark.sql(_logged(lake)).collect()]
-
-
 def _parts(since: int, last: int, lake: Lake) -> Iterator[tuple[str, str]]:
     """A query each, with the table that must be there for it."""
     yield BOOKS.name, _lanes(lake.named(BOOKS.name), since)

@@ -12,22 +12,22 @@ from ingest.config import Pipeline
 from ingest.ddl import Effect
 from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import target
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import Lanes, Presence, leaves_open, resolved
 from ingest.lake.statements import Decided, Statement, decided, decision_on, statement_id, touched
-from ingest.quality import ledgers
+from ingest.lake.tables import Tables
 
 _effects = msgspec.json.Decoder(tuple[Effect, ...])
 
 
-def read(lake: Lake) -> list[Statement]:
+def read(lake: Tables) -> list[Statement]:
     """All statements that may mean something, in order."""
-    return understood(lake, ledgers.logged(lake), lanes.with_rows(lake))
+    rows = lake.ask("SELECT * FROM {ddl} WHERE class <> 'none'")
+    return understood(lake, rows, lanes.with_rows(lake))
 
 
-def understood(lake: Lake, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
+def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
     """The ledger's rows as statements, in order, with names as the tables that have sent rows spell them."""
     ordered = sorted(rows, key=lambda row: str(row["order_key"]))
     said = decided(lake) if ordered else {}

@@ -11,7 +11,7 @@ import pytest
 
 from ingest.cli import run_verbs
 from ingest.config import Pipeline, load
-from ingest.run import Result
+from ingest.result import Result
 
 PIPELINE = """pipeline: depot
 lake: ./lake

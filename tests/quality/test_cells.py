@@ -18,7 +18,7 @@ from tests.lakes import Depot, change, statement, touch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.run import Result
+    from ingest.result import Result
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]  # minutes: many faults are planted and looked for
 

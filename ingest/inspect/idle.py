@@ -1,0 +1,68 @@
+"""Whether a run would have anything to do, asked of the lake and of the folders before Spark is started for nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from ingest.bronze import files
+from ingest.bronze.receipts import FileState, Receipt
+from ingest.config import Pipeline
+from ingest.lake import decoded_with, identity, mirrors
+from ingest.lake.identity import Seen
+from ingest.lake.schemas import BRONZE, CHECKS, RUNS
+from ingest.lake.tables import LakeReader, Tables
+from ingest.result import Result
+
+
+def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
+    """What a run comes to that finds nothing to do; None if there is work, an alarm, or what only Spark can tell.
+
+    Raises:
+        IngestError: the lake is another pipeline's, or was restored in parts.
+    """
+    sources = [one for one in pipeline.sources if one.enabled]
+    if "://" in pipeline.lake or any(one.kind != "files" for one in sources):
+        return None
+    lake = LakeReader(pipeline)
+    if not lake.exists(BRONZE.name):
+        return None
+    identity.check(lake, Seen())
+    last = lake.progress("bronze", BRONZE.name)
+    if not _is_finished(lake, last, stages):
+        return None
+    found = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
+    if "bronze" in stages:
+        known = _read_so_far(lake)
+        identity.refuse_missing_sources(lake, known)
+        for rank, source in enumerate(sources):
+            planned = files.plan(source, rank, known.get(source.name, {}), 1)
+            if planned.ranges or planned.alarms:
+                return None
+            found.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
+    found.warnings += [one.sentence(pipeline, last) for one in decoded_with.outdated(lake, last)]
+    return found
+
+
+def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
+    """True if each stage has done all that the one before it left."""
+    if "silver" in stages and lake.decoded() < last:
+        return False
+    if "gold" in stages:
+        marks = lake.last_marks(RUNS.name)
+        if marks.get("complete") != lake.decoded() or marks.get("lagging"):
+            return False
+        if mirrors.outdated(lake) or mirrors.awaited(lake):
+            return False
+    return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()
+
+
+def _read_so_far(lake: Tables) -> dict[str, dict[str, FileState]]:
+    """What the receipts tell of every source's files."""
+    found: dict[str, dict[str, FileState]] = {}
+    for row in lake.ask("SELECT source, value FROM {bronze.receipt} ORDER BY batch"):
+        states = found.setdefault(row["source"], {})
+        if "file" in json.loads(row["value"]):
+            receipt = Receipt.from_json(row["value"])
+            states.setdefault(receipt.file, FileState()).add(receipt)
+    return found

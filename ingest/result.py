@@ -1,0 +1,59 @@
+"""What one run did, as the command line, the jobs and the table of runs tell it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ingest.gold.apply import Folded
+
+
+@dataclass(slots=True)
+class Result:
+    """What one run did. ``failures`` make exit code 1, ``warnings`` do not."""
+
+    pipeline: str
+    run: str
+    file: str = ""
+    batch: int | None = None
+    read: int = 0
+    changes: int = 0
+    ddl: int = 0
+    control: int = 0
+    routed_out: int = 0
+    rejected: int = 0
+    rejecting: set[str] = field(default_factory=set)  # sources whose messages were rejected
+    mirrors: list[Folded] = field(default_factory=list)
+    stages: dict[str, float] = field(default_factory=dict)  # seconds
+    began: dict[str, dt.datetime] = field(default_factory=dict)  # by stage
+    failures: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    checks: dict[str, int] = field(default_factory=dict)  # state -> count
+    incomplete: bool = False  # some mirror was left out on purpose
+    messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
+
+    @property
+    def seconds(self) -> float:
+        """The time of all stages."""
+        return sum(self.stages.values())
+
+    @property
+    def unfit(self) -> int:
+        """Cells and changes that did not fit their mirrors."""
+        if not self.mirrors:
+            return 0
+        from ingest.gold.misfits import COUNTED
+
+        return sum(one.counts.get(COUNTED, 0) for one in self.mirrors)
+
+    @property
+    def touched(self) -> int:
+        """Mirrors that were merged."""
+        return sum(one.state == "done" for one in self.mirrors)
+
+    @property
+    def exit_code(self) -> int:
+        """0, or 1 if something failed, is held or does not balance."""
+        return 1 if self.failures else 0

@@ -1,0 +1,205 @@
+"""Questions without Spark: no Java is started, no package of Spark imported, and the answers are Spark's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.inspect import query, status
+from ingest.lake import delta, rejects
+from ingest.lake.lake import Lake
+from ingest.lake.tables import LakeReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.lakes import Example
+
+pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 20.0  # of a machine under load; alone each takes less than one
+HEAVY = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "great_expectations")
+VERBS = {
+    "status": ["status", "{file}"],
+    "status for scripts": ["status", "{file}", "--output", "prom"],
+    "tables": ["tables", "{file}"],
+    "tables for a catalog": ["tables", "{file}", "--output", "sql"],
+    "rejects": ["rejects", "{file}"],
+    "one reject": ["rejects", "show", "{file}", "1"],
+    "ddl": ["ddl", "{file}"],
+    "report": ["report", "{file}", "--out", "{folder}/report.html"],
+    "sql": ["sql", "{file}", "SELECT count(*) FROM `shop`.`orders`"],
+    "sql of the past": ["sql", "{file}", 'SELECT * FROM "shop"."orders"', "--as-of-batch", "1"],
+    "run": ["run", "{file}"],
+    "validate": ["validate", "{file}"],
+}
+SCRIPT = """
+import sys
+from ingest.cli.app import app
+try:
+    app(prog_name="ingest")
+finally:
+    print("HEAVY", sorted(set({heavy}) & set(sys.modules)), file=sys.stderr)
+"""
+
+
+def asked(folder: Path, words: list[str]) -> tuple[subprocess.CompletedProcess[str], float]:
+    """A verb in a process of its own, on a machine whose only Java leaves a mark and fails."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(exist_ok=True)
+    java.write_text(f"#!/bin/sh\ntouch {folder}/java-was-started\nexit 1\n")
+    java.chmod(0o755)
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(folder / "nowhere"),
+        "PATH": f"{java.parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+    }
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(heavy=HEAVY), *words],
+        capture_output=True, text=True, check=False, env=environment, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+    return done, time.monotonic() - began
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_question_starts_java(verb: str, shops: dict[str, Example], tmp_path: Path) -> None:
+    """Half a minute for an answer is why nobody asks; one import of Spark brings it back."""
+    file = next(iter(shops.values())).file
+    words = [word.format(file=file, folder=tmp_path) for word in VERBS[verb]]
+    done, seconds = asked(tmp_path, words)
+    assert 0 == done.returncode, done.stderr
+    assert "HEAVY []" in done.stderr
+    assert not (tmp_path / "java-was-started").exists()
+    assert seconds < SECONDS
+
+
+def test_a_run_with_work_is_not_taken_for_an_idle_one(shops: dict[str, Example], tmp_path: Path) -> None:
+    """A message that waits in a folder while every run says `nothing new` is lost for as long as that lasts."""
+    from ingest.inspect.idle import idle
+
+    shop = next(iter(shops.values()))
+    pipeline = shop.lake.pipeline
+    every = ["bronze", "silver", "gold", "quality"]
+    assert idle(pipeline, every) is not None
+    found = Path(pipeline.sources[0].path).parent
+    newer = found / f"zz-newer{next(found.iterdir()).suffix}"
+    shutil.copy(next(one for one in sorted(found.iterdir()) if one.is_file()), newer)
+    try:
+        assert idle(pipeline, every) is None
+        assert idle(pipeline, ["silver", "gold"]) is not None
+    finally:
+        newer.unlink()
+    assert idle(pipeline, every) is not None
+
+
+def plain(value: Any) -> Any:
+    """What is said, as JSON, without the moments of asking."""
+    text = json.dumps(value, default=str, sort_keys=True)
+    return json.loads(
+        text, object_hook=lambda found: {k: v for k, v in found.items() if not k.startswith("lag")}
+    )
+
+
+def test_spark_answers_the_same(
+    spark: SparkSession, shops: dict[str, Example], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lakes in stores that only Hadoop reaches are asked by the same queries; a wrong answer there shows nowhere else."""
+    from ingest.gold import approval
+    from ingest.quality.gather import gather
+
+    for shop in shops.values():
+        reader, lake = LakeReader(shop.lake.pipeline), Lake(spark, shop.lake.pipeline)
+        here = [status.status(reader), status.tables(reader), rejects.listed(reader), approval.listed(reader)]
+        facts = gather(reader)
+        with monkeypatch.context() as patch:
+            patch.setattr(Lake, "_is_local", property(lambda _lake: False))
+            there = [status.status(lake), status.tables(lake), rejects.listed(lake), approval.listed(lake)]
+            facts_there = gather(lake)
+        assert plain(there) == plain(here)
+        facts_there.at = facts.at
+        assert repr(facts_there) == repr(facts)
+
+
+def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Example]) -> None:
+    """The contract for scripts is one: every cell of every table, to its last digit, whichever engine is asked."""
+    from ingest.cli import output, spark_query
+
+    texts = ["SELECT * FROM bronze", "SELECT * FROM changes", "SELECT * FROM rejects", "SELECT * FROM books"]
+    texts += [f"SELECT * FROM `shop`.`{name}`" for name in ("orders", "customers", "order_lines")]
+    for shop in shops.values():
+        reader, lake = LakeReader(shop.lake.pipeline), Lake(spark, shop.lake.pipeline)
+        for text in texts:
+            found = [query.query(reader, text), spark_query.query(lake, text)]
+            assert found[0][0] == found[1][0]
+            rows = [sorted(output._encoder().encode(row) for row in one[1]) for one in found]
+            assert rows[0] == rows[1], text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM glob('/*')",
+        "SELECT (SELECT content FROM read_text('/etc/passwd'))",
+        "SELECT * FROM query('SELECT content FROM read_text(''/etc/passwd'')')",
+        "COPY (SELECT 1) TO '{folder}/out.csv'",
+        "SELECT 1; COPY (SELECT 1) TO '{folder}/out.csv'",
+        "INSTALL httpfs",
+        "ATTACH '{folder}/out.db'",
+        "SET enable_external_access = true",
+        "PRAGMA database_list",
+        "CREATE TABLE t AS SELECT 1",
+        "DESCRIBE shop.orders",
+        "SELECT * FROM shop.orders /* */ UNION ALL SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM rows",
+        "",
+    ],
+)
+def test_a_query_reads_nothing_but_the_lake(text: str, shops: dict[str, Example], tmp_path: Path) -> None:
+    """`sql` in a dashboard's hands must not read the host's files, nor write any."""
+    from ingest.errors import IngestError
+
+    lake = LakeReader(next(iter(shops.values())).lake.pipeline)
+    with pytest.raises(IngestError):
+        query.query(lake, text.format(folder=tmp_path))
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_lock_holds_without_the_names_being_checked(shops: dict[str, Example], tmp_path: Path) -> None:
+    """Two walls, so that a table function that the first does not know is stopped by the second."""
+    from ingest.errors import IngestError
+
+    shop = next(iter(shops.values())).lake
+    places = {"_table_0_": query.Named(shop.path("mirrors/shop/orders"))}
+    for text in (
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM glob('/*')",
+        "SELECT * FROM places",
+    ):
+        with pytest.raises(IngestError, match="DuckDB refuses"):
+            query._run(text, places, 0)
+    [[count]] = query._run("SELECT count(*) FROM _table_0_", places, 0)[1]
+    assert count == delta.snapshot(shop.path("mirrors/shop/orders")).rows
+
+
+def test_order_and_limit_stay(shops: dict[str, Example]) -> None:
+    """A query that is wrapped to make its cells exact must keep the order that it asks for."""
+    lake = LakeReader(next(iter(shops.values())).lake.pipeline)
+    rows = query.query(lake, "SELECT id FROM shop.orders ORDER BY id DESC", 5)[1]
+    assert 5 == len(rows)
+    assert rows == sorted(rows, reverse=True)
+    numbers = "SELECT r FROM (SELECT unnest(range(300000)) AS r) AS n ORDER BY hash(r)"
+    assert query.query(lake, numbers)[1][:9] == query.query(lake, numbers, 9)[1]
