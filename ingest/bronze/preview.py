@@ -13,8 +13,9 @@ from ingest.bronze.kafka import Look
 from ingest.bronze.offsets import Span
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
+from ingest.lake import duck
 from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
+from ingest.lake.tables import Tables
 
 MOST_FILES = 50  # a sample opens no more of a source's files
 _INPUT = ("topic", "partition", "offset", "key", "value", "headers")
@@ -72,16 +73,13 @@ def of_topics(lake: Lake, look: Look, count: int) -> Sample:
     return Sample([_plain(row) for row in rows])
 
 
-def landed(lake: Lake, source: str, batches: tuple[int, int], count: int) -> Iterator[tuple[int, Row]]:
+def landed(lake: Tables, source: str, batches: tuple[int, int], count: int) -> Iterator[tuple[int, Row]]:
     """Messages of landed batches with their batch, as they stand in bronze."""
-    rows = (
-        lake.read(BRONZE.name)
-        .where((F.col("kind") == "message") & (F.col("source") == source) & F.col("batch").between(*batches))
-        .select("batch", *_INPUT)
-        .limit(count)
-        .collect()
+    rows = lake.ask(
+        f"""SELECT batch, {", ".join(map(duck.name, _INPUT))} FROM {{bronze.message}}
+        WHERE source = {duck.text(source)} AND batch BETWEEN {batches[0]} AND {batches[1]} LIMIT {count}"""
     )
-    yield from ((row["batch"], _plain(row[1:])) for row in rows)
+    yield from ((row["batch"], tuple(row[name] for name in _INPUT)) for row in rows)
 
 
 def _plain(row: Sequence[Any]) -> Row:

@@ -1,7 +1,7 @@
 """What ``plan`` finds out, as plain values: what would be read, decoded and folded.  It writes nothing.
 
-A pipeline of files without a lake needs no Spark.  With a lake the positions are read from its receipts,
-and a Kafka source's offsets are asked of its brokers, if one of them answers at all.
+A pipeline of files needs no Spark: the positions are read from its lake's receipts.  A Kafka source's offsets are
+asked of its brokers, if one of them answers at all, and that takes Spark; so does a lake that only Hadoop reaches.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ from pyspark.sql import SparkSession
 
 from ingest.bronze import files, kafka
 from ingest.bronze import preview as unread
-from ingest.bronze.land import Positions, last_batch
+from ingest.bronze.land import Positions
 from ingest.bronze.reading import OPEN_END, Range
 from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source
 from ingest.gold import preview as gold
 from ingest.gold.preview import HOLD, Foreseen, Known
+from ingest.inspect.idle import read_so_far
 from ingest.lake import decoded_with, identity
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, target
+from ingest.lake.schemas import BRONZE
+from ingest.lake.tables import LakeReader, Tables
 from ingest.silver import preview as silver
 
 CORES = 1  # of a plan without a session: only the cuts of large files depend on it
@@ -62,7 +65,7 @@ def needs_spark(pipeline: Pipeline) -> bool:
     asked = any(
         source.enabled and source.kind == "kafka" and not unreachable(source) for source in pipeline.sources
     )
-    return asked or has_lake(pipeline)
+    return asked or "://" in pipeline.lake
 
 
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
@@ -73,11 +76,15 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         spark: a session, or None where `needs_spark` is False.
         count: how many messages of each source are decoded to name tables.
     """
-    lake = Lake(spark, pipeline) if spark is not None else None
+    lake: Tables | None = None
+    if spark is not None:
+        lake = Lake(spark, pipeline)
+    elif has_lake(pipeline):
+        lake = LakeReader(pipeline)
     if lake is not None:
         identity.check(lake, Seen())
     known = gold.know(lake) if lake is not None else Known()
-    last = last_batch(lake) if lake is not None else 0
+    last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
     sources = _landed(lake, known, last, count)
     _look(pipeline, lake, last, count, sources)
     decoded = silver.decode(pipeline, sources.messages)
@@ -93,7 +100,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "pipeline": pipeline.name,
         "file": str(pipeline.file),
         "lake": pipeline.lake,
-        "lake_exists": has_lake(pipeline) if lake is None else lake.exists("bronze"),
+        "lake_exists": lake is not None and lake.exists(BRONZE.name),
         "next_batch": last + 1 if due else None,
         "undecoded_batches": list(range(known.last + 1, last + 1)),
         "sources": sources.told,
@@ -105,7 +112,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
 # --- sources ------------------------------------------------------------------------------------
 
 
-def _landed(lake: Lake | None, known: Known, last: int, count: int) -> Sources:
+def _landed(lake: Tables | None, known: Known, last: int, count: int) -> Sources:
     """A sample of what is landed and waits for silver."""
     found = Sources()
     if lake is not None and last > known.last and count:
@@ -115,10 +122,13 @@ def _landed(lake: Lake | None, known: Known, last: int, count: int) -> Sources:
     return found
 
 
-def _look(pipeline: Pipeline, lake: Lake | None, last: int, count: int, found: Sources) -> None:
+def _look(pipeline: Pipeline, lake: Tables | None, last: int, count: int, found: Sources) -> None:
     positions = Positions()
     if lake is not None:
-        positions.catch_up(lake, last)
+        if isinstance(lake, Lake):
+            positions.catch_up(lake, last)
+        else:
+            positions.files = read_so_far(lake)
         identity.refuse_missing_sources(lake, positions.sources)
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
@@ -134,9 +144,9 @@ def _look(pipeline: Pipeline, lake: Lake | None, last: int, count: int, found: S
 
 
 def _files(
-    lake: Lake | None, source: Source, rank: int, positions: Positions, count: int
+    lake: Tables | None, source: Source, rank: int, positions: Positions, count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
-    cores = lake.spark.sparkContext.defaultParallelism if lake is not None else CORES
+    cores = lake.spark.sparkContext.defaultParallelism if isinstance(lake, Lake) else CORES
     plan = files.plan(source, rank, positions.files.get(source.name, {}), cores)
     reads = _by_file(plan.ranges)
     told = _told(source, reads, [one.text for one in plan.alarms], plan.warnings)
@@ -157,10 +167,10 @@ def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
 
 
 def _topics(
-    lake: Lake | None, source: Source, positions: Positions, count: int
+    lake: Tables | None, source: Source, positions: Positions, count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
     fault = unreachable(source)
-    if fault or lake is None:
+    if fault or not isinstance(lake, Lake):
         return _told(source, [], [fault], ()), unread.Sample()
     look = kafka.look(lake, source, positions.places.get(source.name, {}))
     reads = [

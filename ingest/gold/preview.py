@@ -21,9 +21,9 @@ from ingest.gold.schema import Plan, decide
 from ingest.gold.work import STAGE, Books, Job, complete, jobs, open_books, stated
 from ingest.lake import log, mirrors, pauses
 from ingest.lake.books import Line
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
+from ingest.lake.tables import Tables
 
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
 
@@ -60,7 +60,7 @@ class Known:
     paused: frozenset[str] = frozenset()
 
 
-def know(lake: Lake) -> Known:
+def know(lake: Tables) -> Known:
     """Read what decides about the next fold."""
     found = Known(last=lake.decoded())
     if not found.last:
@@ -77,7 +77,7 @@ def know(lake: Lake) -> Known:
     return found
 
 
-def _applied(lake: Lake, known: Known, mirror: Mirror, state: log.Snapshot) -> int:
+def _applied(lake: Tables, known: Known, mirror: Mirror, state: log.Snapshot) -> int:
     writer = lake.writer(STAGE, mirror.path, mirror.generation)
     return max(state.transactions.get(writer, -1), known.complete)
 

@@ -10,28 +10,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.gold.fold import Shape
 from ingest.gold.gather import Lane
-from ingest.lake import mirrors
+from ingest.lake import duck, mirrors
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.histories import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Era, Mirror, target
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, RUNS
+from ingest.lake.schemas import RUNS
 from ingest.lake.session import activate
 from ingest.lake.statements import Statement
+from ingest.lake.tables import Tables
 
 COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
 STAGE = "gold"
 LOOKS = 3  # logs that are asked at once
 LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
+_TABLE_SQL = ", ".join(f'"{name}"' for name in _TABLE)
 _OF_NEW = ("reads",)  # asked of new lines alone
 _SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "truncates", "ddl")
 
@@ -137,46 +136,43 @@ class Progress:
         return {COMPLETE: self.complete, LAGGING: sorted(self.lagging)}
 
 
-def complete(lake: Lake) -> int:
+def complete(lake: Tables) -> int:
     """The last batch that every mirror has folded, those that lag among them; 0 before the first."""
     now = progress(lake)
     known = mirrors.known(lake) if now.lagging else {}
     return min([now.complete, *(max(0, folded(lake, known.get(path))) for path in now.lagging)])
 
 
-def folded(lake: Lake, mirror: Mirror | None) -> int:
+def folded(lake: Tables, mirror: Mirror | None) -> int:
     """The last batch that a mirror has folded, as its own log has it; -1 before the first."""
     if mirror is None:
         return -1
     return lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), -1)
 
 
-def progress(lake: Lake) -> Progress:
+def progress(lake: Tables) -> Progress:
     """What a run has recorded last."""
     if not lake.exists(RUNS.name):
         return Progress()
     marks = lake.last_marks(RUNS.name)
     if isinstance(marks.get(COMPLETE), int):
         return Progress(marks[COMPLETE], frozenset(marks.get(LAGGING) or ()))
-    found = (
-        lake.read(RUNS.name)
-        .where((F.col("stage") == "gold") & F.col("subject").isNull() & (F.col("state") == "done"))
-        .agg(F.max("batch").alias("batch"))
-        .first()
+    found = lake.ask(
+        "SELECT max(batch) AS batch FROM {runs} WHERE stage = 'gold' AND subject IS NULL AND state = 'done'"
     )
-    return Progress((found["batch"] if found else None) or 0)
+    return Progress(found[0]["batch"] or 0)
 
 
-def open_books(lake: Lake, complete: int, last: int) -> Books:
+def open_books(lake: Tables, complete: int, last: int) -> Books:
     """Read the books: sums up to ``complete``, single lines behind it."""
     books = Books(complete, last)
-    table = lake.rows(BOOKS).where(F.col("table").isNotNull() | (F.col("ddl") > 0))
-    books.histories = _histories(table.where(F.col("batch") <= complete)) if complete > 0 else {}
-    books.lines = _lines(table.where(F.col("batch").between(complete + 1, last)))
+    table = f'(SELECT * FROM {{books}} WHERE batch <= {last} AND ("table" IS NOT NULL OR ddl > 0)) AS b'
+    books.histories = _histories(lake, table, f"batch <= {complete}") if complete > 0 else {}
+    books.lines = _lines(lake, table, f"batch > {complete}")
     return books
 
 
-def catch_up(lake: Lake, books: Books, lagging: Mapping[str, int]) -> Books:
+def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     """The same books, with the lines of mirrors that lag one by one after what each of them has folded."""
     found = replace(books, histories=dict(books.histories), lagging=dict(lagging))
     lanes = [
@@ -186,16 +182,14 @@ def catch_up(lake: Lake, books: Books, lagging: Mapping[str, int]) -> Books:
         return found
     for name in [(source, TableId(*table)) for source, *table, _ in lanes]:
         del found.histories[name]
-    text = "source STRING, `database` STRING, `schema` STRING, `table` STRING, applied BIGINT"
-    wanted = F.broadcast(lake.spark.createDataFrame(lanes, text)).alias("w")
-    same = [F.col(f"b.{name}").eqNullSafe(F.col(f"w.{name}")) for name in _TABLE]
-    table = lake.rows(BOOKS).where(F.col("batch") <= books.complete).alias("b").join(wanted, same)
-    table = table.select("b.*", "w.applied").cache()
-    try:
-        found.histories |= _histories(table.where(F.col("batch") <= F.col("applied")))
-        found.lines = [*_lines(table.where(F.col("batch") > F.col("applied")).drop("applied")), *books.lines]
-    finally:
-        table.unpersist()
+    values = ", ".join(f"({', '.join(map(duck.value, lane))})" for lane in lanes)
+    same = " AND ".join(f'o."{name}" IS NOT DISTINCT FROM w."{name}"' for name in _TABLE)
+    table = (
+        f"(SELECT o.*, w.applied FROM {{books}} AS o JOIN (VALUES {values}) AS w({_TABLE_SQL}, applied) ON {same} "
+        f"WHERE o.batch <= {books.complete}) AS b"
+    )
+    found.histories |= _histories(lake, table, "batch <= applied")
+    found.lines = [*_lines(lake, table, "batch > applied"), *books.lines]
     return found
 
 
@@ -248,30 +242,28 @@ def _paths(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
             yield name, mirror_path(target(rule, name[1]))
 
 
-def _histories(table: DataFrame) -> dict[LaneId, History]:
-    rows = table.groupBy(*_TABLE).agg(
-        F.max("order_high").alias("high"),
-        F.max(F.when(F.col("ddl") > 0, F.col("order_high"))).alias("stated"),
-        F.max(F.when((F.col("changes") > 0) | (F.col("ddl") > 0), F.col("batch"))).alias("last"),
-        *[F.sum(name).alias(name) for name in _SUMS],
-        F.flatten(F.collect_set(F.map_keys(F.from_json("servers", "map<string,bigint>")))).alias("servers"),
-        F.collect_set("keys").alias("keys"),
+def _histories(lake: Tables, table: str, where: str) -> dict[LaneId, History]:
+    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _SUMS)
+    rows = lake.ask(
+        f"""SELECT {_TABLE_SQL}, max(order_high) AS high, max(CASE WHEN ddl > 0 THEN order_high END) AS stated,
+        max(CASE WHEN changes > 0 OR ddl > 0 THEN batch END) AS last, {sums},
+        list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {_TABLE_SQL}"""
     )
     return {
         (row["source"], TableId(row["database"], row["schema"], row["table"])): History(
             row["high"],
             row["last"] or 0,
             row["stated"],
-            servers=set(row["servers"]),
-            keys={tuple(keys) for text in row["keys"] for keys in json.loads(text)},
-            **{name: row[name] for name in _SUMS},
+            servers={server for text in row["servers"] or () if text for server in json.loads(text)},
+            keys={tuple(keys) for text in row["keys"] or () if text for keys in json.loads(text)},
+            **{name: row[name] or 0 for name in _SUMS},
         )
-        for row in rows.collect()
+        for row in rows
     }
 
 
-def _lines(table: DataFrame) -> list[Line]:
-    return [_line(row.asDict()) for row in table.collect()]
+def _lines(lake: Tables, table: str, where: str) -> list[Line]:
+    return [_line(row) for row in lake.ask(f"SELECT b.* FROM {table} WHERE {where}")]
 
 
 def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) -> Books:
@@ -299,6 +291,7 @@ def _lines_of(one: Statement) -> Iterator[Line]:
 
 
 def _line(row: dict[str, object]) -> Line:
+    row.pop("applied", None)
     row["keys"] = json.loads(str(row["keys"] or "[]"))
     row["columns"] = json.loads(str(row["columns"] or "{}"))
     row["servers"] = json.loads(str(row["servers"] or "{}"))

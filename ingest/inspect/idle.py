@@ -33,7 +33,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
         return None
     found = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
     if "bronze" in stages:
-        known = _read_so_far(lake)
+        known = read_so_far(lake)
         identity.refuse_missing_sources(lake, known)
         for rank, source in enumerate(sources):
             planned = files.plan(source, rank, known.get(source.name, {}), 1)
@@ -57,7 +57,7 @@ def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
     return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()
 
 
-def _read_so_far(lake: Tables) -> dict[str, dict[str, FileState]]:
+def read_so_far(lake: Tables) -> dict[str, dict[str, FileState]]:
     """What the receipts tell of every source's files."""
     found: dict[str, dict[str, FileState]] = {}
     for row in lake.ask("SELECT source, value FROM {bronze.receipt} ORDER BY batch"):

@@ -50,6 +50,11 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
+def value(given: str | int | None) -> str:
+    """A text, a number or NULL as a literal."""
+    return "NULL" if given is None else text(given) if isinstance(given, str) else str(given)
+
+
 def name(value: str) -> str:
     """A name as an identifier of SQL."""
     return '"' + value.replace('"', '""') + '"'

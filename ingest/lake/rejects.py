@@ -47,17 +47,13 @@ def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]
     """The rows of a query but those that are named by these columns."""
     if not names:
         return found
-    values = ", ".join(f"({', '.join(_literal(name.get(one)) for one in columns)})" for name in names)
+    values = ", ".join(f"({', '.join(duck.value(name.get(one)) for one in columns)})" for name in names)
     quoted = [duck.name(one) for one in columns]
     same = " AND ".join(f"o.{one} IS NOT DISTINCT FROM d.{one}" for one in quoted)
     return (
         f"SELECT o.* FROM ({found}) AS o WHERE NOT EXISTS "
         f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(quoted)}) WHERE {same})"
     )
-
-
-def _literal(value: str | int | None) -> str:
-    return "NULL" if value is None else duck.text(value) if isinstance(value, str) else str(value)
 
 
 def name_of(row: Mapping[str, Any]) -> str:
