@@ -11,7 +11,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, looked_at, opened
 
 if TYPE_CHECKING:
     from ingest.change import Image
@@ -32,9 +32,15 @@ def explain(
 ) -> None:
     """A row's whole life: each raw message, its change, what the fold did with it and why."""
     from ingest.gold import explain as explaining
+    from ingest.lake.delta import UnreadableError
 
-    with opened(file, jars_dir) as lake:
-        story = explaining.explain(lake, table, key)
+    try:
+        with looked_at(file, jars_dir) as lake:
+            story = explaining.explain(lake, table, key)
+    except UnreadableError as error:
+        output.note(str(error))
+        with opened(file, jars_dir) as spark_lake:
+            story = explaining.explain(spark_lake, table, key)
     if output_as == "json":
         output.json(story)
     else:

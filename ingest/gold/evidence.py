@@ -6,45 +6,53 @@ messages that they came in, and a sample of the rejects.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from itertools import islice
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest import types
-from ingest.change import Image, TableId
+from ingest.change import Image, Op, TableId
 from ingest.errors import IngestError
-from ingest.fold import Key, KeyCellError, SchemaStep, typed
+from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
 from ingest.gold import ledger as ledgers
 from ingest.gold.cast import cast
 from ingest.gold.gather import with_shard
 from ingest.gold.policy import Subject
-from ingest.gold.refold import json_key, keyed_rows
+from ingest.gold.refold import change_of, json_key, keyed_rows
 from ingest.gold.rekeyed import rebased
 from ingest.gold.work import LaneId, shard_of
-from ingest.lake import exact, mirrors
+from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
+from ingest.lake.delta import UnreadableError
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import quoted
+from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
-from ingest.lake.schemas import BOOKS, CHANGES, DDL
+from ingest.lake.schemas import CHANGES
+from ingest.lake.tables import Tables, scan
+from ingest.values.cells import value_of
 
 ROW = (
     "order_key", "op", "partial", "before", "after", "batch", *PLACE, "row", "sequence", "event_time",
     "transaction", "note", "types",
 )  # fmt: skip
 SUSPECTS = 20
+_ROW_SQL = ", ".join(f'"{name}"' for name in ROW)
+_DUCK = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
+_CUT = re.compile(r"(\.[0-9]{6})[0-9]+")
 _ROUNDS = 50  # key changes from key to key; more are no row's life
 
 Row = dict[str, Any]
 
 
-def mirror_of(lake: Lake, name: str) -> Mirror:
+def mirror_of(lake: Tables, name: str) -> Mirror:
     """The mirror of that name, in any case if only one fits.
 
     Raises:
@@ -80,11 +88,12 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
         raise IngestError(f"{mirror.name}: {error}.") from None
 
 
-def lanes(lake: Lake, mirror: Mirror) -> list[LaneId]:
+def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     """The source tables that feed a mirror, as the books name them."""
-    rows = lake.read(BOOKS.name).where(F.col("table").isNotNull())
-    found = rows.select("source", "database", "schema", "table").distinct().collect()
-    named = [(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in found]
+    rows = lake.ask(
+        'SELECT DISTINCT source, "database", "schema", "table" FROM {books} WHERE "table" IS NOT NULL'
+    )
+    named = [(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows]
     return sorted(
         (lane for lane in named if mirrors.target(lake.pipeline.rule(lane[1]), lane[1]) == mirror.table),
         key=str,
@@ -93,7 +102,7 @@ def lanes(lake: Lake, mirror: Mirror) -> list[LaneId]:
 
 def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
     """The rows of one source table in any product table."""
-    wanted: Column = F.col("source") == lane[0]
+    wanted: Expression = F.col("source") == lane[0]
     for name, part in zip(("database", "schema", "table"), lane[1], strict=True):
         wanted &= F.col(name).eqNullSafe(F.lit(part))
     return frame.where(wanted)
@@ -102,14 +111,91 @@ def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
 # --- changes ------------------------------------------------------------------------------------
 
 
-def rows_of(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
+def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
     """All changes of a key, and of every key that key changes link with it."""
+    if mirror.eras_of(*lane):
+        return _rows_by_spark(lake, mirror, lane, texts)
+    shard = dict([found]) if (found := shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)) else {}
+    types_of = {one.name: one.type for one in mirror.key_columns}
+    wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
+    asked: set[Key] = set()
+    seen: dict[tuple[str, int], tuple[Row, dict[Key, tuple[str, ...]]]] = {}
+    for _ in range(_ROUNDS):
+        if not (new := wanted.keys() - asked):
+            break
+        asked |= new
+        for row in _candidates(lake, mirror, lane, [wanted[key] for key in new], shard):
+            place = row["order_key"], row["batch"]
+            if place not in seen and (keys := _keys_of(row, mirror.keys, types_of)):
+                seen[place] = row, keys
+        for _, keys in seen.values():
+            if not wanted.keys().isdisjoint(keys):
+                wanted |= {key: found for key, found in keys.items() if key not in wanted}
+    return [seen[place][0] for place in sorted(seen) if not wanted.keys().isdisjoint(seen[place][1])]
+
+
+def _candidates(
+    lake: Tables, mirror: Mirror, lane: LaneId, keys: Iterable[tuple[str, ...]], shard: Mapping[str, str]
+) -> Iterator[Row]:
+    """Changes that may concern one of some keys: more than those that do, for values have several spellings."""
+    columns = [one for one in mirror.key_columns if one.name not in shard]
+    places = [i for i, one in enumerate(mirror.key_columns) if one.name not in shard]
+    likely = " OR ".join(
+        "("
+        + " AND ".join(["true", *(_likely(one, key[i]) for i, one in zip(places, columns, strict=True))])
+        + ")"
+        for key in keys
+    )
+    rows = lake.ask(
+        f"""SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op <> 'truncate' AND {lane_sql(lane)} AND ({likely})"""
+    )
+    for row in rows:
+        for image in ("before", "after") if shard else ():
+            if row[image] is not None:
+                row[image] = json.dumps({**shard, **json.loads(row[image])}, ensure_ascii=False)
+        yield row
+
+
+def _likely(column: Column, text: str) -> str:
+    """A condition that every row with this key cell meets, in one of its images."""
+    pointer = "/" + column.name.replace("~", "~0").replace("/", "~1")
+    cells = [f"json_extract_string({image}, {duck.text(pointer)})" for image in ("after", "before")]
+    kind = types.family(column.type)
+    if kind is None or types.delta(column.type) == "STRING" or kind in ("date", "boolean"):
+        return f"({' OR '.join(f'{cell} = {duck.text(text)}' for cell in cells)})"
+    if kind in ("integer", "decimal") and abs(number := float(text)) < 1e300:
+        near = f"BETWEEN {number - abs(number) * 1e-9!r} AND {number + abs(number) * 1e-9!r}"
+        return f"({' OR '.join(f'TRY_CAST({cell} AS DOUBLE) {near}' for cell in cells)})"
+    return "true"
+
+
+def _keys_of(row: Row, keys: tuple[str, ...], types_of: Mapping[str, str]) -> dict[Key, tuple[str, ...]]:
+    """The keys that a change concerns, each with its texts; nothing if it has no usable one."""
+    change = change_of(row, keys)
+    try:
+        concerned = key_of_change(change, keys, types_of)
+    except KeyCellError:
+        return {}
+    images = (change.before, change.after) if change.op is Op.DELETE else (change.after, change.before)
+    found = {concerned.key: _texts_of(keys, images)}
+    if concerned.left is not None:
+        found[concerned.left] = _texts_of(keys, (change.before, change.after))
+    return found
+
+
+def _texts_of(keys: tuple[str, ...], images: Iterable[Image | None]) -> tuple[str, ...]:
+    there = [image for image in images if image is not None]
+    return tuple(str(next(image[name] for image in there if name in image)) for name in keys)
+
+
+def _rows_by_spark(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
+    """The same where the table's primary key has changed, so that rows of before have to be keyed anew."""
+    if not isinstance(lake, Lake):
+        raise UnreadableError(f"The primary key of {mirror.name} has changed, which is explained with Spark.")
     changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
-    shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
-    changes = with_shard(changes, shard)
-    if eras := mirror.eras_of(*lane):  # what stood where the key changed stands for its earlier life
-        steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
-        changes = rebased(changes, mirror, eras, steps, 0, links=True, lane=lane)
+    changes = with_shard(changes, shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane))
+    steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
+    changes = rebased(changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane)
     keyed = keyed_rows(changes, mirror, ROW)
     wanted = {_as_json(lake, mirror, texts)}
     for _ in range(_ROUNDS):
@@ -132,16 +218,21 @@ def _as_json(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
     return str(found)
 
 
-def truncates(lake: Lake, lane: LaneId) -> list[Row]:
+def lane_sql(lane: LaneId) -> str:
+    """The condition that a row of a product table is of one source table."""
+    named = zip(("source", "database", "schema", "table"), (lane[0], *lane[1]), strict=True)
+    return " AND ".join(f'"{name}" IS NOT DISTINCT FROM {duck.value(part)}' for name, part in named)
+
+
+def truncates(lake: Tables, lane: LaneId) -> list[Row]:
     """The table's truncates."""
-    frame = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("op") == "truncate"))
-    return [row.asDict() for row in of_lane(frame, lane).select(*ROW).collect()]
+    return lake.ask(f"SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op = 'truncate' AND {lane_sql(lane)}")
 
 
 FOLDED = 2**62  # what is explained has been folded: nothing waits
 
 
-def schema_steps(lake: Lake, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
+def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
     """The DDL effects that take part in the fold, each with the statement's own row."""
     rule = lake.pipeline.rule(lane[1])
     subject = Subject(
@@ -154,42 +245,49 @@ def schema_steps(lake: Lake, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaS
     steps = ledgers.steps(ledgers.read(lake, sent.with_rows(lake)).of(*lane), subject, 1).ever
     if not steps:
         return []
-    rows = lake.read(DDL.name).where(F.col("source") == lane[0])
-    wanted = [str(step.order) for step in steps]
-    statements = {
-        row["order_key"]: row.asDict() for row in rows.where(F.col("order_key").isin(wanted)).collect()
-    }
+    wanted = ", ".join(duck.text(str(step.order)) for step in steps)
+    rows = lake.ask(f"SELECT * FROM {{ddl}} WHERE source = {duck.text(lane[0])} AND order_key IN ({wanted})")
+    statements = {row["order_key"]: row for row in rows}
     return [(step, statements[str(step.order)]) for step in steps if str(step.order) in statements]
 
 
 # --- rejects ------------------------------------------------------------------------------------
 
 
-def suspects(lake: Lake, mirror: Mirror, found: Sequence[LaneId], key: str) -> list[Row]:
+def suspects(lake: Tables, mirror: Mirror, found: Sequence[LaneId], texts: Sequence[str]) -> list[Row]:
     """Open rejects that may concern the row: its own cells, and messages whose table is not known."""
-    open_ones = rejected.still_open(lake)
-    if open_ones is None:
-        return []
-    sources = sorted({source for source, _ in found})
-    database, schema, table = mirror.table
-    own = (
-        (F.col("kind") != "message")
-        & F.col("database").eqNullSafe(F.lit(database))
-        & F.col("schema").eqNullSafe(F.lit(schema))
-        & F.col("table").eqNullSafe(F.lit(table))
-        & F.col("key").eqNullSafe(key)
+    columns = ", ".join(map(duck.name, (*PLACE, "batch", "kind", "column", "reason", "detail", "raw", "key")))
+    table = " AND ".join(
+        f'"{name}" IS NOT DISTINCT FROM {duck.value(part)}'
+        for name, part in zip(("database", "schema", "table"), mirror.table, strict=True)
     )
-    unknown = (F.col("kind") == "message") & F.col("source").isin(sources)
-    columns = (*PLACE, "batch", "kind", "column", "reason", "detail", "raw")
-    rows = open_ones.where(own | unknown).orderBy("kind", "batch", *PLACE).select(*columns).limit(SUSPECTS)
-    return [row.asDict() for row in rows.collect()]
+    sources = ", ".join(sorted({duck.text(source) for source, _ in found})) or "NULL"
+    order = ", ".join(f"{duck.name(name)} NULLS FIRST" for name in ("kind", "batch", *PLACE))
+    rows = lake.ask(
+        f"""SELECT {columns} FROM ({rejected.open_sql(lake)}) AS o
+        WHERE (kind <> 'message' AND {table}) OR (kind = 'message' AND source IN ({sources})) ORDER BY {order}"""
+    )
+    key = typed_key(mirror, texts)
+    mine = (row for row in rows if row["kind"] == "message" or _named_key(mirror, row["key"]) == key)
+    return [{name: cell for name, cell in row.items() if name != "key"} for row in islice(mine, SUSPECTS)]
 
 
-def key_text(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
-    """The key as cell rejects spell it: JSON with the columns' own names."""
-    frame = lake.spark.createDataFrame([tuple(texts)], [f"t{i}" for i in range(len(texts))])
-    cells = [cast(F.col(f"t{i}"), one.type).alias(one.name) for i, one in enumerate(mirror.key_columns)]
-    return str(frame.select(exact.key_json(cells).alias("key")).collect()[0]["key"])
+def _named_key(mirror: Mirror, text: str | None) -> Key | None:
+    """The key that a reject names in JSON, as the fold compares it; None if it has no such key."""
+    try:
+        cells = json.loads(text or "{}", parse_int=str, parse_float=str)
+        return tuple(_of_json(one.type, cells[one.name]) for one in mirror.key_columns)
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _of_json(logical: str, cell: object) -> object:
+    if isinstance(cell, bool):
+        cell = "true" if cell else "false"
+    text = str(cell)
+    if types.family(logical) == "datetime":
+        text = text.replace("T", " ", 1)
+    return typed(logical, text)
 
 
 # --- the mirror ---------------------------------------------------------------------------------
@@ -203,44 +301,59 @@ class Present:
     differing: tuple[str, ...]
 
 
-def present(lake: Lake, mirror: Mirror, texts: Sequence[str], folded: Image | None) -> Present:
+def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | None) -> Present:
     """Look the key up in the mirror, and compare cell by cell with the row that the fold gives."""
-    table = lake.read(mirror.path)
-    have = set(table.columns)
-    columns = [one for one in mirror.columns if one.column in have]
-    same = [
-        F.col(quoted(one.column)).eqNullSafe(cast(F.lit(text), one.type))
-        for one, text in zip(mirror.key_columns, texts, strict=True)
-    ]
-    values = folded or {}
-    differs = [
-        F.when(
-            ~F.col(quoted(one.column)).eqNullSafe(_expected(values.get(one.name), one.type)), F.lit(one.name)
-        )
+    state = lake.snapshot(mirror.path)
+    columns = [one for one in mirror.columns if one.column in state.types]
+    cells = ", ".join(f"{_text(one)} AS {duck.name(f'v{i}')}" for i, one in enumerate(columns))
+    same = " AND ".join(_equals(one, text) for one, text in zip(mirror.key_columns, texts, strict=True))
+    query = f"SELECT {cells} FROM {scan(lake.path(mirror.path), state)} AS t WHERE {same} LIMIT 10"
+    rows = [{one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in duck.rows(query)]
+    differing = {
+        one.name
+        for row in rows
         for one in columns
         if one.name not in mirror.keys
-    ]
-    rows = (
-        table.where(reduce(lambda a, b: a & b, same))
-        .select(
-            *[_text(F.col(quoted(one.column)), one.type).alias(f"v{i}") for i, one in enumerate(columns)],
-            F.array_compact(F.array(F.lit(None).cast("string"), *differs)).alias("differing"),
-        )
-        .limit(10)
-        .collect()
-    )
-    images = tuple({one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in rows)
-    return Present(images, tuple(sorted({name for row in rows for name in row["differing"]})))
+        and _value(one.type, row[one.name]) != _value(one.type, (folded or {}).get(one.name))
+    }
+    return Present(tuple(rows), tuple(sorted(differing)))
 
 
-def _expected(text: str | None, logical: str) -> Column:
-    return cast(F.lit(text).cast("string"), logical)
-
-
-def _text(value: Column, logical: str) -> Column:
-    """The cell as changes spell it."""
-    kind = types.delta(logical)
+def _equals(column: Column, text: str) -> str:
+    """The condition that a mirror's key cell has the value of a canonical text."""
+    cell, literal, kind = duck.name(column.column), duck.text(text), column.delta
     if kind == "BINARY":
-        return F.base64(value)
-    text = value.cast("string")
-    return F.concat(F.replace(text, F.lit(" "), F.lit("T")), F.lit("Z")) if kind == "TIMESTAMP" else text
+        return f"{cell} = from_base64({literal})"
+    if kind == "TIMESTAMP":
+        return f"{cell} = (CAST({literal} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
+    return f"{cell} = CAST({literal} AS {_DUCK.get(kind, kind)})"
+
+
+def _value(logical: str, text: str | None) -> object:
+    """A cell's value as the mirror holds it: without what its type cuts off, None where the text does not fit."""
+    if text is None:
+        return None
+    try:
+        found = value_of(logical, _CUT.sub(r"\1", text) if _is_time(logical) else text)
+    except (ValueError, ArithmeticError):
+        return None
+    return "NaN" if found != found else found  # noqa: PLR0124 - NaN alone is not itself
+
+
+def _is_time(logical: str) -> bool:
+    return types.family(logical) in ("datetime", "timestamp")
+
+
+def _text(column: Column) -> str:
+    """The cell as changes spell it."""
+    cell = duck.name(column.column)
+    kind = column.delta
+    if kind == "BINARY":
+        return f"base64({cell})"
+    if kind in ("FLOAT", "DOUBLE"):
+        return (
+            f"CASE WHEN isnan({cell}) THEN 'NaN' WHEN isinf({cell}) THEN CASE WHEN {cell} > 0 THEN 'Infinity' "
+            f"ELSE '-Infinity' END ELSE CAST({cell} AS VARCHAR) END"
+        )
+    text = f"CAST({cell} AS VARCHAR)"
+    return f"replace({text}, ' ', 'T') || 'Z'" if kind == "TIMESTAMP" else text

@@ -17,10 +17,10 @@ from ingest.gold import evidence
 from ingest.gold.evidence import Present
 from ingest.gold.refold import change_of
 from ingest.gold.work import LaneId
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE
+from ingest.lake.tables import Tables
 from ingest.order import Order, order_of, same_place
 
 STAGE = "gold"
@@ -93,7 +93,7 @@ class Happening:
         return self.event.order
 
 
-def explain(lake: Lake, name: str, texts: Sequence[str]) -> Story:
+def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
     """The story of one row.
 
     Args:
@@ -127,8 +127,7 @@ def explain(lake: Lake, name: str, texts: Sequence[str]) -> Story:
         there.differing,
         waiting=len(happened) - len(now),
     )
-    named = evidence.key_text(lake, mirror, texts)
-    return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, named)))
+    return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, texts)))
 
 
 def _is_equal(row: Row | None, there: Present) -> bool:
@@ -137,7 +136,7 @@ def _is_equal(row: Row | None, there: Present) -> bool:
     return len(there.rows) == 1 and not there.differing
 
 
-def happenings(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:
+def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:
     """The key's changes and the table's own events in one lane, none of them twice."""
     rows = evidence.rows_of(lake, mirror, lane, texts)
     if not rows:
