@@ -35,8 +35,8 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     if "bronze" in stages:
         known = read_so_far(lake)
         identity.refuse_missing_sources(lake, known)
-        for rank, source in enumerate(sources):
-            planned = files.plan(source, rank, known.get(source.name, {}), 1)
+        for source in sources:
+            planned = files.plan(source, 0, known.get(source.name, {}), 1)
             if planned.ranges or planned.alarms:
                 return None
             found.warnings += [f"source {source.name}: {text}" for text in planned.warnings]

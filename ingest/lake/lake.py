@@ -96,11 +96,20 @@ class Lake(Tables):
         """The rows of a query in DuckDB's SQL, as `Tables.ask` takes it, by Spark."""
         import sqlglot
 
-        text = sqlglot.transpile(NAMED.sub(self._view, query), read="duckdb", write="spark")[0]
-        return self.spark.sql(text)
+        views: list[str] = []
+
+        def named(found: re.Match[str]) -> str:
+            views.append(self._view(found))
+            return views[-1]
+
+        try:
+            return self.spark.sql(sqlglot.transpile(NAMED.sub(named, query), read="duckdb", write="spark")[0])
+        finally:
+            for view in views:
+                self.spark.catalog.dropTempView(view)
 
     def _view(self, found: re.Match[str]) -> str:
-        """A product table, or one kind of its rows, under a name that Spark knows."""
+        """A product table, or one kind of its rows, under a name that Spark knows for a moment."""
         schema = BY_NAME[found[1]]
         rows = (
             self.rows(schema) if self.exists(schema.name) else self.spark.createDataFrame([], schema.columns)
