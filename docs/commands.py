@@ -55,8 +55,8 @@ def _own(verb: Any, one: Any) -> str:
 def _arguments(verb: Any) -> Iterator[str]:
     for one in verb.params:
         if one.param_type_name == "argument":
-            name = (one.metavar or one.name.upper()).strip("[]")
-            yield name if one.required else f"[{name}]"
+            name = one.metavar or one.name.upper()
+            yield name if one.required or name.startswith("[") else f"[{name}]"
 
 
 def _options(verb: Any) -> Iterator[str]:

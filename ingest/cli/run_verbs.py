@@ -33,7 +33,7 @@ def run(
         str, typer.Option(help="Only these stages, by commas: bronze,silver,gold,quality.")
     ] = "bronze,silver,gold,quality",
     every: Annotated[
-        str, typer.Option(help="Run again so often (30s, 5m) until stopped, in one session.")
+        str, typer.Option(help="Run again every so often (30s, 5m) until stopped, in one session.")
     ] = "",
     select: Annotated[str, typer.Option(help="Fold only mirrors that fit this pattern, e.g. 'shop.*'.")] = "",
     output_as: Output = "table",
