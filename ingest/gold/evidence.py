@@ -36,7 +36,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
 from ingest.lake.schemas import CHANGES
-from ingest.lake.tables import Tables, scan
+from ingest.lake.tables import Tables
 from ingest.values.cells import value_of
 
 ROW = (
@@ -307,8 +307,8 @@ def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | 
     columns = [one for one in mirror.columns if one.column in state.types]
     cells = ", ".join(f"{_text(one)} AS {duck.name(f'v{i}')}" for i, one in enumerate(columns))
     same = " AND ".join(_equals(one, text) for one, text in zip(mirror.key_columns, texts, strict=True))
-    query = f"SELECT {cells} FROM {scan(lake.path(mirror.path), state)} AS t WHERE {same} LIMIT 10"
-    rows = [{one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in duck.rows(query)]
+    found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE {same} LIMIT 10")
+    rows = [{one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in found]
     differing = {
         one.name
         for row in rows

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from ingest.lake.delta import UnreadableError, metadata_of
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
-from ingest.lake.tables import NAMED, Row, Tables
+from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
 
@@ -92,31 +91,41 @@ class Lake(Tables):
             for version, metadata in told.collect():
                 yield version, metadata_of([{"commitInfo": {"userMetadata": metadata}}])
 
+    def ask_mirror(self, name: str, query: str) -> list[Row]:
+        """As `Tables.ask_mirror`; in a store that only Hadoop reaches, by Spark."""
+        if self._is_local:
+            with suppress(UnreadableError):
+                return super(Lake, self).ask_mirror(name, query)
+        found = self._asked(query, lambda _name, _kind: self.read(name))
+        return [row.asDict(recursive=True) for row in found.collect()]
+
     def frame(self, query: str) -> DataFrame:
         """The rows of a query in DuckDB's SQL, as `Tables.ask` takes it, by Spark."""
+        return self._asked(query, self._product)
+
+    def _product(self, name: str, kind: str | None) -> DataFrame:
+        schema = BY_NAME[name]
+        if not self.exists(name):
+            return self.spark.createDataFrame([], schema.columns)
+        rows = self.rows(schema)
+        return rows.where(F.col("kind") == kind) if kind else rows
+
+    def _asked(self, query: str, table: Callable[[str, str | None], DataFrame]) -> DataFrame:
+        """A query in DuckDB's SQL over tables that Spark knows by names of the moment."""
         import sqlglot
 
         views: list[str] = []
 
-        def named(found: re.Match[str]) -> str:
-            views.append(self._view(found))
+        def named(name: str, kind: str | None) -> str:
+            views.append(f"_asked_{uuid.uuid4().hex}")
+            table(name, kind).createTempView(views[-1])
             return views[-1]
 
         try:
-            return self.spark.sql(sqlglot.transpile(NAMED.sub(named, query), read="duckdb", write="spark")[0])
+            return self.spark.sql(sqlglot.transpile(filled(query, named), read="duckdb", write="spark")[0])
         finally:
             for view in views:
                 self.spark.catalog.dropTempView(view)
-
-    def _view(self, found: re.Match[str]) -> str:
-        """A product table, or one kind of its rows, under a name that Spark knows for a moment."""
-        schema = BY_NAME[found[1]]
-        rows = (
-            self.rows(schema) if self.exists(schema.name) else self.spark.createDataFrame([], schema.columns)
-        )
-        name = f"_asked_{schema.name}_{found[2] or ''}_{uuid.uuid4().hex}"
-        (rows.where(F.col("kind") == found[2]) if found[2] else rows).createTempView(name)
-        return name
 
     def read(self, name: str) -> DataFrame:
         """A table's rows."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,7 +36,9 @@ _SQL_TYPES = {
     "TIMESTAMP": "TIMESTAMPTZ",
     "ARRAY<STRUCT<key: STRING, value: BINARY>>": "STRUCT(key VARCHAR, value BLOB)[]",
 }
-NAMED = re.compile(r"\{(\w+)(?:\.(\w+))?\}")  # a product table in a query, and a kind of its rows
+_NAMED = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}"""
+)  # what stands in quotes is left alone
 Row = dict[str, Any]
 
 
@@ -80,11 +82,10 @@ class Tables:
 
     def count(self, name: str) -> int:
         """How many rows a table has; from its log, if that tells."""
-        state = self.snapshot(name)
-        if state.rows is not None:
-            return state.rows
-        found: int = duck.rows(f"SELECT count(*) AS rows FROM {scan(self.path(name), state)}")[0]["rows"]
-        return found
+        rows = delta.snapshot(self.path(name)).rows
+        return (
+            self.ask_mirror(name, "SELECT count(*) AS n FROM {mirror} AS m")[0]["n"] if rows is None else rows
+        )
 
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """A table's versions as far as its log goes back, with the ``userMetadata`` of each, the newest first."""
@@ -101,15 +102,20 @@ class Tables:
         ``{bronze.message}`` is one kind of a table's rows.  Columns that a table made by an older version lacks are
         NULL; a table that is not there has no rows.  Times come back in UTC without a zone.
         """
-        return duck.rows(NAMED.sub(self._scanned, query))
+        return duck.rows(filled(query, self._scanned))
 
-    def _scanned(self, found: re.Match[str]) -> str:
-        schema, kind = BY_NAME[found[1]], found[2]
-        state = self.snapshot(schema.name)
+    def ask_mirror(self, name: str, query: str) -> list[Row]:
+        """The rows of a query in which ``{mirror}`` is the table of that name under the lake."""
+        folder = self.path(name)
+        return duck.rows(filled(query, lambda _name, _kind: scan(folder, delta.snapshot(folder))))
+
+    def _scanned(self, name: str, kind: str | None) -> str:
+        schema, folder = BY_NAME[name], self.path(name)
+        state = delta.snapshot(folder)
         if kind:
             files = tuple(one for one in state.files if one.partition.get("kind") == kind)
             state = replace(state, files=files)
-        return scan(self.path(schema.name), state, duck_types(schema))
+        return scan(folder, state, duck_types(schema))
 
 
 @dataclass(slots=True)
@@ -118,6 +124,11 @@ class LakeReader(Tables):
 
     pipeline: Pipeline
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
+
+
+def filled(query: str, table: Callable[[str, str | None], str]) -> str:
+    """A query with its ``{name}`` and ``{name.kind}`` replaced; texts and names in quotes are what they are."""
+    return _NAMED.sub(lambda found: table(found[1], found[2]) if found[1] else found[0], query)
 
 
 def duck_types(schema: TableSchema) -> dict[str, str]:

@@ -164,3 +164,12 @@ def test_product_tables_have_the_types_that_their_sql_says() -> None:
     for schema in ALL:
         assert schema.ddl.count(" COMMENT '") == len(duck_types(schema))
         duck.rows(f"SELECT {', '.join(f'NULL::{kind}' for kind in duck_types(schema).values())}")
+
+
+def test_a_text_that_looks_like_a_table_stays_a_text(tmp_path: Path) -> None:
+    """A source may be called ``{books}``, and a refused cell may hold any text."""
+    from ingest.lake.tables import filled
+
+    query = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM {books} AS b, {bronze.message} AS m"""
+    expected = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM <books None> AS b, <bronze message> AS m"""
+    assert expected == filled(query, lambda name, kind: f"<{name} {kind}>")
