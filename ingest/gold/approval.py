@@ -17,6 +17,7 @@ from ingest.lake import decisions, lanes, mirrors
 from ingest.lake.decisions import APPROVE, DISMISS, Decision
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
+from ingest.lake.schemas import DDL
 from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
 
@@ -50,6 +51,8 @@ class Listed:
 
 def listed(lake: Tables) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
+    if not lake.exists(DDL.name) or not lake.count(DDL.name):
+        return []
     known, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)
     found = [one for statement in ledger.statements for one in _of_statement(lake, statement, known, sent)]

@@ -58,7 +58,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
     try:
         snapshot = lake.snapshot(mirror.path)
         if snapshot.exists:
-            rows = lake.count(mirror.path)
+            rows = snapshot.rows if snapshot.files else lake.count(mirror.path)
     except Exception as error:  # one damaged table must not hide how the others are
         told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
         snapshot, run = NO_TABLE, {"state": "damaged", "message": told}
