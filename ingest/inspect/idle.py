@@ -8,7 +8,7 @@ from collections.abc import Collection
 from ingest.bronze import files
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Pipeline
-from ingest.lake import decoded_with, identity, mirrors
+from ingest.lake import decoded_with, identity, mirrors, snapshots
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE, CHECKS, RUNS
 from ingest.lake.tables import LakeReader, Tables
@@ -23,6 +23,8 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     """
     sources = [one for one in pipeline.sources if one.enabled]
     if "://" in pipeline.lake or any(one.kind != "files" for one in sources):
+        return None
+    if any(snapshots.source_of(pipeline, one) is not None for one in sources):
         return None
     lake = LakeReader(pipeline)
     if not lake.exists(BRONZE.name):
