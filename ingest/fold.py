@@ -92,7 +92,7 @@ class Row:
     values: Image
     complete: bool = True
     types: Mapping[str, str] = field(default_factory=dict)
-    place: Order | None = None
+    place: Order | None = field(default=None, compare=False)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from tests.lakes import Example
 
 ROOT = Path(__file__).resolve().parent.parent
+settings.register_profile("tests", deadline=None)  # two processes share the machine: a pause is no failure
+settings.load_profile("tests")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
