@@ -78,7 +78,7 @@ CALLS = {
             (),
         ),
     ),
-    "merge": Call("ingest.gold.merge", "merge", lambda *_given: "mirror"),
+    "merge": Call("ingest.gold.merge", "merge", lambda *_given, **_named: "mirror"),
     "alter": Call(
         "ingest.gold.tables",
         "add_columns",
