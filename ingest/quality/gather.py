@@ -203,6 +203,7 @@ def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
     listed = list(group)
     last = max(trend[0]["checked_at"] for trend in listed)
     facts = [_check(trend) for trend in listed if trend[0]["checked_at"] == last]
+    facts.sort(key=lambda fact: (fact.check, fact.column or ""))
     return facts, last.replace(tzinfo=dt.UTC)
 
 
