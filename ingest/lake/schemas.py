@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
-_COLUMN = re.compile(r"`?(\w+)`? ([A-Z]+(?:<.*?>>)?) COMMENT '(?:[^']|'')*'")
+_COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '(?:[^']|'')*'")
 
 
 @dataclass(frozen=True, slots=True)
