@@ -79,7 +79,8 @@ def _command(cluster: Cluster, folder: Path, *command: str) -> Any:
 def test_the_workers_do_not_know_the_product(cluster: Cluster) -> None:
     """If an installed product reached the workers, the tests below would prove nothing."""
     python = cluster.environment["PYSPARK_PYTHON"]
-    known = [subprocess.run([python, "-c", f"import {name}"], capture_output=True, cwd="/", check=False).returncode
+    known = [subprocess.run([python, "-c", f"import {name}"], capture_output=True, cwd="/", check=False,
+                            env=cluster.environment).returncode
              for name in ("msgspec", "ingest")]  # fmt: skip
     assert [0, 1] == known
 
