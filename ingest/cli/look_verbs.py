@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -12,6 +12,9 @@ from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, looked_at, opened
 from ingest.cli.watching import Watched
 from ingest.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 app = typer.Typer()
 _PANEL = "Look"
@@ -133,9 +136,13 @@ def _asked(
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """A query's columns and rows, and which mirrors lack some of the batch."""
     if engine == "duckdb":
-        from ingest.inspect.query import query_as_of
-
         with looked_at(file, jars_dir) as lake:
+            if "://" in lake.pipeline.lake:  # a store that only Spark reaches: the question is Spark's, too
+                from ingest.cli import spark_query
+
+                return spark_query.query_as_of(cast("Lake", lake), text, limit, batch)
+            from ingest.inspect.query import query_as_of
+
             return query_as_of(lake, text, limit, batch)
     from ingest.cli import spark_query
 
