@@ -88,10 +88,6 @@ class Dialect(Protocol):
     def settled(connection: Any, mark: str) -> str:
         """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
 
-    @staticmethod
-    def digest(columns: Sequence[str]) -> str:
-        """SQL for the count of rows and a checksum over their columns' texts, whatever their order."""
-
 
 def dialect_of(database: Database) -> Dialect:
     """The module for a database's URL.

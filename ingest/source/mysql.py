@@ -163,11 +163,3 @@ def clock(connection: Any) -> str:
 def settled(connection: Any, mark: str) -> str:
     """What the stream has delivered was committed, and the log is in the order of commits: nothing to wait for."""
     return ""
-
-
-def digest(columns: Sequence[str]) -> str:
-    """Sixty bits of each row's MD5, summed: exact, for sums of integers are decimals."""
-    parts = ", ".join(f"COALESCE(CONCAT('=', {one}), '')" for one in columns)
-    return (
-        f"COUNT(*), COALESCE(SUM(CAST(CONV(LEFT(MD5(CONCAT_WS('|', {parts})), 15), 16, 10) AS UNSIGNED)), 0)"
-    )

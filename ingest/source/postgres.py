@@ -150,9 +150,3 @@ def settled(connection: Any, mark: str) -> str:
         return str(found)
     [(oldest,)] = values(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
     return "" if int(oldest) >= int(mark) else mark
-
-
-def digest(columns: Sequence[str]) -> str:
-    """Sixty bits of each row's MD5, summed exactly."""
-    parts = ", ".join(f"coalesce('=' || {one}, '')" for one in columns)
-    return f"count(*)::text, coalesce(sum(('x' || left(md5(concat_ws('|', {parts})), 15))::bit(60)::bigint), 0)::text"
