@@ -53,7 +53,6 @@ class Table:
 class Dialect(Protocol):
     """What a database's module holds."""
 
-    PACKAGE: str
     ERRORS: tuple[type[Exception], ...]
 
     @staticmethod
@@ -99,8 +98,9 @@ def dialect_of(database: Database) -> Dialect:
     try:
         return cast("Dialect", importlib.import_module(f"ingest.source.{_MODULES[scheme]}"))
     except ImportError as error:
-        package = {"mysql": "pymysql", "postgres": "'psycopg[binary]'"}[_MODULES[scheme]]
-        raise SetupError(f"The client of {scheme} is not installed: type `pip install {package}`.") from error
+        raise SetupError(
+            f"The client of {scheme} is not installed: type `pip install 'ingest[databases]'`."
+        ) from error
 
 
 def place_of(database: Database) -> str:

@@ -23,7 +23,6 @@ from ingest import types
 from ingest.change import TableId
 from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Column, Key, Table
 
-PACKAGE = "pymysql"
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 

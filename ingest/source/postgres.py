@@ -17,7 +17,6 @@ from ingest import types
 from ingest.change import TableId
 from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Column, Key, Table
 
-PACKAGE = "psycopg[binary]"
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 _SETTINGS = {
     "timezone": "UTC",

@@ -19,9 +19,12 @@ from tests.e2e.registry import Registry
 from tests.e2e.topics import Topics
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The marker of this folder."""
-    config.addinivalue_line("markers", "e2e: needs real services, which are fetched and started on loopback")
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test of this folder: what `make test` installs does not serve them."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("e2e")
 
 
 @pytest.fixture(scope="session")

@@ -120,5 +120,7 @@ class Service:
 def _is(ready: Callable[[], object]) -> bool:
     try:
         return ready() is not False
+    except ImportError:
+        raise
     except Exception:  # each client has errors of its own for a server that is not there yet
         return False

@@ -18,7 +18,6 @@ from tests.e2e.histories import History
 from tests.e2e.parts import Missing
 
 pytestmark = [
-    pytest.mark.e2e,
     pytest.mark.spark,
     pytest.mark.skipif(not importlib.util.find_spec("jpype"), reason="pip install -e '.[e2e]' brings JPype"),
 ]

@@ -20,7 +20,7 @@ from tests.lakes import ROOT, example, expected_shop, shop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 NAME = "dts-canal"
 PATIENCE = 600
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # four JVMs on two cores: what compiles least ends first

@@ -16,7 +16,6 @@ from tests.e2e.gardens import Column
 from tests.e2e.histories import History
 
 pytestmark = [
-    pytest.mark.e2e,
     pytest.mark.spark,
     pytest.mark.skipif(not is_installed(), reason="pip install -e '.[e2e]' brings Debezium"),
 ]

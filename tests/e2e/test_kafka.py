@@ -17,7 +17,7 @@ from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from tests.e2e.topics import Sent
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 LAND = ("bronze", "silver")
 FOLD = (*LAND, "gold")
 

@@ -14,7 +14,6 @@ import pytest
 
 from tests.e2e.topics import Sent
 
-pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parent.parent.parent
 
 

@@ -12,8 +12,6 @@ from ingest.run import run
 from tests.e2e.topics import Sent
 from tests.lakes import FORMAT, change
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.fixture
 def file(tmp_path, broker, topics):

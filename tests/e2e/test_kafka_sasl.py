@@ -13,7 +13,7 @@ from tests.e2e.broker import PASSWORD, jaas
 from tests.e2e.test_kafka_commands import told
 from tests.e2e.topics import Sent
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 WRONG = "fork-and-hoe"
 
 

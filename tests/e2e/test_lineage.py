@@ -22,7 +22,7 @@ from tests.lakes import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 pytest.importorskip("openlineage.client", reason="pip install -e '.[e2e]' brings the OpenLineage client")
 DEAD = "http://127.0.0.1:9"
 

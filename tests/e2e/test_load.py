@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import load
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 
 
 def test_three_quarters_of_a_minute(spark, broker, tmp_path):

@@ -20,8 +20,6 @@ from tests.model.checks import typed
 from tests.model.histories import STEPS, Life, history
 from tests.model.source import Table
 
-pytestmark = pytest.mark.e2e
-
 HISTORIES = 60
 SEED = os.environ.get("INGEST_SEED", "")
 MODES = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,TIME_ROUND_FRACTIONAL"

@@ -10,7 +10,6 @@ from tests.quality.conftest import facts
 from tests.quality.test_report import EVIL, evil_facts
 
 pytestmark = [
-    pytest.mark.e2e,
     pytest.mark.skipif(chromium.found() is None, reason="no Chromium on PATH: apt-get install chromium"),
 ]
 SIZES = {"phone": (390, 844), "desk": (1280, 900)}

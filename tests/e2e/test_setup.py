@@ -24,7 +24,6 @@ from cryptography.x509.oid import NameOID
 from ingest.errors import SetupError
 from ingest.lake import jars, trust
 
-pytestmark = pytest.mark.e2e
 JAR = next(jar for jar in jars.PINNED if jar.artifact == "delta-storage")
 POM = (
     f"<project><modelVersion>4.0.0</modelVersion><groupId>{JAR.group}</groupId>"

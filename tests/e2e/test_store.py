@@ -22,7 +22,7 @@ from tests.lakes import ROOT, expected_shop, shop
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+pytestmark = pytest.mark.spark
 NAME = "obcloud-canal"
 
 _RACE = """
