@@ -1,6 +1,6 @@
 """The command itself: which module holds which verb, what every verb shares, and the exit codes.
 
-0 is done, 1 is finished with failures, 2 is could not start.  A module of verbs holds a `typer.Typer`
+0 is done, 1 is finished with failures, 2 is could not start; `wait` has 3 for not yet.  A module of verbs holds a `typer.Typer`
 named ``app`` with its verbs as commands, and imports nothing heavy at its top: help imports them all.
 """
 
@@ -26,6 +26,7 @@ VERBS = {
     "snapshot": "source_verbs",
     "tables": "look_verbs",
     "status": "look_verbs",
+    "wait": "waiting",
     "sql": "look_verbs",
     "explain": "explain",
     "ddl": "ddl_verbs",

@@ -34,6 +34,10 @@ def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
             "Age of the newest commit of the source that the mirror's changes tell of.",
             [(labels, one["lag_seconds"]) for labels, one in rows],
         ),
+        "mirror_complete_until_timestamp_seconds": (
+            "The source time before which no change is expected any more.",
+            [(labels, _moment(one["complete_until"])) for labels, one in rows],
+        ),
         "mirror_rows": ("Rows in the mirror.", [(labels, one["rows"]) for labels, one in rows]),
         "mirror_batch": (
             "The last batch that was folded into the mirror.",
@@ -41,6 +45,10 @@ def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
         ),
         "mirror_state": ("1 for the state that the mirror is in, 0 for the others.", states),
     }
+
+
+def _moment(text: str | None) -> float | None:
+    return None if text is None else dt.datetime.fromisoformat(text).timestamp()
 
 
 def _states(one: Mapping[str, Any]) -> Iterable[str]:
@@ -51,7 +59,6 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
     labels = {"pipeline": found["pipeline"]}
     kinds = {"message": 0, "cell": 0, "change": 0, **found["open_rejects"]}
     last = found["last_run"] or {}
-    ended = dt.datetime.fromisoformat(last["ended"]).timestamp() if last else None
     return {
         "rejects_open": (
             "Rejects that were neither replayed nor dismissed.",
@@ -63,7 +70,7 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
         ),
         "last_run_timestamp_seconds": (
             "When the last run ended that had anything to do.",
-            [(labels, ended)],
+            [(labels, _moment(last.get("ended")))],
         ),
         "last_run_duration_seconds": (
             "How long its stages took.",

@@ -84,4 +84,7 @@ def drawn(found: Found, *, at: bool = False) -> RenderableType:
     head = f"{time.strftime('%H:%M:%SZ', time.gmtime())}  " if at else ""
     rows = [[one[name] for name in COLUMNS] for one in found["tables"]]
     lines = [f"- {text}" for text in found["problems"]] + [f"next: {found['next']}"]
-    return Group(Text(head + found["headline"]), output.drawn(COLUMNS, rows), *map(Text, lines))
+    complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
+    return Group(
+        Text(head + found["headline"]), Text(complete), output.drawn(COLUMNS, rows), *map(Text, lines)
+    )

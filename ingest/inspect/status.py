@@ -10,6 +10,8 @@ from typing import Any
 from ingest.change import TableId
 from ingest.errors import IngestError, command, counted
 from ingest.gold import approval
+from ingest.inspect import complete as completeness
+from ingest.inspect.complete import Complete
 from ingest.lake import decoded_with, faults, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
@@ -125,12 +127,13 @@ def _exists(lake: Tables, path: str) -> bool:
 def status(lake: Tables) -> dict[str, Any]:
     """The health of a lake: one line per mirror, the problems in words, the next command."""
     entries = tables(lake)
-    lanes = _lanes(lake)
+    lines = completeness.reached(lake)
+    lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines)
     now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
     rows = []
     for entry in entries:
         lane = lanes.get(entry["table"], {})
-        newest = lane.get("event_high")
+        newest = lane.get("newest")
         rows.append(
             {
                 "table": entry["table"],
@@ -139,6 +142,7 @@ def status(lake: Tables) -> dict[str, Any]:
                 "newest commit": None if newest is None else _zoneless(newest) + "Z",
                 "lag": None if newest is None else _span(now - newest),
                 "lag_seconds": None if newest is None else int((now - newest).total_seconds()),
+                **_until(complete.get(entry["table"], Complete())),
                 "rows": entry["rows"],
                 "rejected": lane.get("rejected", 0),
                 "message": entry["message"],
@@ -154,12 +158,26 @@ def status(lake: Tables) -> dict[str, Any]:
     return {
         "pipeline": lake.pipeline.name,
         "headline": headline,
+        **_until(completeness.of_all(complete)),
         "tables": rows,
         "problems": problems,
         "open_rejects": waiting,
         "pending_statements": statements,
         "last_run": _last_run(lake),
         "next": _next(lake, bad, waiting, statements),
+    }
+
+
+def complete(lake: Tables) -> dict[str, Complete]:
+    """Until which source time each mirror is complete."""
+    return completeness.of_mirrors(lake, tables(lake), completeness.reached(lake))
+
+
+def _until(one: Complete) -> dict[str, Any]:
+    return {
+        "complete_until": None if one.until is None else _zoneless(one.until) + "Z",
+        "complete_by": one.by or None,
+        "complete_reason": one.reason,
     }
 
 
@@ -197,20 +215,16 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
     return {"ended": _zoneless(last["moment"]) + "Z", "seconds": last["seconds"], "failed": last["failed"]}
 
 
-def _lanes(lake: Tables) -> dict[str, dict[str, Any]]:
-    rows = lake.ask(
-        """SELECT "database", "schema", "table", max(event_high) AS event_high,
-        CAST(sum(rejected) AS BIGINT) AS rejected
-        FROM {books} WHERE "table" IS NOT NULL GROUP BY "database", "schema", "table"
-        """
-    )
+def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for row in rows:
+    for row in lines:
         source = TableId(row["database"], row["schema"], row["table"])
+        if not source.table:
+            continue
         name = str(known_mirrors.target(lake.pipeline.rule(source), source))
-        kept = found.setdefault(name, {"event_high": None, "rejected": 0})
-        times = [one for one in (kept["event_high"], row["event_high"]) if one is not None]
-        kept["event_high"] = max(times, default=None)
+        kept = found.setdefault(name, {"newest": None, "rejected": 0})
+        times = [one for one in (kept["newest"], row["newest"]) if one is not None]
+        kept["newest"] = max(times, default=None)
         kept["rejected"] += row["rejected"]
     return found
 

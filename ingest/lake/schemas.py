@@ -156,7 +156,7 @@ BOOKS = TableSchema(
     order_low STRING COMMENT 'the lowest place in history',
     order_high STRING COMMENT 'the highest place in history',
     event_low TIMESTAMP COMMENT 'the earliest commit at the source',
-    event_high TIMESTAMP COMMENT 'the latest commit at the source: what lag is counted from',
+    event_high TIMESTAMP COMMENT 'the latest commit or mark of the source: what lag and completeness are counted from',
     keys STRING COMMENT 'JSON: key columns named by the messages',
     columns STRING COMMENT 'JSON: columns seen with their logical types, in order',
     servers STRING COMMENT 'JSON: epoch and server or log that counted the positions, to the offset of its first row',

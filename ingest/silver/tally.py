@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest import types
 from ingest.change import CONTROL_OPS, Change, Op
@@ -52,6 +52,8 @@ def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     line.control += control
     line.ddl += ddl
     line.change_messages += len(messages) - control - ddl
+    if control:  # a mark says how far the source's time is where nothing changes
+        _count_times(line, (one for changes in messages if _is_control(changes) for one in changes))
 
 
 def _ops(messages: Collection[Sequence[Change]]) -> set[Op | None]:
@@ -81,12 +83,16 @@ def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> Non
     """
     line.order_low = min(orders) if line.order_low is None else min(line.order_low, *orders)
     line.order_high = max(orders) if line.order_high is None else max(line.order_high, *orders)
-    times = [change.event_time for change in rows if change.event_time is not None]
+    _count_times(line, rows)
+    line.noted += len(rows) - [change.note for change in rows].count(None)
+    _count_changes(line, [change for change in rows if change.op is not _DDL])
+
+
+def _count_times(line: Line, changes: Iterable[Change]) -> None:
+    times = [change.event_time for change in changes if change.event_time is not None]
     if times:
         line.event_low = min(times) if line.event_low is None else min(line.event_low, *times)
         line.event_high = max(times) if line.event_high is None else max(line.event_high, *times)
-    line.noted += len(rows) - [change.note for change in rows].count(None)
-    _count_changes(line, [change for change in rows if change.op is not _DDL])
 
 
 def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Sequence[int]) -> None:

@@ -9,8 +9,22 @@ from ingest.cli import prom
 FOUND = {
     "pipeline": 'the "shop"',
     "tables": [
-        {"table": 'a\\b"c\nd', "state": "held", "batch": None, "rows": None, "lag_seconds": None},
-        {"table": "shop.orders", "state": "ok", "batch": 7, "rows": 12, "lag_seconds": 61},
+        {
+            "table": 'a\\b"c\nd',
+            "state": "held",
+            "batch": None,
+            "rows": None,
+            "lag_seconds": None,
+            "complete_until": None,
+        },
+        {
+            "table": "shop.orders",
+            "state": "ok",
+            "batch": 7,
+            "rows": 12,
+            "lag_seconds": 61,
+            "complete_until": "2024-05-01T00:00:01Z",
+        },
     ],
     "open_rejects": {"message": 2, "late": 1},
     "pending_statements": 3,
@@ -60,6 +74,12 @@ def test_values_are_exact():
     assert ("1.25", "1", "3") == tuple(
         found[f"ingest_{name}{label}"]
         for name in ("last_run_duration_seconds", "last_run_failed", "statements_pending")
+    )
+    assert (
+        "1714521601"
+        == found[
+            r'ingest_mirror_complete_until_timestamp_seconds{pipeline="the \"shop\"",mirror="shop.orders"}'
+        ]
     )
     assert "0" == found[r'ingest_rejects_open{pipeline="the \"shop\"",kind="cell"}']
     assert "1" == found[r'ingest_rejects_open{pipeline="the \"shop\"",kind="late"}']

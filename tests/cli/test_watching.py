@@ -17,6 +17,8 @@ from ingest.cli.watching import Watched, watch
 FOUND = {
     "headline": "shop: 1 of 1 mirrors are up to date with batch 3.",
     "tables": [dict.fromkeys(watching.COLUMNS, "x") | {"table": "shop.<b>orders[red]"}],
+    "complete_until": None,
+    "complete_reason": "nothing has a [time]",
     "problems": ["2 [bold] cells"],
     "next": "ingest run f",
 }

@@ -139,6 +139,20 @@ def test_messages_are_counted_by_the_strongest_thing_in_them():
     )
 
 
+def test_marks_say_how_far_the_source_is():
+    """Where nothing changes, only a heartbeat's time tells that nothing did."""
+    told = {
+        b"0": [change(Op.INSERT, keys=("id",), after={"id": "1"}, event_time=3)],
+        b"2": [Change(op=Op.HEARTBEAT, event_time=9)],
+        b"4": [Change(op=Op.COMMIT)],
+    }
+    mine = deck(told)
+    list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4)])))
+    times = {line.table: (line.control, line.event_high) for line in merged(mine.lines.values())}
+    assert (2, 9) == times[None]
+    assert [3] == [high for table, (_, high) in times.items() if table and high]
+
+
 def test_books_count_what_gold_asks_for():
     """An update not counted as a change of its key would leave the row under its old key."""
     names = {"id": "int64"}

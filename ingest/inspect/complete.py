@@ -1,0 +1,166 @@
+"""Until which source time each mirror is complete: the one number that jobs over the mirrors wait for.
+
+A partition is read in its order, so what it has reached says how far its source is; a mirror is as far as the
+slowest partition of its topics.  Three things hold it back: a mirror that is held, failed or paused, a message that
+could not be decoded and may belong to any table, and messages without a time.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from ingest.change import TableId
+from ingest.errors import command
+from ingest.gold import work
+from ingest.lake import duck, mirrors, rejects
+from ingest.lake.tables import Row, Tables
+
+MARKS, ELSEWHERE, CHANGES = "marks", "marks of another topic", "changes"
+"""How sure it is, the surest first.
+
+``marks``: heartbeats or transaction marks stand in the slowest partition itself, so it advances where nothing changes.
+``marks of another topic``: the source's heartbeats have a topic of their own, and are later than the partition.
+``changes``: only rows say how far a partition is; it stands still where nothing changes.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """No change of the source before ``until`` is expected any more."""
+
+    until: dt.datetime | None = None  # UTC, without a zone; None where nothing is known
+    by: str = ""  # one of the three above
+    reason: str = ""  # what it is held back by
+    blocked: bool = False  # it will not advance before a person has decided something
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """What one partition of a topic has reached, or all files of a source."""
+
+    place: str
+    newest: dt.datetime | None
+    mark: dt.datetime | None
+
+
+def of_mirrors(
+    lake: Tables, entries: Iterable[Mapping[str, Any]], lines: Iterable[Row]
+) -> dict[str, Complete]:
+    """How far each mirror is.
+
+    Args:
+        lake: the lake.
+        entries: the mirrors with their ``state``, as `ingest.inspect.status.tables` lists them.
+        lines: what the books say, see `reached`.
+    """
+    decoded = lake.decoded()
+    rejected = {
+        row["source"]: row["batch"]
+        for row in lake.ask(
+            f"SELECT source, min(batch) AS batch FROM ({rejects.open_sql(lake)}) AS o "
+            "WHERE kind = 'message' GROUP BY source"
+        )
+    }
+    lanes: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
+    for row in lines:
+        table = TableId(row["database"], row["schema"], row["table"])
+        if any(table):
+            lanes[str(mirrors.target(lake.pipeline.rule(table), table))].add((row["source"], row["topic"]))
+
+    with_rows = {place for places in lanes.values() for place in places}
+
+    @cache
+    def until_batch(batch: int) -> Mapping[tuple[str, str | None], list[_Reached]]:
+        return _partitions(lines if batch >= decoded else reached(lake, batch))
+
+    @cache
+    def found(source: str, topic: str | None, batch: int) -> Complete:
+        """Of all partitions of a topic, up to a batch."""
+        told = ""
+        if rejected.get(source, decoded + 1) <= batch:
+            batch = rejected[source] - 1
+            told = (
+                f"a message of batch {batch + 1} could not be decoded and may belong to any table of source {source}: "
+                f"`{command('rejects', lake.pipeline.file)}`"
+            )
+        there = until_batch(batch)
+        marks = max(
+            (one.mark for place, parts in there.items() for one in parts
+             if place[0] == source and place not in with_rows and one.mark), default=None,
+        )  # fmt: skip
+        slowest = min(
+            (_complete(one, marks) for one in there.get((source, topic), ())), key=_age, default=None
+        )
+        if slowest is None:
+            return Complete(reason=told or f"nothing of source {source} has a time", blocked=bool(told))
+        return Complete(slowest.until, slowest.by, told or slowest.reason, bool(told))
+
+    complete = {}
+    folded = work.progress(lake)
+    lagging = {lake.path(path) for path in folded.lagging}
+    for entry in entries:
+        if entry["table"] not in lanes:
+            continue  # a table of old states, as complete as its mirror
+        ok = entry["state"] == "ok"
+        batch = max(entry["batch"] or 0, folded.complete if ok and entry["path"] not in lagging else 0)
+        one = min((found(*place, batch) for place in sorted(lanes[entry["table"]], key=str)), key=_age)
+        complete[entry["table"]] = one if ok else replace(one, reason=f"it is {entry['state']}", blocked=True)
+    return complete
+
+
+def of_all(complete: Mapping[str, Complete]) -> Complete:
+    """How far all of them are: as far as the slowest, which the reason names."""
+    slowest = min(complete.items(), key=lambda item: _age(item[1]), default=None)
+    if slowest is None:
+        return Complete(reason="there is no mirror yet")
+    table, one = slowest
+    return Complete(
+        one.until, one.by, f"{table}: {one.reason}", any(one.blocked for one in complete.values())
+    )
+
+
+def reached(lake: Tables, batch: int | None = None) -> list[Row]:
+    """What the books say of each source, topic, partition and table, up to a batch.
+
+    The files of a source count as one partition: they are read in one order.
+    """
+    files = duck.texts(one.name for one in lake.pipeline.sources if one.kind == "files")
+    ended = "" if batch is None else f"WHERE batch <= {batch}"
+    return lake.ask(
+        f"""SELECT source, topic, "partition", "database", "schema", "table", max(event_high) AS newest,
+        CAST(sum(rejected) AS BIGINT) AS rejected
+        FROM (SELECT * REPLACE (CASE WHEN list_contains({files}, source) THEN NULL ELSE topic END AS topic,
+        CASE WHEN list_contains({files}, source) THEN NULL ELSE "partition" END AS "partition") FROM {{books}} {ended})
+        GROUP BY source, topic, "partition", "database", "schema", "table" """
+    )
+
+
+def _partitions(lines: Iterable[Row]) -> dict[tuple[str, str | None], list[_Reached]]:
+    times: dict[tuple[str, str | None, int | None], dict[bool, dt.datetime]] = defaultdict(dict)
+    for row in lines:
+        if row["newest"] is not None:
+            known = times[row["source"], row["topic"], row["partition"]]
+            is_mark = row["table"] is None
+            known[is_mark] = max(row["newest"], known.get(is_mark, row["newest"]))
+    found = defaultdict(list)
+    for (source, topic, partition), known in times.items():
+        place = f"source {source}" if topic is None else f"partition {partition} of {topic}"
+        found[source, topic].append(_Reached(place, max(known.values()), known.get(True)))
+    return found
+
+
+def _complete(one: _Reached, elsewhere: dt.datetime | None) -> Complete:
+    if one.mark is not None:
+        return Complete(one.newest, MARKS, f"as far as {one.place}")
+    if elsewhere is not None and (one.newest is None or elsewhere > one.newest):
+        return Complete(elsewhere, ELSEWHERE, f"as far as the marks of the source; {one.place} has none")
+    return Complete(one.newest, CHANGES, f"as far as the newest change of {one.place}")
+
+
+def _age(one: Complete) -> dt.datetime:
+    return one.until or dt.datetime.min  # noqa: DTZ901 - the others have no zone either
