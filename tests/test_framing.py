@@ -105,7 +105,7 @@ def test_a_broken_array_is_one_message() -> None:
     assert [b'[{"a": }]'] == values(b'[{"a": }]', "document")
 
 
-def test_arrays_of_documents_with_comments_are_mended() -> None:
+def test_arrays_of_documents_with_comments_are_repaired() -> None:
     """Samples as documents print them could not be tried."""
     assert [b'{"a":1}', b'{"b":2}'] == values(b'[{"a":1}, // first\n {"b":2},\n]', "document")
 

@@ -5,7 +5,7 @@ crashes, by the other a damaged count keeps it busy for ever. `read` refuses a d
 its last byte, and gives every failure a code.
 
 A value of a union of several named types is ``(branch, value)``, so that two records of the same shape stay
-apart; every other value stands alone. Logical types are not interpreted: a decimal is its bytes, a date its
+apart; every other value is bare. Logical types are not interpreted: a decimal is its bytes, a date its
 day number. Aliases and defaults have no part in reading with the writer's own schema.
 """
 
@@ -167,7 +167,10 @@ def _prepared(schema: Any, depth: int) -> Any:
     if kind in ("record", "error"):
         found["fields"] = _fields(found, depth)
     if kind == "fixed":
-        found["size"] = _fixed_size(found)
+        size = str(found.get("size"))
+        if not (size.isascii() and size.isdigit() and len(size) < 10):
+            raise _bad_schema(f"the fixed {str(found.get('name'))[:80]!r} has no size")
+        found["size"] = int(size)
     return found
 
 
@@ -182,13 +185,6 @@ def _fields(schema: dict[str, Any], depth: int) -> list[dict[str, Any]]:
         {"name": name, "type": _prepared(field.get("type"), depth + 1)}
         for name, field in zip(names, fields, strict=True)
     ]
-
-
-def _fixed_size(schema: dict[str, Any]) -> int:
-    size = str(schema.get("size"))
-    if not (size.isascii() and size.isdigit() and len(size) < 10):
-        raise _bad_schema(f"the fixed {str(schema.get('name'))[:80]!r} has no size")
-    return int(size)
 
 
 _COMPLEX = frozenset({"record", "error", "fixed", "array", "map"})

@@ -4,43 +4,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+_SAME = "ascii gbk gb2312 gb18030 big5 cp932 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866"
 CHARSETS = {
-    "utf8": "utf-8",
-    "utf8mb3": "utf-8",
-    "utf8mb4": "utf-8",
-    "latin1": "cp1252",
-    "ascii": "ascii",
-    "gbk": "gbk",
-    "gb2312": "gb2312",
-    "gb18030": "gb18030",
-    "big5": "big5",
-    "ucs2": "utf-16-be",
-    "utf16": "utf-16-be",
-    "utf16le": "utf-16-le",
-    "utf32": "utf-32-be",
-    "euckr": "euc_kr",
-    "ujis": "euc_jp",
-    "sjis": "shift_jis",
-    "cp932": "cp932",
-    "latin2": "iso8859-2",
-    "greek": "iso8859-7",
-    "hebrew": "iso8859-8",
-    "latin5": "iso8859-9",
-    "latin7": "iso8859-13",
-    "cp1250": "cp1250",
-    "cp1251": "cp1251",
-    "cp1256": "cp1256",
-    "cp1257": "cp1257",
-    "koi8r": "koi8-r",
-    "koi8u": "koi8-u",
-    "cp850": "cp850",
-    "cp852": "cp852",
-    "cp866": "cp866",
-    "tis620": "tis-620",
-    "zhs16gbk": "gbk",
-    "al32utf8": "utf-8",
-    "al16utf16": "utf-16-be",
-}
+    **{name: name for name in _SAME.split()},
+    "utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "al32utf8": "utf-8", "ucs2": "utf-16-be",
+    "utf16": "utf-16-be", "al16utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be",
+    "latin1": "cp1252", "latin2": "iso8859-2", "latin5": "iso8859-9", "latin7": "iso8859-13", "greek": "iso8859-7",
+    "hebrew": "iso8859-8", "koi8r": "koi8-r", "koi8u": "koi8-u", "tis620": "tis-620", "zhs16gbk": "gbk",
+    "euckr": "euc_kr", "ujis": "euc_jp", "sjis": "shift_jis",
+}  # fmt: skip
 """Names, lower case and without ``_`` and ``-``, as Python codecs."""
 
 

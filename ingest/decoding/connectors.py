@@ -8,8 +8,10 @@ The members of a source block are the connector's own:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from itertools import takewhile
+from typing import Any, cast
 
 import msgspec
 
@@ -66,9 +68,15 @@ def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
             if names == ("lsn",):
                 return _postgres(source)
             written = [source.get(name) for name in names]
-            known = _until_missing(map(read, written))
+            # the numbers before the first missing one: none may move into another's place
+            known = cast("tuple[int, ...]", tuple(takewhile(lambda n: n is not None, map(read, written))))
             return known, "/".join(filter(None, written)) if known else None
-    return _binlog(source)
+    file, pos = source.get("file"), integer(source.get("pos"))
+    suffix = re.search(r"\.([0-9]{1,18})$", file or "", re.ASCII)
+    if suffix is None or pos is None:
+        return (), None
+    row = integer(source.get("row")) or 0
+    return (int(suffix[1]), pos, row), f"{file}:{pos}:{row}"
 
 
 def _postgres(source: Image) -> tuple[tuple[int, ...], str | None]:
@@ -79,44 +87,19 @@ def _postgres(source: Image) -> tuple[tuple[int, ...], str | None]:
     older than the transaction, and has the greater position.
     """
     position = source["lsn"]
-    lsn, committed = integer(position), _last_commit(source.get("sequence"))
+    lsn, both = integer(position), None
     if lsn is None:
         return (), None
+    with suppress(Undecodable):  # the positions of the last commit before the event, and of the event
+        both = strict((source.get("sequence") or "null").encode())
+    first = both[0] if isinstance(both, list) and both else None
+    committed = integer(first) if isinstance(first, str) else None
     return ((committed, lsn) if committed is not None and committed > lsn else (lsn,)), position
-
-
-def _last_commit(sequence: str | None) -> int | None:
-    """The first of the two positions in ``source.sequence``: that of the last commit before the event."""
-    try:
-        found = strict(sequence.encode()) if sequence else None
-    except Undecodable:
-        return None
-    first = found[0] if isinstance(found, list) and found else None
-    return integer(first) if isinstance(first, str) else None
 
 
 def names_position(source: Image) -> bool:
     """True if the connector has a member for its position, though it may be empty."""
     return any(names[0] in source for names, _ in _POSITIONS) or "file" in source
-
-
-def _until_missing(numbers: Iterable[int | None]) -> tuple[int, ...]:
-    """The numbers before the first missing one: none may move into another's place."""
-    known: list[int] = []
-    for number in numbers:
-        if number is None:
-            break
-        known.append(number)
-    return tuple(known)
-
-
-def _binlog(source: Image) -> tuple[tuple[int, ...], str | None]:
-    file, pos = source.get("file"), integer(source.get("pos"))
-    suffix = re.search(r"\.([0-9]{1,18})$", file or "", re.ASCII)
-    if suffix is None or pos is None:
-        return (), None
-    row = integer(source.get("row")) or 0
-    return (int(suffix[1]), pos, row), f"{file}:{pos}:{row}"
 
 
 def _log_number(value: str | None) -> int | None:
@@ -176,20 +159,12 @@ def _logical(found: Mapping[str, Any], source: Image) -> str:
     if length is not None and "(" not in name:
         head, _, rest = name.partition(" ")
         arguments = f"({length},{scale})" if scale is not None else f"({length})"
-        name = (
-            f"{head}{arguments} {rest}"
-            if rest.lower().startswith(("unsigned", "zerofill"))
-            else name + arguments
-        )
+        unsigned = rest.lower().startswith(("unsigned", "zerofill"))
+        name = f"{head}{arguments} {rest}" if unsigned else name + arguments
     return _TYPE_NAMES.get(source.get("connector") or "", types.mysql)(name)
 
 
 _TYPE_NAMES = {"postgresql": types.postgres, "oracle": types.oracle, "sqlserver": types.sqlserver}
-
-
-def dialect(source: Image) -> str:
-    """The SQL dialect of the connector's statements."""
-    return _DIALECTS.get(source.get("connector") or "", "mysql")
 
 
 _DIALECTS = {"postgresql": "postgres", "oracle": "oracle"}
@@ -204,21 +179,21 @@ def control(kind: str, found: Mapping[str, Any]) -> list[Change]:
         return _schema_change(found)
     if kind == "heartbeat":
         return [Change(op=Op.HEARTBEAT)]
-    told = json_values.texts(found)
-    status, count = told["status"], told["event_count"]
+    texts = json_values.texts(found)
+    status, count = texts["status"], texts["event_count"]
     if status not in ("BEGIN", "END"):
         raise Undecodable("unknown-operation", f"a transaction's status is {status!r}, not BEGIN or END")
     op = Op.BEGIN if status == "BEGIN" else Op.COMMIT
     note = f"event_count={count}" if count else None
-    when = micros_of(integer(told.get("ts_ms")), 1000)
-    return [Change(op=op, transaction=told["id"], event_time=when, note=note)]
+    when = micros_of(integer(texts.get("ts_ms")), 1000)
+    return [Change(op=op, transaction=texts["id"], event_time=when, note=note)]
 
 
 def _schema_change(found: Mapping[str, Any]) -> list[Change]:
-    told = json_values.texts({name: value for name, value in found.items() if name != "tableChanges"})
+    texts = json_values.texts({name: value for name, value in found.items() if name != "tableChanges"})
     source = json_values.texts(found.get("source"))
     places, position = sequence(source)
-    own = TableId(told.get("databaseName"), told.get("schemaName"), source.get("table") or None)
+    own = TableId(texts.get("databaseName"), texts.get("schemaName"), source.get("table") or None)
     changes = strict(json_values.compact(found.get("tableChanges") or []))
     snapshot = source.get("snapshot") not in (None, "", "false")
     common = Change(
@@ -226,10 +201,10 @@ def _schema_change(found: Mapping[str, Any]) -> list[Change]:
         table=own,
         sequence=places,
         position=position,
-        event_time=event_time(source) or micros_of(integer(told.get("ts_ms")), 1000),
-        ddl=told.get("ddl"),
+        event_time=event_time(source) or micros_of(integer(texts.get("ts_ms")), 1000),
+        ddl=texts.get("ddl"),
         note="snapshot" if snapshot else None,
-        dialect=dialect(source),
+        dialect=_DIALECTS.get(source.get("connector") or "", "mysql"),
     )
     if not isinstance(changes, list) or (not changes and common.ddl is None):
         raise Undecodable("bad-message", "a schema change has neither a statement nor a list of structures")

@@ -11,26 +11,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from ingest import types
+from ingest import types, values
 from ingest.change import Image
 from ingest.decoding import json_values
 from ingest.decoding.converters import zoned
-from ingest.values import (
-    Number,
-    base64_text,
-    bit_text,
-    boolean_text,
-    bytes_of,
-    date_text,
-    datetime_text,
-    float_text,
-    number_text,
-    strict,
-    time_text,
-    timestamp_text,
-    unscaled_text,
-    zoneless_text,
-)
 
 
 class Reading(NamedTuple):
@@ -78,7 +62,7 @@ def column(declared: str, reading: Reading) -> ColumnReader:
             try:
                 if kind is int and whole:
                     return whole(value)
-                given = value if kind is str or kind is bytes else Number(text(value) or "")
+                given = value if kind is str or kind is bytes else values.Number(text(value) or "")
                 return str(convert(given, declared, reading))  # encoders take no `Number`
             except (ValueError, TypeError):
                 return str(text(value))
@@ -115,9 +99,9 @@ def plain_text(value: Any) -> str | None:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return float_text(value)
+        return values.float_text(value)
     if isinstance(value, bytes):
-        return base64_text(value)
+        return values.base64_text(value)
     if isinstance(value, tuple):  # a branch of a union, with its name
         return plain_text(value[1])
     return compact(value)
@@ -131,33 +115,33 @@ def compact(value: Any) -> str:
 def variable_decimal(value: Mapping[str, Any]) -> str:
     """A decimal that brings its own scale: ``{"scale": n, "value": bytes}``."""
     scale, unscaled = value.get("scale"), value.get("value")
-    data = bytes_of(unscaled, "base64") if isinstance(unscaled, str) else unscaled
+    data = values.bytes_of(unscaled, "base64") if isinstance(unscaled, str) else unscaled
     if not isinstance(data, bytes):
         raise ValueError("a decimal without its value")
-    return unscaled_text(data, int(str(scale)))
+    return values.unscaled_text(data, int(str(scale)))
 
 
 def geometry(value: Mapping[str, Any]) -> str:
     """``SRID=n;`` and base64 WKB, from a struct with ``wkb`` and maybe ``srid``."""
     wkb = value.get("wkb")
     if isinstance(wkb, bytes):
-        wkb = base64_text(wkb)
+        wkb = values.base64_text(wkb)
     if not isinstance(wkb, str):
         raise ValueError("a geometry without its wkb")
     return f"SRID={value.get('srid') or 0};{wkb}"
 
 
 def _integer(value: str, _declared: str, _reading: Reading) -> str:
-    return str(int(number_text(value)))
+    return str(int(values.number_text(value)))
 
 
 def _uint64(value: str, _declared: str, _reading: Reading) -> str:
     """Captures carry unsigned 64-bit numbers as signed ones: 2^64-1 arrives as -1."""
-    return _unwrapped(int(number_text(value)))
+    return _unwrapped(int(values.number_text(value)))
 
 
 def unwrap(image: Image | None, columns: Mapping[str, str]) -> None:
-    """Mend unsigned 64-bit numbers that a typed format carried as signed ones, by the declared types."""
+    """Correct unsigned 64-bit numbers that a typed format carried as signed ones, by the declared types."""
     for name, logical in columns.items():
         value = image.get(name) if image and logical == "uint64" else None
         if image and value and value.startswith("-") and value[1:].isdecimal():
@@ -169,7 +153,7 @@ def _unwrapped(number: int) -> str:
 
 
 def _number(value: str, _declared: str, _reading: Reading) -> str:
-    return number_text(value)
+    return values.number_text(value)
 
 
 def _decimal(value: str | bytes, declared: str, reading: Reading) -> str:
@@ -180,43 +164,38 @@ def _decimal(value: str | bytes, declared: str, reading: Reading) -> str:
     parts = types.decimal_parts(declared)
     scale = parts[1] if parts else reading.decimal_scale
     if isinstance(value, bytes) and scale is not None:
-        return unscaled_text(value, scale)
-    if isinstance(value, Number):
-        return variable_decimal(_object(value)) if value[:1] == "{" else number_text(value)
+        return values.unscaled_text(value, scale)
+    if isinstance(value, values.Number):
+        return variable_decimal(_object(value)) if value[:1] == "{" else values.number_text(value)
     if reading.decimal_scale is None or scale is None:
-        return number_text(str(value))
-    return unscaled_text(bytes_of(str(value), "base64"), scale)
+        return values.number_text(str(value))
+    return values.unscaled_text(values.bytes_of(str(value), "base64"), scale)
 
 
 def _boolean(value: str, _declared: str, _reading: Reading) -> str:
-    return boolean_text(value)
+    return values.boolean_text(value)
 
 
 def _date(value: str, _declared: str, _reading: Reading) -> str:
-    if isinstance(value, Number):
-        return date_text(int(value))
+    if isinstance(value, values.Number):
+        return values.date_text(int(value))
     return value.removesuffix("Z")
 
 
 def _clock(value: str, declared: str, reading: Reading) -> str:
     form = types.base(declared)
-    if not isinstance(value, Number):
-        return _clock_text(value, form, reading.timezone)
+    if not isinstance(value, values.Number):
+        if form == "timestamp":
+            return zoned(value, reading.timezone)
+        bare = value.removesuffix("Z")
+        return values.zoneless_text(bare) if form == "datetime" else bare
     return _CLOCKS[form](int(value), _ticks(reading.time if form == "time" else reading.datetime, declared))
 
 
-def _clock_text(value: str, form: str, timezone: str) -> str:
-    if form == "timestamp":
-        return zoned(value, timezone)
-    if form == "datetime":
-        return zoneless_text(value.removesuffix("Z"))
-    return value.removesuffix("Z")
-
-
 _CLOCKS: dict[str, Callable[..., str]] = {
-    "time": time_text,
-    "datetime": datetime_text,
-    "timestamp": timestamp_text,
+    "time": values.time_text,
+    "datetime": values.datetime_text,
+    "timestamp": values.timestamp_text,
 }
 
 
@@ -234,13 +213,15 @@ _TICKS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
 def _binary(value: str | bytes, _declared: str, reading: Reading) -> str:
-    return base64_text(value if isinstance(value, bytes) else bytes_of(value, reading.binary))
+    return values.base64_text(value if isinstance(value, bytes) else values.bytes_of(value, reading.binary))
 
 
 def _bit(value: str | bytes, _declared: str, reading: Reading) -> str:
-    if isinstance(value, Number):
+    if isinstance(value, values.Number):
         return _BITS.get(value) or str(int(value))
-    return bit_text(value if isinstance(value, bytes) else bytes_of(value, reading.binary), reading.bits)
+    return values.bit_text(
+        value if isinstance(value, bytes) else values.bytes_of(value, reading.binary), reading.bits
+    )
 
 
 _BITS = {"true": "1", "false": "0"}
@@ -251,9 +232,9 @@ def _geometry(value: str, _declared: str, _reading: Reading) -> str:
 
 
 def _object(value: str) -> Mapping[str, Any]:
-    found = strict(value.encode())
+    found = values.strict(value.encode())
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     return found
 
 
@@ -273,6 +254,6 @@ _DECLARED: dict[str, Callable[[Any, str, Reading], str]] = {
 _WHOLE: dict[str, Callable[[int], str]] = {
     **{base: str for base, convert in _DECLARED.items() if convert in (_integer, _number, _decimal, _bit)},
     "uint64": _unwrapped,
-    "date": date_text,
+    "date": values.date_text,
 }
 """What those make of integers, in one step."""

@@ -11,20 +11,9 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from ingest import types
+from ingest import types, values
 from ingest.decoding.charsets import decoded
 from ingest.errors import Undecodable
-from ingest.values import (
-    base64_text,
-    boolean_text,
-    float32_text,
-    float_text,
-    fraction,
-    integer,
-    number_text,
-    timestamp_text,
-    zoned_text,
-)
 
 Read = tuple[str, str]  # canonical text and logical type
 Reader = Callable[[Any, str | None, bool], Read]
@@ -63,37 +52,32 @@ def columns(fields: tuple[tuple[str, int], ...], source: str) -> tuple[Column, .
 
 
 @lru_cache(maxsize=256)
-def _readers(told: str | None) -> Mapping[str, tuple[Reader, str | None]]:
-    return {branch: (read, told if told in FITS[branch] else None) for branch, read in READERS.items()}
+def _readers(code: str | None) -> Mapping[str, tuple[Reader, str | None]]:
+    return {branch: (read, code if code in FITS[branch] else None) for branch, read in READERS.items()}
 
 
 def _integer(value: Any, hint: str | None, _micros: bool) -> Read:
     text = value["value"]
-    number = integer(text)
+    number = values.integer(text)
     if number is None:
         raise ValueError("its text is not an integer")
-    return text, _integer_type(hint, number)
-
-
-def _integer_type(hint: str | None, number: int) -> str:
-    """The code's type, or a wider one where the value proves it: the codes do not tell UNSIGNED."""
     if hint == "bit" and number >> 63:
-        return "bit(64)"
+        return text, "bit(64)"
     if hint is None or not hint.startswith("int"):
-        return hint or "decimal"
-    return types.integer(number, hint)
+        return text, hint or "decimal"
+    return text, types.integer(number, hint)  # a wider one if need be: the codes do not tell UNSIGNED
 
 
 def _character(value: Any, hint: str | None, _micros: bool) -> Read:
     charset, data = value["charset"], value["value"]
     if charset.strip().lower() in ("", "binary"):
-        return base64_text(data), "binary"
+        return values.base64_text(data), "binary"
     return decoded(data, charset), hint or "string"
 
 
 def _decimal(value: Any, _hint: str | None, _micros: bool) -> Read:
     text, precision, scale = value["value"], value["precision"], value["scale"]
-    text = _INFINITE.get(text) or number_text(text)
+    text = _INFINITE.get(text) or values.number_text(text)
     return text, _decimal_type(precision, scale)
 
 
@@ -108,11 +92,15 @@ _INFINITE = {"~": "Infinity", "-~": "-Infinity"}
 
 def _float(value: Any, hint: str | None, _micros: bool) -> Read:
     number = value["value"]
-    return (float32_text(number), "float32") if hint == "float32" else (float_text(number), "float64")
+    return (
+        (values.float32_text(number), "float32")
+        if hint == "float32"
+        else (values.float_text(number), "float64")
+    )
 
 
 def _timestamp(value: Any, _hint: str | None, micros: bool) -> Read:
-    text = timestamp_text(value["timestamp"], 1)
+    text = values.timestamp_text(value["timestamp"], 1)
     return text[:-1] + _fraction(value["millis"], micros) + "Z", "timestamp"
 
 
@@ -123,13 +111,15 @@ def _fraction(ticks: int | None, micros: bool) -> str:
     width = 6 if micros else 9
     if ticks < 0 or len(digits) > width:
         raise ValueError(f"{digits} is not a fraction of a second of {width} digits")
-    return fraction(digits.rjust(width, "0"))
+    return values.fraction(digits.rjust(width, "0"))
 
 
 def _datetime(value: Any, hint: str | None, micros: bool) -> Read:
     date, clock = _date_part(value), _clock_part(value, micros)
-    if hint == "interval":
-        return _interval(value, micros), "interval"
+    if hint == "interval":  # as Oracle itself writes its two: 3-06 and 5 04:03:02.1
+        if value["year"] is not None or value["month"] is not None:
+            return f"{value['year'] or 0}-{abs(value['month'] or 0):02d}", "interval"
+        return f"{value['day'] or 0} {clock or '00:00:00'}", "interval"
     if date and clock:
         return f"{date} {clock}", "datetime"
     if date:
@@ -160,18 +150,11 @@ def _clock_part(value: Any, micros: bool) -> str:
 _NO_CLOCK = (None, None, None, None)
 
 
-def _interval(value: Any, micros: bool) -> str:
-    """Oracle's own way to write its two intervals: ``3-06`` and ``5 04:03:02.1``."""
-    if value["year"] is not None or value["month"] is not None:
-        return f"{value['year'] or 0}-{abs(value['month'] or 0):02d}"
-    return f"{value['day'] or 0} {_clock_part(value, micros) or '00:00:00'}"
-
-
 def _zoned(value: Any, _hint: str | None, micros: bool) -> Read:
     text, _ = _datetime(value["value"], None, micros)
     written = f"{text} {value['timezone']}"
     try:
-        return zoned_text(written, "UTC"), "timestamp"
+        return values.zoned_text(written, "UTC"), "timestamp"
     except ValueError:
         return written, "timestamp"
 
@@ -179,13 +162,11 @@ def _zoned(value: Any, _hint: str | None, micros: bool) -> Read:
 def _binary_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
     """WKB, which MySQL puts after four bytes of SRID."""
     data = value["value"]
-    if data[4:5] in (b"\0", b"\1") and _is_shape(data[5:9], data[4]):
-        return f"SRID={int.from_bytes(data[:4], 'little')};{base64_text(data[4:])}", "geometry"
-    return f"SRID=0;{base64_text(data)}", "geometry"
-
-
-def _is_shape(code: bytes, order: int) -> bool:
-    return 1 <= int.from_bytes(code, "little" if order else "big") <= 7
+    if data[4:5] in (b"\0", b"\1"):
+        shape = int.from_bytes(data[5:9], "little" if data[4] else "big")
+        if 1 <= shape <= 7:
+            return f"SRID={int.from_bytes(data[:4], 'little')};{values.base64_text(data[4:])}", "geometry"
+    return f"SRID=0;{values.base64_text(data)}", "geometry"
 
 
 def _text_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
@@ -196,13 +177,13 @@ def _binary_object(value: Any, hint: str | None, _micros: bool) -> Read:
     data = value["value"]
     if hint == "json" or value["type"].lower() in ("json", "jsonb"):
         return decoded(data, "utf8"), "json"
-    return base64_text(data), "binary"
+    return values.base64_text(data), "binary"
 
 
 def _text_object(value: Any, hint: str | None, _micros: bool) -> Read:
     text = value["value"]
     if hint == "boolean":
-        return boolean_text(text), "boolean"
+        return values.boolean_text(text), "boolean"
     return text, hint or _OBJECTS.get(value["type"].lower(), "string")
 
 
@@ -229,59 +210,24 @@ READERS: dict[str, Reader] = {
 # codes. MySQL's do not tell an unsigned integer, and 15, 253 and 254, 249 to 252 mean texts and bytes alike.
 
 MYSQL_TYPES = {
-    **dict.fromkeys([0, 246], "decimal"),
-    1: "int8",
-    2: "int16",
-    3: "int32",
-    4: "float32",
-    5: "float64",
-    **dict.fromkeys([7, 17], "timestamp"),
-    8: "int64",
-    9: "int32",
-    **dict.fromkeys([10, 14], "date"),
-    **dict.fromkeys([11, 19], "time"),
-    **dict.fromkeys([12, 18], "datetime"),
-    13: "year",
-    **dict.fromkeys([15, 253, 254], "string"),
-    16: "bit",
-    245: "json",
-    247: "enum",
-    248: "set",
+    0: "decimal", 1: "int8", 2: "int16", 3: "int32", 4: "float32", 5: "float64", 7: "timestamp", 8: "int64", 9: "int32",
+    10: "date", 11: "time", 12: "datetime", 13: "year", 14: "date", 15: "string", 16: "bit", 17: "timestamp",
+    18: "datetime", 19: "time", 245: "json", 246: "decimal", 247: "enum", 248: "set", 253: "string", 254: "string",
     255: "geometry",
-}
+}  # fmt: skip
 POSTGRES_TYPES = {
-    16: "boolean",
-    17: "binary",
-    20: "int64",
-    21: "int16",
-    23: "int32",
-    25: "string",
-    **dict.fromkeys([114, 3802], "json"),
-    700: "float32",
-    701: "float64",
-    **dict.fromkeys([1042, 1043, 2950], "string"),
-    1082: "date",
-    1083: "time",
-    1114: "datetime",
-    1184: "timestamp",
-    1186: "interval",
-    1700: "decimal",
-}
+    16: "boolean", 17: "binary", 20: "int64", 21: "int16", 23: "int32", 25: "string", 114: "json", 700: "float32",
+    701: "float64", 1042: "string", 1043: "string", 1082: "date", 1083: "time", 1114: "datetime", 1184: "timestamp",
+    1186: "interval", 1700: "decimal", 2950: "string", 3802: "json",
+}  # fmt: skip
 ORACLE_TYPES = {
-    **dict.fromkeys([1, 8, 58, 69, 96, 112, 208], "string"),
-    2: "decimal",
-    **dict.fromkeys([12, 180], "datetime"),
-    **dict.fromkeys([23, 24, 113, 114], "binary"),
-    100: "float32",
-    101: "float64",
-    **dict.fromkeys([181, 231], "timestamp"),
-    **dict.fromkeys([182, 183], "interval"),
-}
+    **dict.fromkeys([1, 8, 58, 69, 96, 112, 208], "string"), 2: "decimal", 100: "float32", 101: "float64",
+    **dict.fromkeys([23, 24, 113, 114], "binary"), **dict.fromkeys([12, 180], "datetime"),
+    **dict.fromkeys([181, 231], "timestamp"), **dict.fromkeys([182, 183], "interval"),
+}  # fmt: skip
 BY_SOURCE = {
-    "MySQL": MYSQL_TYPES,
-    "DRDS": MYSQL_TYPES,
-    "PostgreSQL": POSTGRES_TYPES,
-    "PPAS": POSTGRES_TYPES,
+    **dict.fromkeys(["MySQL", "DRDS"], MYSQL_TYPES),
+    **dict.fromkeys(["PostgreSQL", "PPAS"], POSTGRES_TYPES),
     "Oracle": ORACLE_TYPES,
 }
 """The codes of a source by its kind as captures name it."""

@@ -1,7 +1,7 @@
 """The flat message of Canal and its sisters as JSON: envelope, rows, and what tells writers apart.
 
-One decoder call reads the envelope with its rows, and one encoder call proves that nothing stood
-twice in it: what was decoded must be as long again as what was sent.  Blanks, escapes and unknown
+One decoder call reads the envelope with its rows, and one encoder call proves that no name occurs
+twice in it: what was decoded must be as long again as what was sent.  Spaces, escapes and unknown
 members break the equality too; then the careful functions of `ingest.values` look again.
 """
 
@@ -18,7 +18,7 @@ from ingest import types, values
 from ingest.change import Image
 from ingest.errors import Undecodable
 
-MENDED = "mended: comments or trailing commas"
+REPAIRED = "repaired: comments or trailing commas"
 
 Text = str | None | UnsetType
 Count = int | str | None | UnsetType
@@ -70,11 +70,11 @@ def read(value: bytes, *, bare: bool = False) -> tuple[Found, str | None]:
     try:
         return _read(value, bare), None
     except Undecodable as error:
-        mended = values.lenient(value) if error.code == "bad-json" else value
-        if mended == value:
+        repaired = values.lenient(value) if error.code == "bad-json" else value
+        if repaired == value:
             raise
         try:
-            return _read(mended, bare), MENDED
+            return _read(repaired, bare), REPAIRED
         except Undecodable:
             raise error from None
 
@@ -86,10 +86,13 @@ def _read(value: bytes, bare: bool) -> Found:
     except Exception:  # some value is not a string, or the message is damaged
         found = _read_sealed(value)
     if len(_encode(found)) != len(value):
-        values.strict(value)  # a name given twice; or only blanks, escapes and unknown members
+        values.strict(value)  # a name given twice; or only spaces, escapes and unknown members
         return _read_sealed(value) if bare else found  # -0 is an unusual zero too
     if not value.isascii():
-        _check_utf8(value)  # members that stay bytes have not been looked at
+        try:
+            value.decode("utf-8")  # members that stay bytes have not been looked at
+        except UnicodeDecodeError as error:
+            raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
     return found
 
 
@@ -100,26 +103,19 @@ def _read_sealed(value: bytes) -> Sealed:
         return _read_member_by_member(value)
 
 
-def _check_utf8(value: bytes) -> None:
-    try:
-        value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Undecodable("bad-utf8", f"byte {error.start} is not UTF-8") from None
-
-
 def _read_member_by_member(value: bytes) -> Sealed:
     """The slow and tolerant way: a damaged counter must not make good rows undecodable."""
     if value.lstrip()[:1] not in (b"{", b""):
         values.strict(value)  # names a malformed document as such
-        raise Undecodable("not-this-format", "the message is JSON, but no object")
+        raise Undecodable("not-this-format", "the message is JSON, but not an object")
     found = values.members(value)
     return Envelope(
         type=_word(found, "type"),
         database=_word(found, "database"),
         table=_word(found, "table"),
-        id=_count(found, "id"),
-        es=_count(found, "es"),
-        is_ddl="isDdl" in found and values.text(found["isDdl"]) == "true",
+        id=values.text(found["id"]) if "id" in found else UNSET,
+        es=values.text(found["es"]) if "es" in found else UNSET,
+        is_ddl=values.member_text(found, "isDdl") == "true",
         sql=_word(found, "sql"),
         gtid=_word(found, "gtid"),
         data=found.get("data", UNSET),
@@ -129,10 +125,6 @@ def _read_member_by_member(value: bytes) -> Sealed:
         sql_type=found.get("sqlType", UNSET),
         tidb=found.get("_tidb", UNSET),
     )
-
-
-def _count(found: Mapping[str, Raw], name: str) -> Count:
-    return values.text(found[name]) if name in found else UNSET
 
 
 def _word(found: Mapping[str, Raw], name: str) -> Text:
@@ -177,16 +169,15 @@ def sealed_rows(kept: Raw) -> list[Raw]:
 
 def declared_types(raw: Bytes) -> dict[str, str]:
     """``mysqlType``: each column's type as the writer names it."""
-    told = content(raw) or b"{}"
-    if told[:1] != b"{":
+    listed = content(raw) or b"{}"
+    if listed[:1] != b"{":
         raise Undecodable("bad-message", "mysqlType is not an object")
-    return {column: name or "" for column, name in values.image(told).items()}
+    return {column: name or "" for column, name in values.image(listed).items()}
 
 
 def joined(notes: list[str | None]) -> str | None:
     """Several remarks as one note, each once; None without any."""
-    told = [note for note in notes if note]
-    return "; ".join(dict.fromkeys(told)) if told else None
+    return "; ".join(dict.fromkeys(filter(None, notes))) or None
 
 
 class Position(msgspec.Struct, frozen=True, gc=False):

@@ -78,7 +78,7 @@ class CanalDialect:
 
 
 class Frame(NamedTuple):
-    """What all messages of one table with one list of types share; no keys where the rows must tell them."""
+    """What all messages of one table with one list of types share; no keys where only the rows show them."""
 
     plan: CanalPlan
     keys: tuple[str, ...]
@@ -94,10 +94,13 @@ def frame_of(
     binary: str | None,
     dialect: CanalDialect,
 ) -> Frame:
-    """The frame of a table's messages; ``tables`` tells what the pipeline file says of it."""
+    """The frame of a table's messages; ``tables`` returns what the pipeline file says of it."""
     declared = tables(table)
     plan = _plan(mysql_type, tuple(declared.columns.items()), timezone, binary, dialect)
-    return Frame(plan, declared.keys or _key_names(pk_names))
+    try:
+        return Frame(plan, declared.keys or (tuple(_names.decode(pk_names)) if pk_names else ()))
+    except Exception:  # the decoder leaks exceptions of other modules
+        raise Undecodable("bad-message", "pkNames is not a list of names") from None
 
 
 @lru_cache(maxsize=1024)
@@ -124,22 +127,13 @@ def _plan(
         columns=frozenset(declared),
         converters=tuple(converters),
         large=frozenset(
-            column for column in declared if _is_large(logical[column], declared[column], dialect)
+            column
+            for column, name in declared.items()
+            if logical[column] in types.LOB or name.partition("(")[0].strip().lower() in dialect.large
         ),
         bits=frozenset(column for column, kind in logical.items() if types.base(kind) == "bit"),
         note=f"labels unknown, numbers kept: {', '.join(unlabelled)}" if unlabelled else None,
     )
-
-
-def _is_large(logical: str, declared: str, dialect: CanalDialect) -> bool:
-    return logical in types.LOB or declared.partition("(")[0].strip().lower() in dialect.large
-
-
-def _key_names(pk_names: bytes) -> tuple[str, ...]:
-    try:
-        return tuple(_names.decode(pk_names)) if pk_names else ()
-    except Exception:  # the decoder leaks exceptions of other modules
-        raise Undecodable("bad-message", "pkNames is not a list of names") from None
 
 
 _names = msgspec.json.Decoder(list[str])

@@ -1,7 +1,7 @@
 """JSON objects as Python values that keep every digit, and those values as canonical text.
 
-One decoder call reads an object with all that is in it, and one encoder call proves that nothing stood
-twice at any depth: what was decoded must be as long again as what was sent. Blanks, escapes and minus
+One decoder call reads an object with all that is in it, and one encoder call proves that no name occurs
+twice at any depth: what was decoded must be as long again as what was sent. Spaces, escapes and minus
 zero break the equality too; then `ingest.values.strict` reads again, slowly. So a value is a `str`, None,
 a `bool`, an `int`, a list or a dict; any other number is a `Raw` of its own bytes, or a `Number`.
 """
@@ -55,14 +55,10 @@ def object_of(raw: bytes) -> Values:
             return found
     except Exception:  # noqa: S110  # the decoder leaks exceptions of other modules
         pass
-    return _careful(raw)
-
-
-def _careful(raw: bytes) -> Values:
-    found = strict(raw)
-    if not isinstance(found, dict):
-        raise Undecodable("not-this-format", "the message is JSON, but no object")
-    return found
+    careful = strict(raw)
+    if not isinstance(careful, dict):
+        raise Undecodable("not-this-format", "the message is JSON, but not an object")
+    return careful
 
 
 def unwrapped(raw: bytes) -> Document:
@@ -103,16 +99,15 @@ def _known_again(schema: bytes) -> bytes:
     return schema
 
 
-def mended(raw: bytes, read: Callable[[bytes], _Read]) -> tuple[_Read, str | None]:
+def repaired(raw: bytes, read: Callable[[bytes], _Read]) -> tuple[_Read, str | None]:
     """What ``read`` makes of a message, with a note if its text had to be repaired first."""
     try:
         return read(raw), None
     except Undecodable as error:
         if error.code != "bad-json":
             raise
-        mended_text = lenient(raw)
-        note = opened(raw)[1]  # tells other JSON and no JSON apart
-        return read(mended_text), note
+        note = opened(raw)[1]  # refuses JSON that is not an object in its own words
+        return read(lenient(raw)), note
 
 
 def text(value: Any) -> str | None:

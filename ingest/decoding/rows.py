@@ -136,17 +136,15 @@ def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -
         value = image.get(column)
         if value is not None:
             try:
-                image[column] = _bit(value, column, raw)
+                number = value.isdecimal()
+                if (
+                    number and raw is not None and len(value) % 4 == 0
+                ):  # maybe base64 that happens to be digits
+                    number = bytes(values.members(raw)[column])[:1] != b'"'
+                image[column] = value if number else values.bit_text(values.bytes_of(value, "base64"))
             except ValueError:
                 failed.append(column)
     return failed
-
-
-def _bit(value: str, column: str, raw: values.Raw | None) -> str:
-    number = value.isdecimal()
-    if number and raw is not None and len(value) % 4 == 0:  # maybe base64 that happens to be digits
-        number = bytes(values.members(raw)[column])[:1] != b'"'
-    return value if number else values.bit_text(values.bytes_of(value, "base64"))
 
 
 def integer_text(value: str) -> str:
@@ -271,7 +269,15 @@ def finish(
     unchanged = drop_unchanged(before, after, lambda name: name not in plan.firm) if nulls_may_hide else []
     shown = after if after is not None else before or {}
     lost = {*keys, *plan.sent} - shown.keys() - {*unchanged}
-    odd = lost or kept or unchanged
+    note = place.note
+    if lost or kept or unchanged:
+        note = noted(
+            note,
+            listed("kept as sent, not of their type", kept),
+            listed("NULL in both images, taken as unchanged", unchanged),
+            listed("key columns not in the row", [name for name in keys if name in lost]),
+            listed("typed columns not in the row", [name for name in plan.sent if name in lost]),
+        )
     return replace(
         place,
         table=table,
@@ -280,24 +286,7 @@ def finish(
         after=after,
         types=present(plan.types, shown),
         partial=partial or bool(unchanged),
-        note=_remarks(place.note, keys, plan, kept, unchanged, lost) if odd else place.note,
-    )
-
-
-def _remarks(
-    note: str | None,
-    keys: tuple[str, ...],
-    plan: RowPlan,
-    kept: list[str],
-    unchanged: list[str],
-    lost: set[str],
-) -> str | None:
-    return noted(
-        note,
-        listed("kept as sent, not of their type", kept),
-        listed("NULL in both images, taken as unchanged", unchanged),
-        listed("key columns not in the row", [name for name in keys if name in lost]),
-        listed("typed columns not in the row", [name for name in plan.sent if name in lost]),
+        note=note,
     )
 
 

@@ -58,7 +58,9 @@ def meanings(field: Field) -> Meaning | None:
     if field.semantic == _CONNECT + "Decimal":
         return connect.decimal_meaning(field.parameters)
     if field.semantic == _DATA + "Bits":
-        return Meaning(_bit_type(field.parameters.get("length")), "bytes", _bits)
+        width = integer(field.parameters.get("length")) or 1
+        logical = "bit" if width < 64 else "bit(64)" if width == 64 else "string"
+        return Meaning(logical, "bytes", _bits)
     if field.semantic == _DATA + "Enum" and r"\," in field.parameters.get("allowed", ""):
         return Meaning("enum", "text", _label)
     return SEMANTICS.get(field.semantic)
@@ -71,8 +73,3 @@ def _bits(value: bytes) -> str:
 def _label(value: str) -> str:
     """A label whose commas are escaped as in the list of labels: Debezium does so for rows of MySQL's log."""
     return value.replace(r"\,", ",")
-
-
-def _bit_type(length: str | None) -> str:
-    width = integer(length) or 1
-    return "bit" if width < 64 else "bit(64)" if width == 64 else "string"

@@ -9,7 +9,7 @@ from functools import lru_cache
 def binlog(server: str | None, file: str | None) -> tuple[str, ...]:
     """``("server 7", "log mysql-bin")`` of a server's id and a log file's name, each as far as it is known.
 
-    A snapshot's rows tell the file and server 0, so each of the two is a word of its own.
+    A snapshot's rows name the file and server 0, so each of the two is a word of its own.
     """
-    told = (("server", server if server != "0" else None), ("log", (file or "").rpartition(".")[0]))
-    return tuple(f"{kind} {name}" for kind, name in told if name)
+    known = (("server", server if server != "0" else None), ("log", (file or "").rpartition(".")[0]))
+    return tuple(f"{kind} {name}" for kind, name in known if name)

@@ -8,7 +8,7 @@ DELETE's row is in ``data``.  Quirks of the open-source writer:
 - ENUM is the label's index, SET a bit mask, geometry is SRID and WKB, bytes are ISO-8859-1 text, those of
   BINARY(n) without the zeros at their end, a TIMESTAMP is text in the zone of Canal's JVM (option
   ``timezone``), ``gtid`` is a set of transactions.
-- ``mysqlType`` is as the statement wrote it that Canal read last, so its case and its blanks vary.
+- ``mysqlType`` is as the statement wrote it that Canal read last, so its case and its spaces vary.
 - The ``type`` of DDL is coarse (an ALTER may be CINDEX): the statement in ``sql`` decides.
 - A statement-format binlog gives a DML type without rows but with ``sql``: such a message is refused.
 
@@ -18,8 +18,7 @@ A sister format is a `CanalDialect`: the few points in which it differs, handed 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -86,11 +85,6 @@ TEXT_MAKERS: dict[str, Maker] = {
 DIALECT = CanalDialect(makers=TEXT_MAKERS)
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The changes of one message."""
-    return changes(message, hints, DIALECT)
-
-
 def recognise(sample: bytes) -> str | None:
     """Evidence of the open-source writer: a batch id, types in full, and ``gtid`` if they are in upper case."""
     seen = flat.glimpse(sample)
@@ -133,6 +127,9 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     raise _refusal(found)
 
 
+parse = partial(changes, dialect=DIALECT)
+
+
 def _refusal(found: Found) -> Undecodable:
     if not found.type or not found.type.isupper():
         return Undecodable("not-this-format", "the member type is missing, or no Canal type")
@@ -145,18 +142,15 @@ def _refusal(found: Found) -> Undecodable:
 
 def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Head:
     place = dialect.position(found)
-    table = _table(found, topic, hints)
+    if found.table:
+        table = _named(found.database or None, found.table)
+    else:
+        table = hints.table_of(topic) or TableId(found.database or None, None, None)
     odd = _odd_name(table.table or "")
     if note or odd or place.note:
         note = flat.joined([note, place.note, odd])
     transaction = found.gtid or None if dialect.gtid_is_transaction else None
     return Head(table, place, _event_time(found.es), transaction, note)
-
-
-def _table(found: Found, topic: str, hints: Hints) -> TableId:
-    if found.table:
-        return _named(found.database or None, found.table)
-    return hints.table_of(topic) or TableId(found.database or None, None, None)
 
 
 @lru_cache(maxsize=1024)
@@ -166,7 +160,7 @@ def _named(database: str | None, table: str) -> TableId:
 
 @lru_cache(maxsize=1024)
 def _odd_name(table: str) -> str | None:
-    return "the table name begins or ends with a blank" if table != table.strip() else None
+    return "the table name begins or ends with a space" if table != table.strip() else None
 
 
 def _event_time(es: flat.Count) -> int | None:
@@ -220,13 +214,9 @@ def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalD
     if not pairs:
         raise _refusal(found)
     if not frame.keys:
-        frame = frame._replace(keys=_row_id(pairs[0]))
+        first = (pairs[0][0] if pairs[0][1] is None else pairs[0][1]) or {}
+        frame = frame._replace(keys=tuple(column for column in ROW_ID_COLUMNS if column in first))
     return [_row_change(op, head, frame, pair, row, dialect) for row, pair in enumerate(pairs)]
-
-
-def _row_id(pair: Pair) -> tuple[str, ...]:
-    image = pair[0] if pair[1] is None else pair[1]
-    return tuple(column for column in ROW_ID_COLUMNS if image and column in image)
 
 
 def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
@@ -299,6 +289,6 @@ def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]
     """What the message names and the row lacks."""
     if all(map(image.__contains__, keys)) and (not before or before.keys() <= image.keys()):
         return []
-    told = [f"the key column {key} is not in the row" for key in keys if key not in image]
+    found = [f"the key column {key} is not in the row" for key in keys if key not in image]
     lacking = [column for column in before or () if column not in image]
-    return [*told, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else told
+    return [*found, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else found

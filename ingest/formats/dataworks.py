@@ -13,31 +13,16 @@ One object per record: ``schema`` lists the columns with one of six types, the k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from msgspec import Raw
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.decoding.rows import (
-    TOMBSTONE,
-    Convert,
-    Declared,
-    RowPlan,
-    bit_columns,
-    convert,
-    converters,
-    finish,
-    instant,
-    named_table,
-    noted,
-    require_image,
-    statement,
-    typed,
-)
+from ingest.change import ROW_OPS, Change, Hints, Message, Op, Options, TableId
+from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -111,7 +96,7 @@ class StreamxDialect(NamedTuple):
     names: tuple[str, str, str, str]
     image: str
     place: Callable[[Mapping[str, Raw], bool], RowPlace]
-    plan: Callable[[Columns, bool, Declared, Options], RowPlan]
+    plan: Callable[[Columns, bool, rows.Declared, Options], rows.RowPlan]
     nulls_may_hide: bool
 
 
@@ -122,11 +107,6 @@ class Schema(NamedTuple):
     keys: tuple[str, ...]
     columns: Columns
     dialect: str
-
-
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message; a TRUNCATE with a statement makes two."""
-    return read(message, hints, STREAMX)
 
 
 def recognise(sample: bytes) -> str | None:
@@ -158,7 +138,7 @@ def envelope_of(sample: bytes) -> tuple[dict[str, bytes], dict[str, bytes]] | No
 def read(message: Message, hints: Hints, dialect: StreamxDialect) -> tuple[Change, ...]:
     """The changes of one message as a dialect writes them."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
     payload = members_of(envelope.get("payload"))
     kind = values.text(payload.get("op", b"null"))
@@ -192,14 +172,17 @@ def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
     listed, key, owner_name, table_name = names
     if schema and listed not in schema and key not in schema and schema.keys() != {"source"}:
         raise Undecodable("not-this-format", f"schema.{listed} and schema.{key} are missing")
-    source = image_of(schema.get("source"))
+    source = values.optional_image(schema.get("source")) or {}
     database, owner = source.get("dbName") or None, source.get(owner_name) or None
     kind = (source.get("dbType") or "").lower()
     if owner == database and "mysql" in kind:  # MySQL has no schemas: the name is only repeated
         owner = None
     columns = column_list(schema.get(listed))
     dialect = dialect_of(kind)
-    keys = names_of(schema.get(key)) or _row_id(columns, dialect == "oracle")
+    keys = values.names(schema.get(key))
+    if not keys:
+        known = ROW_IDS + (("rowid", "ROWID") if dialect == "oracle" else ())
+        keys = next(((name,) for name, _type in columns if name in known), ())
     return Schema(TableId(database, owner, source.get(table_name) or None), keys, columns, dialect)
 
 
@@ -208,29 +191,12 @@ def dialect_of(kind: str) -> str:
     return next((name for name in ("oracle", "postgres") if name in kind), "mysql")
 
 
-def image_of(raw: Raw | None) -> Image:
-    """An object's members as text; none for null or nothing."""
-    return {} if raw is None or values.is_null(raw) else values.bare_image(raw)
-
-
 def column_list(raw: Raw | None) -> Columns:
     """Name and type of each column of a list of ``{"name": .., "type": ..}``."""
     if raw is None or values.is_null(raw):
         return ()
     entries = (values.bare_image(entry) for entry in values.items(raw))
     return tuple((entry.get("name") or "", entry.get("type") or "") for entry in entries)
-
-
-def names_of(raw: Raw | None) -> tuple[str, ...]:
-    """A list of names; none for null or nothing."""
-    if raw is None or values.is_null(raw):
-        return ()
-    return tuple(name for name in map(values.text, values.items(raw)) if name)
-
-
-def _row_id(columns: Columns, oracle: bool) -> tuple[str, ...]:
-    known = ROW_IDS + (("rowid", "ROWID") if oracle else ())
-    return next(((name,) for name, _type in columns if name in known), ())
 
 
 def _place(
@@ -246,14 +212,15 @@ def _place(
         sequence=place.sequence,
         position=place.position,
         event_time=event_time(payload),
-        note=noted("update-before" if kind in BEFORE else None, note, place.note),
+        note=rows.noted("update-before" if kind in BEFORE else None, note, place.note),
         dialect=schema.dialect,
     )
 
 
 def event_time(payload: Mapping[str, Raw]) -> int | None:
     """The source's clock in microseconds; the full load's -1 is none."""
-    count = values.integer(image_of(payload.get("timestamp")).get("eventTime"))
+    clock = values.optional_image(payload.get("timestamp")) or {}
+    count = values.integer(clock.get("eventTime"))
     return values.micros_of(count, 1000) if count is not None and count >= 0 else None
 
 
@@ -268,37 +235,32 @@ def _row(
 ) -> Change:
     old = None if place.op is Op.INSERT else members_of(payload.get("before")).get(dialect.image)
     new = None if place.op is Op.DELETE else members_of(payload.get("after")).get(dialect.image)
-    before, after = _image(old), _image(new)
-    require_image(before if place.op is Op.DELETE else after, place.op)
-    table = named_table(place.table, hints, topic)
+    before, after = values.optional_image(old), values.optional_image(new)
+    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     oracle = schema.dialect == "oracle"
     plan = dialect.plan(schema.columns, oracle, tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan, old), *convert(after, plan, new)]
+    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     if kind == "UPDATE_AFTER" and before is None:
         place = replace(place, half=1)
-    keys, lacks = declared.keys or place.keys, after is not None and _lacks(after, schema)
-    hide = dialect.nulls_may_hide and place.op is Op.UPDATE
-    return finish(place, table, keys, before, after, plan, kept, partial=lacks, nulls_may_hide=hide)
-
-
-def _image(raw: Raw | None) -> Image | None:
-    return None if raw is None or values.is_null(raw) else values.bare_image(raw)
-
-
-def _lacks(row: Image, schema: Schema) -> bool:
-    """True if the row lacks listed columns; a list that shares no name with the row is not the row's."""
-    names = [name for name, _type in schema.columns]
-    return any(name not in row for name in names) and any(name in row for name in names)
+    # a list of columns that shares no name with the row is not the row's
+    known = [name in after for name, _type in schema.columns] if after is not None else []
+    return rows.finish(
+        place, table, declared.keys or place.keys, before, after, plan, kept,
+        partial=any(known) and not all(known),
+        nulls_may_hide=dialect.nulls_may_hide and place.op is Op.UPDATE,
+    )  # fmt: skip
 
 
 def ddl_event(place: Change, payload: Mapping[str, Raw], kind: str) -> tuple[Change, ...]:
     """The DDL event of a table, with the truncation before it for TRUNCATE."""
-    ddl = image_of(payload.get("ddl"))
-    unread = "ddlMeta holds a serialized Java object, left unread"
-    java = (ddl.get("ddlMeta") or "").startswith(JAVA)
-    place = replace(place, note=noted(place.note, unread if java else None))
-    return statement(place, ddl.get("text"), kind, truncates=kind == "TRUNCATE")
+    ddl = values.optional_image(payload.get("ddl")) or {}
+    if (ddl.get("ddlMeta") or "").startswith(JAVA):
+        place = replace(
+            place, note=rows.noted(place.note, "ddlMeta holds a serialized Java object, left unread")
+        )
+    return rows.statement(place, ddl.get("text"), kind, truncates=kind == "TRUNCATE")
 
 
 # --- StreamX ------------------------------------------------------------------------------------
@@ -314,45 +276,35 @@ def _streamx_place(payload: Mapping[str, Raw], row: bool) -> RowPlace:
     return RowPlace(position, (number,))
 
 
-def _streamx_plan(columns: Columns, _oracle: bool, declared: Declared, options: Options) -> RowPlan:
+def _streamx_plan(columns: Columns, _oracle: bool, declared: rows.Declared, options: Options) -> rows.RowPlan:
     return _plan(columns, declared, options.timezone, options.binary)
 
 
 @lru_cache(maxsize=1024)
 def _plan(
     columns: Columns,
-    declared: Declared,
+    declared: rows.Declared,
     zone: str,
     binary: str | None,
-) -> RowPlan:
+) -> rows.RowPlan:
     sent = {name: types.streamx(kind) for name, kind in columns}
-    known = {**sent, **typed(declared)}
-    chosen = dict(converters(known, zone, binary, "millis"))
-    chosen.update({name: _date_in(zone) for name in known if types.base(known[name]) == "date"})
-    chosen.update({name: _clock_in(zone) for name in known if types.base(known[name]) == "time"})
-    return RowPlan(known, tuple(chosen.items()), frozenset(known), tuple(sent), bit_columns(known))
+    known = {**sent, **rows.typed(declared)}
+    chosen = dict(rows.converters(known, zone, binary, "millis"))
+    for name, logical in known.items():
+        if types.base(logical) in _PART_OF_WALL_TEXT:
+            part = _PART_OF_WALL_TEXT[types.base(logical)]
+            chosen[name] = partial(_of_milliseconds, part=part, zone=zone)
+    return rows.RowPlan(known, tuple(chosen.items()), frozenset(known), tuple(sent), rows.bit_columns(known))
 
 
-def _date_in(zone: str) -> Convert:
-    """A date from the milliseconds of its midnight, as clocks in ``zone`` show them."""
-
-    def convert_date(value: str) -> str:
-        if not values.INTEGER.fullmatch(value):
-            return value
-        return values.wall_text(*instant(value, 1000), zone)[:10]
-
-    return convert_date
+_PART_OF_WALL_TEXT = {"date": slice(10), "time": slice(11, None)}
 
 
-def _clock_in(zone: str) -> Convert:
-    """A time of day from the milliseconds of that time on some day, as clocks in ``zone`` show them."""
-
-    def convert_time(value: str) -> str:
-        if not values.INTEGER.fullmatch(value):
-            return value
-        return values.wall_text(*instant(value, 1000), zone)[11:]
-
-    return convert_time
+def _of_milliseconds(value: str, part: slice, zone: str) -> str:
+    """A date or a time of day from the milliseconds of a moment, as clocks in ``zone`` show it."""
+    if not values.INTEGER.fullmatch(value):
+        return value
+    return values.wall_text(*rows.instant(value, 1000), zone)[part]
 
 
 STREAMX = StreamxDialect(
@@ -363,3 +315,4 @@ STREAMX = StreamxDialect(
     plan=_streamx_plan,
     nulls_may_hide=False,
 )
+parse = partial(read, dialect=STREAMX)

@@ -26,16 +26,7 @@ from typing import Any
 import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
-from ingest.decoding import connect, json_values
-from ingest.decoding.connectors import (
-    CLOCKS,
-    control,
-    event_time,
-    is_metadata,
-    kind_of,
-    names_position,
-    sequence,
-)
+from ingest.decoding import connect, connectors, json_values
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values
 from ingest.decoding.rows import present
@@ -90,16 +81,16 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    document, note = json_values.mended(message.value, json_values.unwrapped)
+    document, note = json_values.repaired(message.value, json_values.unwrapped)
     found = document.payload
     if found is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    kind = kind_of(found)
+    kind = connectors.kind_of(found)
     if kind == "row":
         return [_row(document.schema, found, message, hints, note)]
     if kind == "flat":
         return [_flat(document.schema, found, message, hints, note)]
-    return control(kind, found)
+    return connectors.control(kind, found)
 
 
 class RowEvent(msgspec.Struct, gc=False):
@@ -146,9 +137,11 @@ def row_change(event: RowEvent, declared: TableHints, options: Options) -> Chang
     op = OPS.get(event.op or "")
     if op is None:
         raise Undecodable("unknown-operation", f"op is {event.op!r}, none of {' '.join(OPS)}")
-    places, position = sequence(event.source)
+    places, position = connectors.sequence(event.source)
     if op is CONTROL:
-        return Change(op=op, table=event.table, event_time=event_time(event.source), note="message")
+        return Change(
+            op=op, table=event.table, event_time=connectors.event_time(event.source), note="message"
+        )
     before, after, notes = _images(op, event)
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
     if missing:
@@ -165,7 +158,7 @@ def row_change(event: RowEvent, declared: TableHints, options: Options) -> Chang
         sequence=places,
         position=position,
         servers=binlog(event.source.get("server_id"), event.source.get("file")),
-        event_time=event_time(event.source),
+        event_time=connectors.event_time(event.source),
         transaction=event.transaction or event.source.get("gtid") or event.source.get("txId"),
         note="; ".join(notes) or None,
     )
@@ -196,7 +189,7 @@ def _phase(op: Op, source: Image, places: tuple[int, ...], *, ordered: bool = Tr
     """
     if op is not READ or not ordered or source.get("snapshot") == "incremental":
         return 1
-    return 0 if "lsn" in source or (not places and names_position(source)) else 1
+    return 0 if "lsn" in source or (not places and connectors.names_position(source)) else 1
 
 
 def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
@@ -219,7 +212,7 @@ def _flat(schema: bytes, found: Values, message: Message, hints: Hints, note: st
     columns = {*declared.columns, *declared.keys, *(key or ())}
     meta = flat_metadata(found, columns, json_values.text)
     row = connect.json_image(
-        {name: value for name, value in found.items() if not is_metadata(name, columns)}, plan
+        {name: value for name, value in found.items() if not connectors.is_metadata(name, columns)}, plan
     )
     return flat_change(meta, row, plan.types, table, key, declared, hints.options, note)
 
@@ -228,7 +221,7 @@ def flat_metadata(
     found: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]
 ) -> Image:
     """The members that flattening added to a row, without their prefix."""
-    return {name[2:]: text(value) for name, value in found.items() if is_metadata(name, columns)}
+    return {name[2:]: text(value) for name, value in found.items() if connectors.is_metadata(name, columns)}
 
 
 def flat_table(meta: Image, message: Message, hints: Hints) -> TableId:
@@ -261,7 +254,7 @@ def flat_change(
         raise Undecodable("unknown-operation", f"__op is {meta.get('op')!r}, none of {' '.join(FLAT_OPS)}")
     source = {name.removeprefix("source_"): value for name, value in meta.items()}
     ordered = "deleted" in meta
-    places, position = sequence(source) if ordered else ((), None)
+    places, position = connectors.sequence(source) if ordered else ((), None)
     missing = _drop_unavailable(row, options)
     return Change(
         op=op,
@@ -275,7 +268,7 @@ def flat_change(
         sequence=places,
         position=position,
         servers=binlog(source.get("server_id"), source.get("file")),
-        event_time=event_time({name: meta.get("source_" + name) for name in CLOCKS}),
+        event_time=connectors.event_time({name: meta.get("source_" + name) for name in connectors.CLOCKS}),
         transaction=source.get("gtid") or source.get("txId"),
         note=note,
     )
@@ -369,12 +362,12 @@ def _placeholders(plain: str) -> frozenset[str]:
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
     try:
-        found = json_values.mended(sample, json_values.unwrapped)[0].payload
+        found = json_values.repaired(sample, json_values.unwrapped)[0].payload
     except Undecodable:
         return None
     if not found:
         return None
-    kind = kind_of(found)
+    kind = connectors.kind_of(found)
     if kind == "row":
         return _evidence(found)
     if kind == "flat":

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 
 from msgspec import Raw
@@ -26,16 +27,7 @@ from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
-from ingest.decoding.rows import (
-    TOMBSTONE,
-    convert,
-    finish,
-    moment,
-    named_table,
-    noted,
-    plan_of_declared,
-    require_image,
-)
+from ingest.decoding import rows
 from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -82,7 +74,7 @@ _MYSQL = re.compile(r"[A-Za-z][\w.-]*\.([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
     meta = values.bare_image(envelope.get("metadata", b"{}"))
     record, kind = meta.get("record-type"), meta.get("operation")
@@ -95,34 +87,34 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if op is Op.TRUNCATE:
         return (place,)
     if op is Op.DDL:
-        return (_ddl(place, envelope.get("control"), kind),)
+        control = bytes(envelope.get("control", b"{}"))
+        structure = _structure(b"{}" if control == b"null" else control, kind)
+        return (replace(place, structure=structure, note=rows.noted(place.note, f"kind {kind}")),)
     return (_row(place, envelope, hints, message.topic),)
 
 
 def recognise(sample: bytes) -> str | None:
     """``metadata`` with ``record-type``."""
-    try:
-        found, _note = values.opened(sample)
-        meta = values.bare_image(found.get("metadata", b""))
-    except Undecodable:
-        return None
-    return "metadata.record-type" if "record-type" in meta else None
+    with suppress(Undecodable):
+        if "record-type" in values.bare_image(values.peeked(sample).get("metadata", b"")):
+            return "metadata.record-type"
+    return None
 
 
 def _place(meta: Image, op: Op, note: str | None) -> Change:
     schema, table = meta.get("schema-name") or None, meta.get("table-name") or None
     position = meta.get("stream-position") or None
-    sequence = log_position(position)
-    clock = moment(meta.get("commit-timestamp"), "UTC")
+    sequence, log = log_position(position), _MYSQL.match(position or "")
+    clock = rows.moment(meta.get("commit-timestamp"), "UTC")
     return Change(
         op=op,
         table=TableId(schema, None, table) if schema or table else NO_TABLE,
         sequence=sequence,
         position=position,
-        servers=_log(position),
-        event_time=moment(meta.get("timestamp"), "UTC") if clock is None else clock,
+        servers=binlog(None, log[0].partition(":")[0]) if log else (),
+        event_time=rows.moment(meta.get("timestamp"), "UTC") if clock is None else clock,
         transaction=meta.get("transaction-id"),
-        note=noted(note, "the position is unreadable" if position and not sequence else None),
+        note=rows.noted(note, "the position is unreadable" if position and not sequence else None),
     )
 
 
@@ -135,35 +127,23 @@ def log_position(position: str | None) -> tuple[int, ...]:
     return (int(found[1]), int(found[2])) if found is not None else ()
 
 
-def _log(position: str | None) -> tuple[str, ...]:
-    """The base name of MySQL's log."""
-    found = _MYSQL.match(position or "")
-    return binlog(None, found[0].partition(":")[0]) if found is not None else ()
-
-
 def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
-    raw, raw_before = (
-        envelope.get("data"),
-        envelope.get(hints.options.extra.get("before_image", BEFORE_IMAGE)),
-    )
-    data, before = _image(raw), _image(raw_before)
-    require_image(data, place.op)
-    table = named_table(place.table, hints, topic)
+    raw = envelope.get("data")
+    data = values.optional_image(raw)
+    before = values.optional_image(envelope.get(hints.options.extra.get("before_image", BEFORE_IMAGE)))
+    rows.require_image(data, place.op)
+    table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     if data is not None and before is None:
         before = _take_prefixed(data, place.op, {*declared.columns, *declared.keys})
-    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan), *convert(data, plan, raw)]
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    kept = [*rows.convert(before, plan), *rows.convert(data, plan, raw)]
     if place.op is Op.DELETE:
         before, data = {**(data or {}), **(before or {})}, None
     elif place.op is not Op.UPDATE:
         before = None
     partial = place.op in (Op.INSERT, Op.UPDATE)
-    return finish(place, table, declared.keys, before or None, data, plan, kept, partial=partial)
-
-
-def _image(raw: Raw | None) -> Image | None:
-    return None if raw is None or values.is_null(raw) else values.bare_image(raw)
+    return rows.finish(place, table, declared.keys, before or None, data, plan, kept, partial=partial)
 
 
 def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | None:
@@ -180,11 +160,6 @@ def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | Non
     if op in (Op.READ, Op.INSERT) and any(data[name] is not None for name in names):
         return None
     return {name[len(BEFORE_PREFIX) :]: data.pop(name) for name in names} or None
-
-
-def _ddl(place: Change, raw: Raw | None, kind: str) -> Change:
-    control = b"{}" if raw is None or values.is_null(raw) else bytes(raw)
-    return replace(place, structure=_structure(control, kind), note=noted(place.note, f"kind {kind}"))
 
 
 @lru_cache(maxsize=256)

@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import partial
 
-from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
 from ingest.decoding.flat_frames import CanalDialect
@@ -38,9 +37,7 @@ DIALECT = CanalDialect(
 )
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The changes of one message."""
-    return changes(message, hints, DIALECT)
+parse = partial(changes, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

@@ -7,10 +7,9 @@ As JSON, with two differences: a DELETE's row is in ``data``, and TIMESTAMP is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
-from ingest.change import Change, Hints, Message
 from ingest.decoding.flat import glimpse
 from ingest.formats import drs_json
 from ingest.formats.canal import changes
@@ -28,9 +27,7 @@ ABOUT = replace(
 DIALECT = replace(drs_json.DIALECT, deleted_in_old=False)
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The changes of one message."""
-    return changes(message, hints, DIALECT)
+parse = partial(changes, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

@@ -101,17 +101,12 @@ def _changes(record: dict[str, Any], hints: Hints) -> tuple[Change, ...]:
         note=operation if op is Op.CONTROL else None,
     )
     if op is Op.DDL:
-        return _ddl(record, common)
+        sql, name, source = record["afterImages"], record["objectName"], record["source"]["sourceType"]
+        if not isinstance(sql, str):
+            raise Undecodable("bad-message", "a DDL record has no statement in afterImages")
+        table, dialect = table_of(name) if name else NO_TABLE, DIALECTS.get(source, "mysql")
+        return statement(replace(common, table=table, dialect=dialect), sql, None)
     return (_row(record, common, hints) if op in ROW_OPS else common,)
-
-
-def _ddl(record: dict[str, Any], common: Change) -> tuple[Change, ...]:
-    sql = record["afterImages"]
-    if not isinstance(sql, str):
-        raise Undecodable("bad-message", "a DDL record has no statement in afterImages")
-    name, source = record["objectName"], record["source"]["sourceType"]
-    table, dialect = table_of(name) if name else NO_TABLE, DIALECTS.get(source, "mysql")
-    return statement(replace(common, table=table, dialect=dialect), sql, None)
 
 
 DIALECTS = {"Oracle": "oracle", "PostgreSQL": "postgres", "PPAS": "postgres"}

@@ -12,11 +12,11 @@ The members are those that OMS writes, and only those that the writer was config
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from ingest import values
-from ingest.change import Change, Hints, Image, Message, Op, Options
+from ingest.change import Image, Op, Options
 from ingest.formats import oms_shareplex
 from ingest.formats.oms_shareplex import SharePlexDialect, known, meta_of, read
 
@@ -43,11 +43,6 @@ ABOUT = replace(
 )
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message; a TRUNCATE with its statement makes two."""
-    return read(message, hints, DTS)
-
-
 def recognise(sample: bytes) -> str | None:
     """``meta.op`` without the rowid that OMS builds from table and key."""
     meta = meta_of(sample)
@@ -64,3 +59,4 @@ def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:
 
 
 DTS = SharePlexDialect(_order, nulls_may_hide=False, utc=True, sql="oracle", whole=None)
+parse = partial(read, dialect=DTS)

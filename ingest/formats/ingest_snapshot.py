@@ -93,11 +93,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """The member that gives the format its name."""
-    try:
-        found, _note = values.opened(sample)
-    except Undecodable:
-        return None
-    return MARK if bytes(found.get(MARK, b"")) == b"1" else None
+    return MARK if bytes(values.peeked(sample).get(MARK, b"")) == b"1" else None
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str, ...]) -> Change:

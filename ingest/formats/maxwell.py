@@ -22,16 +22,7 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
-from ingest.decoding.rows import (
-    TOMBSTONE,
-    RowPlan,
-    convert,
-    finish,
-    named_table,
-    noted,
-    plan_of_declared,
-    require_image,
-)
+from ingest.decoding import rows
 from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -76,7 +67,7 @@ _MILLISECONDS = 10**11  # as seconds this is the year 5138
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
     kind = values.text(envelope.get("type", b"null"))
     op = OPS.get(kind or "")
@@ -90,15 +81,15 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if op is Op.DDL:
         return (_ddl(place, envelope, kind),)
     if op in (Op.CONTROL, Op.HEARTBEAT):
-        return (replace(place, note=noted(kind, note)),)
+        return (replace(place, note=rows.noted(kind, note)),)
     return (_row(place, envelope, message, hints),)
 
 
 def recognise(sample: bytes) -> str | None:
     """A type in lower case, with an object in ``data``; or a table event."""
+    found = values.peeked(sample)
     try:
-        found, _note = values.opened(sample)
-        kind = values.text(found.get("type", b"null"))
+        kind = values.member_text(found, "type")
     except Undecodable:
         return None
     if kind not in OPS or not found.keys() >= {"database", "type"}:
@@ -110,20 +101,22 @@ def recognise(sample: bytes) -> str | None:
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
-    position = _text(envelope, "position")
+    position = values.member_text(envelope, "position")
     sequence = log_position(position)
-    clock = values.integer(_text(envelope, "ts"))
+    clock = values.integer(values.member_text(envelope, "ts"))
     unit = 1000 if clock is not None and clock >= _MILLISECONDS else 1
-    database, table = _text(envelope, "database"), _text(envelope, "table")
+    database, table = values.member_text(envelope, "database"), values.member_text(envelope, "table")
     return Change(
         op=op,
         table=TableId(database, None, table) if database or table else NO_TABLE,
         sequence=sequence,
         position=position,
-        servers=binlog(_text(envelope, "server_id"), (position or "").rpartition(":")[0]) if sequence else (),
+        servers=binlog(values.member_text(envelope, "server_id"), (position or "").rpartition(":")[0])
+        if sequence
+        else (),
         event_time=values.micros_of(clock, unit),
-        transaction=_text(envelope, "xid"),
-        note=noted(note, "the position is unreadable" if position and not sequence else None),
+        transaction=values.member_text(envelope, "xid"),
+        note=rows.noted(note, "the position is unreadable" if position and not sequence else None),
     )
 
 
@@ -134,25 +127,20 @@ def log_position(position: str | None) -> tuple[int, ...]:
     return (number, place) if number is not None and place is not None and min(number, place) >= 0 else ()
 
 
-def _text(envelope: Mapping[str, Raw], name: str) -> str | None:
-    raw = envelope.get(name)
-    return values.text(raw) if raw is not None else None
-
-
 def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hints) -> Change:
-    table = named_table(place.table, hints, message.topic)
+    table = rows.named_table(place.table, hints, message.topic)
     declared = hints.tables(table)
-    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
     data, kept = _image(envelope.get("data"), plan)
     old, kept_old = _image(envelope.get("old"), plan) if place.op is Op.UPDATE else (None, [])
-    require_image(data, place.op)
+    rows.require_image(data, place.op)
     keys = declared.keys or _keys(envelope, message.key)
     before, after = (data, None) if place.op is Op.DELETE else (old, data)
     partial = place.op in (Op.INSERT, Op.UPDATE)
-    return finish(place, table, keys, before, after, plan, [*kept_old, *kept], partial=partial)
+    return rows.finish(place, table, keys, before, after, plan, [*kept_old, *kept], partial=partial)
 
 
-def _image(raw: Raw | None, plan: RowPlan) -> tuple[Image | None, list[str]]:
+def _image(raw: Raw | None, plan: rows.RowPlan) -> tuple[Image | None, list[str]]:
     """An image and the columns that could not be converted; a SET becomes its labels with commas."""
     if raw is None or values.is_null(raw):
         return None, []
@@ -160,13 +148,13 @@ def _image(raw: Raw | None, plan: RowPlan) -> tuple[Image | None, list[str]]:
     for column, value in image.items():
         if value and value[0] == "[" and types.base(plan.types.get(column, "")) == "set":
             image[column] = ",".join(values.text(label) or "" for label in values.items(value.encode()))
-    return image, convert(image, plan, raw)
+    return image, rows.convert(image, plan, raw)
 
 
 def _keys(envelope: Mapping[str, Raw], key: bytes | None) -> tuple[str, ...]:
     named = envelope.get("primary_key_columns")
     if named is not None and not values.is_null(named):
-        return tuple(name for name in map(values.text, values.items(named)) if name)
+        return values.names(named)
     if not key or key[:1] != b"{":
         return ()
     try:
@@ -183,7 +171,10 @@ def _ddl(place: Change, envelope: Mapping[str, Raw], kind: str) -> Change:
     if subject == "table" and definition is not None and not values.is_null(definition):
         structure = _structure(bytes(definition), action.upper())
     return replace(
-        place, ddl=_text(envelope, "sql"), structure=structure, note=noted(place.note, f"kind {kind}")
+        place,
+        ddl=values.member_text(envelope, "sql"),
+        structure=structure,
+        note=rows.noted(place.note, f"kind {kind}"),
     )
 
 
@@ -192,15 +183,13 @@ def _structure(definition: bytes, action: str) -> str | None:
     """The table's structure as `Change.structure` wants it, or None if it is damaged."""
     found = values.strict(definition)
     try:
-        columns = {str(column["name"]): _logical(column) for column in found["columns"]}
+        columns = {
+            str(one["name"]): types.mysql(f"{one['type']}{' unsigned' if one.get('signed') is False else ''}")
+            for one in found["columns"]
+        }
         keys = [str(name) for name in found.get("primary-key") or ()]
     except (KeyError, TypeError, AttributeError):
         return None
     return json.dumps(
         {"type": action, "keys": keys, "columns": columns}, ensure_ascii=False, separators=(",", ":")
     )
-
-
-def _logical(column: Mapping[str, object]) -> str:
-    unsigned = " unsigned" if column.get("signed") is False else ""
-    return types.mysql(f"{column['type']}{unsigned}")

@@ -21,21 +21,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ingest import values
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import avro
 from ingest.decoding.declared import unwrap
 from ingest.decoding.rows import drop_unchanged, statement
 from ingest.errors import Undecodable
 from ingest.formats import About
-from ingest.values import (
-    base64_text,
-    float32_text,
-    float_text,
-    fraction,
-    integer,
-    number_text,
-    timestamp_text,
-)
 
 ABOUT = About(
     title="OceanBase Cloud data subscription, Avro",
@@ -103,16 +95,20 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     op = OPS.get(record["operation"] or "")
     if op is None:
         raise Undecodable("unknown-operation", "the record has no operation")
+    database, name = record["schemaName"] or None, record["tableName"] or None
     common = Change(
         op=op,
-        table=_table(record),
+        table=TableId(database, None, name) if database or name else NO_TABLE,
         sequence=(record["id"],),
         position=record["position"] or None,
         event_time=(record["timestamp"] or 0) * 10**6 or None,
         transaction=record["xid"] or None,
     )
     if op is Op.DDL:
-        return _ddl(record, common)
+        if not record["sql"]:
+            raise Undecodable("bad-message", "a DDL record has no statement in sql")
+        oracle = (record["source"] or {}).get("sourceType") == "OB_ORACLE"
+        return statement(replace(common, dialect="oracle" if oracle else "mysql"), record["sql"], None)
     return [_row(record, common, hints) if op in ROW_OPS else common]
 
 
@@ -123,18 +119,6 @@ def _schema() -> avro.AvroSchema:
 
 _FLOAT = b'{"type": "record", "name": "Float", "fields": [{"name": "value", "type": "float"}]}'
 """A float in a record has the same bytes; without the record it would be read as a double is."""
-
-
-def _table(record: dict[str, Any]) -> TableId:
-    database, name = record["schemaName"] or None, record["tableName"] or None
-    return TableId(database, None, name) if database or name else NO_TABLE
-
-
-def _ddl(record: dict[str, Any], common: Change) -> tuple[Change, ...]:
-    if not record["sql"]:
-        raise Undecodable("bad-message", "a DDL record has no statement in sql")
-    oracle = (record["source"] or {}).get("sourceType") == "OB_ORACLE"
-    return statement(replace(common, dialect="oracle" if oracle else "mysql"), record["sql"], None)
 
 
 def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
@@ -226,7 +210,7 @@ def _whole(value: int, info: str) -> Read:
 
 def _text(value: str, info: str) -> Read:
     if info == "DECIMAL":
-        return number_text(value), "decimal"
+        return values.number_text(value), "decimal"
     return value, {"ENUM": "enum", "SET": "set"}.get(info, "string")
 
 
@@ -237,7 +221,7 @@ def _string(value: Any, info: str) -> Read:
 def _decimal(value: Any, _info: str) -> Read:
     precision, scale = value["precision"], value["scale"]
     known = 0 < precision <= 1000 and 0 <= scale <= precision
-    return number_text(value["value"]), f"decimal({precision},{scale})" if known else "decimal"
+    return values.number_text(value["value"]), f"decimal({precision},{scale})" if known else "decimal"
 
 
 def _date(value: Any, _info: str) -> Read:
@@ -267,17 +251,17 @@ def _clock(value: Any) -> str:
 def _nanos(value: int) -> str:
     if not 0 <= value < 10**9:
         raise ValueError(f"{value} are not nanoseconds of a second")
-    return fraction(f"{value:09d}")
+    return values.fraction(f"{value:09d}")
 
 
 def _timestamp(value: Any, _info: str) -> Read:
-    return timestamp_text(value["seconds"], 1)[:-1] + _nanos(value["nanos"]) + "Z", "timestamp"
+    return values.timestamp_text(value["seconds"], 1)[:-1] + _nanos(value["nanos"]) + "Z", "timestamp"
 
 
 def _bit(value: Any, _info: str) -> Read:
     """A number's digits, or as many binary digits as the column has bits (never both)."""
     text, width = value["value"], value["bit_length"]
-    number = int(text, 2) if len(text) == width and not text.strip("01") else integer(text)
+    number = int(text, 2) if len(text) == width and not text.strip("01") else values.integer(text)
     if number is None or number < 0:
         raise ValueError("its text is not a bit string")
     return str(number), "bit(64)" if width == 64 else "bit"
@@ -288,15 +272,15 @@ def _enum(value: Any, info: str) -> Read:
 
 
 def _geometry(value: Any, _info: str) -> Read:
-    return f"SRID={value['srid']};{base64_text(value['wkb'])}", "geometry"
+    return f"SRID={value['srid']};{values.base64_text(value['wkb'])}", "geometry"
 
 
 READERS: dict[str, Callable[[Any, str], Read]] = {
     "bool": lambda value, _info: ("true" if value else "false", "boolean"),
     "int": _whole,
-    "Float": lambda value, _info: (float32_text(value["value"]), "float32"),
-    "float": lambda value, _info: (float_text(value), "float64"),
-    "bytes": lambda value, _info: (base64_text(value), "binary"),
+    "Float": lambda value, _info: (values.float32_text(value["value"]), "float32"),
+    "float": lambda value, _info: (values.float_text(value), "float64"),
+    "bytes": lambda value, _info: (values.base64_text(value), "binary"),
     "str": _text,
     "StringObject": _string,
     "DecimalObject": _decimal,

@@ -9,10 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 from ingest import types
-from ingest.change import Change, Hints, Message
 from ingest.decoding.columns import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
 from ingest.decoding.flat_frames import CanalDialect
@@ -51,9 +51,7 @@ DIALECT = CanalDialect(
 )
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The changes of one message."""
-    return changes(message, hints, DIALECT)
+parse = partial(changes, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

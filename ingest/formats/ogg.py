@@ -21,16 +21,7 @@ from msgspec.json import encode
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.decoding.rows import (
-    TOMBSTONE,
-    convert,
-    finish,
-    moment,
-    named_table,
-    noted,
-    plan_of_declared,
-    require_image,
-)
+from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -74,7 +65,7 @@ MISSING = "_isMissing"
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
     if "op_type" not in envelope or "table" not in envelope:
         raise Undecodable("not-this-format", "op_type or table is missing")
@@ -89,33 +80,24 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """``op_type`` and ``table``."""
-    try:
-        found, _note = values.opened(sample)
-    except Undecodable:
-        return None
-    return "op_type and table" if {"op_type", "table"} <= found.keys() else None
+    return "op_type and table" if {"op_type", "table"} <= values.peeked(sample).keys() else None
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, options: Options, note: str | None) -> Change:
-    position = _text(envelope, "pos") or None
+    position = values.member_text(envelope, "pos") or None
     number = values.integer(position)
     readable = number is not None and number >= 0
     return Change(
         op=op,
-        table=_table(_text(envelope, "table")),
+        table=_table(values.member_text(envelope, "table")),
         keys=() if op is Op.TRUNCATE else _keys(envelope),
         sequence=(number,) if number is not None and readable else (),
         position=position,
-        event_time=moment(_text(envelope, "op_ts"), options.timezone),
-        transaction=_text(envelope, "xid"),
-        note=note if readable or position is None else noted(note, "the position is unreadable"),
+        event_time=rows.moment(values.member_text(envelope, "op_ts"), options.timezone),
+        transaction=values.member_text(envelope, "xid"),
+        note=note if readable or position is None else rows.noted(note, "the position is unreadable"),
         dialect="oracle",
     )
-
-
-def _text(envelope: Mapping[str, Raw], name: str) -> str | None:
-    raw = envelope.get(name)
-    return values.text(raw) if raw is not None else None
 
 
 @lru_cache(maxsize=4096)
@@ -131,9 +113,7 @@ def _table(name: str | None) -> TableId:
 
 def _keys(envelope: Mapping[str, Raw]) -> tuple[str, ...]:
     named = next((envelope[name] for name in KEY_MEMBERS if name in envelope), None)
-    if named is None or bytes(named)[:1] != b"[":
-        return ()
-    return tuple(name for name in map(values.text, values.items(named)) if name)
+    return () if named is None or bytes(named)[:1] != b"[" else values.names(named)
 
 
 def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[str, Raw]:
@@ -144,7 +124,7 @@ def _metadata(envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Mapping[
     """
     if "before" in envelope or "after" in envelope:
         return envelope
-    table = _table(_text(envelope, "table"))
+    table = _table(values.member_text(envelope, "table"))
     declared = hints.tables(table if table.table else hints.table_of(topic) or table)
     columns = {*declared.columns, *declared.keys, *_keys(envelope)}
     found = {name: raw for name, raw in envelope.items() if name in ALWAYS}
@@ -169,13 +149,13 @@ def _row(
     old, new = _images(place.op, envelope, meta)
     before = None if place.op is Op.INSERT else _image(old)
     after = None if place.op is Op.DELETE else _image(new)
-    require_image(before if place.op is Op.DELETE else after, place.op)
-    table = named_table(place.table, hints, topic)
+    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = plan_of_declared(tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan, old), *convert(after, plan, new)]
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options)
+    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys = declared.keys or place.keys
-    return finish(place, table, keys, before, after, plan, kept, partial=place.op is not Op.DELETE)
+    return rows.finish(place, table, keys, before, after, plan, kept, partial=place.op is not Op.DELETE)
 
 
 def _images(op: Op, envelope: Mapping[str, Raw], meta: Mapping[str, Raw]) -> tuple[Raw | None, Raw | None]:
@@ -187,10 +167,9 @@ def _images(op: Op, envelope: Mapping[str, Raw], meta: Mapping[str, Raw]) -> tup
 
 
 def _image(raw: Raw | None) -> Image | None:
-    if raw is None or values.is_null(raw):
-        return None
-    image = values.bare_image(raw)
-    for mark in [name for name in image if name.endswith(MISSING)]:
+    image = values.optional_image(raw)
+    for mark in [name for name in image or () if name.endswith(MISSING)]:
+        assert image is not None
         column = mark.removesuffix(MISSING)
         if column in image:
             if image.pop(mark) == "true":

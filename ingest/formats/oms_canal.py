@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
 from ingest import types, values
-from ingest.change import Change, Hints, Image, Message
-from ingest.decoding.columns import Converter, Settings, bytes_in, instant
+from ingest.change import Image
+from ingest.decoding.columns import bytes_in, instant
 from ingest.decoding.flat import Rows, glimpse, sealed_rows
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan
 from ingest.formats import About
@@ -70,14 +71,10 @@ def ocean_types(declared: Mapping[str, str]) -> dict[str, str]:
     return {column: types.oms(name, oracle) for column, name in declared.items()}
 
 
-def _zoneless(_declared: str, _settings: Settings) -> Converter:
-    return _zoneless_text
-
-
 def _zoneless_text(value: str) -> str:
     moment = values.DATETIME.match(value)
     if moment is None or not _ZONE.fullmatch(value, moment.end()):
-        raise ValueError("no date and time")
+        raise ValueError("not a date and time")
     return values.zoneless_text(moment.group())
 
 
@@ -126,16 +123,14 @@ def _bit_text(value: str) -> str:
 
 
 DIALECT = CanalDialect(
-    makers={"timestamp": instant, "datetime": _zoneless, "binary": bytes_in("base64")},
+    makers={"timestamp": instant, "datetime": lambda *_: _zoneless_text, "binary": bytes_in("base64")},
     types=ocean_types,
     bare_rows=_bare_rows,
     large=types.OMS_LOB,
 )
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The changes of one message."""
-    return changes(message, hints, DIALECT)
+parse = partial(changes, dialect=DIALECT)
 
 
 def recognise(sample: bytes) -> str | None:

@@ -14,24 +14,14 @@ The frame is that of DataWorks' own messages, with other member names: ``schema.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 
 from msgspec import Raw
 
 from ingest import types, values
-from ingest.change import Change, Hints, Message, Op, Options
-from ingest.decoding.rows import (
-    Declared,
-    RowPlan,
-    bit_columns,
-    converters,
-    datetime_text,
-    firm_columns,
-    instant_text,
-    large,
-    typed,
-)
+from ingest.change import Op, Options
+from ingest.decoding import rows
 from ingest.formats import About, dataworks
 from ingest.formats.dataworks import Columns, RowPlace, StreamxDialect, envelope_of, read
 from ingest.formats.oms_default import SECONDS
@@ -68,11 +58,6 @@ OPS = {
 MILLISECOND_DIGITS = 12  # seconds have at most eleven before the year 5138
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message; a TRUNCATE with a statement makes two."""
-    return read(message, hints, DIALECT)
-
-
 def recognise(sample: bytes) -> str | None:
     """``version``, an operation and a clock, with ``column`` or ``pk`` in the schema."""
     found = envelope_of(sample)
@@ -93,28 +78,30 @@ def _place(payload: Mapping[str, Raw], _row: bool) -> RowPlace:
     return RowPlace(position, (), note="the position is unreadable" if position else None)
 
 
-def _plan(columns: Columns, oracle: bool, declared: Declared, options: Options) -> RowPlan:
+def _plan(columns: Columns, oracle: bool, declared: rows.Declared, options: Options) -> rows.RowPlan:
     return _planned(columns, oracle, declared, options.timezone, options.binary)
 
 
 @lru_cache(maxsize=1024)
-def _planned(columns: Columns, oracle: bool, declared: Declared, zone: str, binary: str | None) -> RowPlan:
+def _planned(
+    columns: Columns, oracle: bool, declared: rows.Declared, zone: str, binary: str | None
+) -> rows.RowPlan:
     sent = {name: types.oms(kind, oracle) for name, kind in columns}
-    known = {**sent, **typed(declared)}
-    chosen = dict(converters(known, zone, binary, whole=SECONDS))
+    known = {**sent, **rows.typed(declared)}
+    chosen = dict(rows.converters(known, zone, binary, whole=SECONDS))
     for name, logical in known.items():
         if types.base(logical) in ("timestamp", "datetime"):
             chosen[name] = partial(_moment_text, zone=zone, instant=types.base(logical) == "timestamp")
-    firm = {name for name, kind in columns if not large(kind) and sent[name] != "unknown"}
-    firm |= firm_columns({name: kind for name, kind in declared if name not in sent})
-    return RowPlan(known, tuple(chosen.items()), frozenset(firm), tuple(sent), bit_columns(known))
+    firm = {name for name, kind in columns if not rows.large(kind) and sent[name] != "unknown"}
+    firm |= rows.firm_columns({name: kind for name, kind in declared if name not in sent})
+    return rows.RowPlan(known, tuple(chosen.items()), frozenset(firm), tuple(sent), rows.bit_columns(known))
 
 
 def _moment_text(value: str, zone: str, instant: bool) -> str:
     """A moment from text, from seconds, or from milliseconds with a fraction of them."""
     found = _NUMBER.fullmatch(value)
     if found is None or len(found[2]) < MILLISECOND_DIGITS:
-        return instant_text(value, zone) if instant else datetime_text(value, zone)
+        return rows.instant_text(value, zone) if instant else rows.datetime_text(value, zone)
     nanos = int(found[2]) * 10**6 + int((found[3] or "")[:6].ljust(6, "0"))
     nanos = -nanos if found[1] else nanos
     return values.timestamp_text(nanos, 10**9) if instant else values.wall_text(nanos, 10**9, zone)
@@ -130,3 +117,4 @@ DIALECT = StreamxDialect(
     plan=_plan,
     nulls_may_hide=True,
 )
+parse = partial(read, dialect=DIALECT)

@@ -56,7 +56,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    document, note = json_values.mended(message.value, json_values.unwrapped)
+    document, note = json_values.repaired(message.value, json_values.unwrapped)
     found = document.payload
     if not document.wrapped:
         raise Undecodable("not-this-format", "the message has no payload")
@@ -69,27 +69,33 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
     """The change of one event's members; the flattened serializer sends them without a wrapper."""
     if "op" not in found:
         raise Undecodable("not-this-format", "the message has no op")
-    told = text(found["op"])
-    op, source = OPS.get(told or ""), texts(found.get("source"))
+    named = text(found["op"])
+    op, source = OPS.get(named or ""), texts(found.get("source"))
     if op is None:
-        raise Undecodable("unknown-operation", f"op is {told!r}, none of {' '.join(OPS)}")
+        raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
     if op is Op.HEARTBEAT:
         return Change(op=op, event_time=_micros(source.get("ts_ms") or text(found.get("ts_ms"))))
-    table = _table(source, message, hints)
+    name = source.get("table")
+    table = TableId(source.get("db"), None, name) if name else hints.table_of(message.topic)
+    if table is None:
+        raise Undecodable("no-table", "the message names no table; give it in options.table")
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, no_meaning, reading(hints.options))
     before, after = _image(found.get("before"), plan), _image(found.get("after"), plan)
-    _refuse_missing(op, before, after)
     if op is Op.DELETE:
+        if before is None:
+            raise Undecodable("no-image", "a delete has no before image")
         after = None
+    elif after is None:
+        raise Undecodable("no-image", f"the {op} has no after image")
     keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
 
     def hides(name: str) -> bool:
         return name not in keys and types.base(plan.types.get(name, "unknown")) in types.LOB
 
     gone = len(drop_unchanged(before, after, hides)) if op is Op.UPDATE else 0
-    sequence, told = _sequence(source)
-    notes = [note, told, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None]
+    sequence, unread = _sequence(source)
+    notes = [note, unread, f"unchanged large columns, sent as NULL, are absent: {gone}" if gone else None]
     return Change(
         op=op,
         table=table,
@@ -98,19 +104,12 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
         after=after,
         types=plan.types,
         partial=bool(gone),
-        phase=_phase(source, sequence),
+        phase=1 if sequence or source.get("pos") else 0,  # without both it is a row of the full load
         sequence=sequence,
         position=source.get("pos"),
         event_time=_micros(source.get("ts_ms")),
         note="; ".join(filter(None, notes)) or None,
     )
-
-
-def _refuse_missing(op: Op, before: Image | None, after: Image | None) -> None:
-    if op is Op.DELETE and before is None:
-        raise Undecodable("no-image", "a delete has no before image")
-    if op is not Op.DELETE and after is None:
-        raise Undecodable("no-image", f"the {op} has no after image")
 
 
 def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
@@ -124,11 +123,6 @@ def _sequence(source: Image) -> tuple[tuple[int, ...], str | None]:
     if numbers[0] is None or numbers[1] is None:
         return (), "the position cannot be read"
     return (numbers[0], numbers[1]), None
-
-
-def _phase(source: Image, sequence: tuple[int, ...]) -> int:
-    """A row without position and time is of the full load."""
-    return 0 if not sequence and not source.get("pos") else 1
 
 
 def _micros(stamp: str | None) -> int | None:
@@ -153,16 +147,6 @@ def reading(options: Options) -> Reading:
     return _reading(options.binary or "base16", options.time_units or "millis", options.timezone)
 
 
-def _table(source: Image, message: Message, hints: Hints) -> TableId:
-    name = source.get("table")
-    if name:
-        return TableId(source.get("db"), None, name)
-    found = hints.table_of(message.topic)
-    if found is None:
-        raise Undecodable("no-table", "the message names no table; give it in options.table")
-    return found
-
-
 def _image(found: object, plan: ConnectPlan) -> Image | None:
     if found is not None and not isinstance(found, dict):
         raise Undecodable("bad-message", "an image is not a JSON object")
@@ -172,7 +156,7 @@ def _image(found: object, plan: ConnectPlan) -> Image | None:
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS inside a payload."""
     try:
-        found = json_values.mended(sample, json_values.unwrapped)[0]
+        found = json_values.repaired(sample, json_values.unwrapped)[0]
     except Undecodable:
         return None
     return evidence(found.payload) if found.wrapped else None

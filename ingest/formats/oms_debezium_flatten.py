@@ -27,13 +27,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    found, note = json_values.mended(message.value, json_values.object_of)
+    found, note = json_values.repaired(message.value, json_values.object_of)
     return [oms_debezium.event(b"", found, message, hints, note)]
 
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS next to the operation."""
     try:
-        return oms_debezium.evidence(json_values.mended(sample, json_values.object_of)[0])
+        return oms_debezium.evidence(json_values.repaired(sample, json_values.object_of)[0])
     except Undecodable:
         return None

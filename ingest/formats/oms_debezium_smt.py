@@ -45,7 +45,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
-    found, note = json_values.mended(message.value, json_values.object_of)
+    found, note = json_values.repaired(message.value, json_values.object_of)
     table = hints.table_of(message.topic)
     if table is None:
         raise Undecodable("no-table", "the message names no table; give it in options.table")
@@ -81,7 +81,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 def recognise(sample: bytes) -> str | None:
     """A flat row whose only mark is ``__deleted``."""
     try:
-        found = json_values.mended(sample, json_values.object_of)[0]
+        found = json_values.repaired(sample, json_values.object_of)[0]
     except Undecodable:
         return None
     marks = {name for name in found if name.startswith("__")}

@@ -26,23 +26,7 @@ from msgspec.json import encode
 
 from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.decoding.rows import (
-    NO_PLAN,
-    TOMBSTONE,
-    Declared,
-    RowPlan,
-    bit_columns,
-    convert,
-    converters,
-    finish,
-    firm_columns,
-    large,
-    named_table,
-    noted,
-    require_image,
-    statement,
-    typed,
-)
+from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -90,7 +74,7 @@ KEY_SEPARATOR = "\x01"
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a TRUNCATE statement makes two, the truncation and the statement."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
     if "allMetaData" not in envelope or "recordType" not in envelope:
         raise Undecodable("not-this-format", "allMetaData and recordType are missing")
@@ -103,7 +87,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if op is Op.HEARTBEAT:
         return (place,)
     if op is Op.DDL:
-        return _ddl(place, meta, envelope.get("postStruct"))
+        sql = (values.optional_image(envelope.get("postStruct")) or {}).get("ddl")
+        kind = meta.get("ddlType")
+        return rows.statement(place, sql, kind, truncates=kind == "TRUNCATE_TABLE")
     return (_row(place, meta, envelope, hints, message.topic),)
 
 
@@ -132,7 +118,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
     position = meta.get("storeDataSequence")
     sequence, event = split_sequence(position, meta.get("timestamp")), False
     if position and not sequence:
-        note = noted(note, "the position is unreadable")
+        note = rows.noted(note, "the position is unreadable")
     elif not sequence and op is not Op.READ and second is not None:
         sequence, event = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0), op is Op.DDL
     return Change(
@@ -182,14 +168,14 @@ def _row(place: Change, meta: Image, envelope: Mapping[str, Raw], hints: Hints, 
     old, new = envelope.get("prevStruct"), envelope.get("postStruct")
     before, old_light = _image(None if place.op in (Op.INSERT, Op.READ) else old)
     after, light = _image(None if place.op is Op.DELETE else new)
-    require_image(before if place.op is Op.DELETE else after, place.op)
-    table = named_table(place.table, hints, topic)
+    rows.require_image(before if place.op is Op.DELETE else after, place.op)
+    table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     oracle_mode = meta.get("dbType") in ORACLE_MODE
     plan = plan_of(light or old_light or b"", oracle_mode, tuple(declared.columns.items()), hints.options)
-    kept = [*convert(before, plan, old), *convert(after, plan, new)]
+    kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys, hide = declared.keys or place.keys, place.op is Op.UPDATE
-    return finish(place, table, keys, before, after, plan, kept, nulls_may_hide=hide)
+    return rows.finish(place, table, keys, before, after, plan, kept, nulls_may_hide=hide)
 
 
 def _image(raw: Raw | None) -> tuple[Image | None, bytes | None]:
@@ -204,22 +190,13 @@ def _image(raw: Raw | None) -> tuple[Image | None, bytes | None]:
     return values.bare_image(encode(parts)), None if light is None else bytes(light)
 
 
-# --- statements ---------------------------------------------------------------------------------
-
-
-def _ddl(place: Change, meta: Image, raw: Raw | None) -> tuple[Change, ...]:
-    image = None if raw is None or values.is_null(raw) else values.bare_image(raw)
-    kind = meta.get("ddlType")
-    return statement(place, (image or {}).get("ddl"), kind, truncates=kind == "TRUNCATE_TABLE")
-
-
 # --- types --------------------------------------------------------------------------------------
 
 
-def plan_of(light: bytes, oracle_mode: bool, declared: Declared, options: Options) -> RowPlan:
+def plan_of(light: bytes, oracle_mode: bool, declared: rows.Declared, options: Options) -> rows.RowPlan:
     """The plan for rows with these types; the common case of none at all costs nothing."""
     if not light and not declared:
-        return NO_PLAN
+        return rows.NO_PLAN
     return _plan(light, oracle_mode, declared, options.timezone, options.binary, options.time_units)
 
 
@@ -227,27 +204,16 @@ def plan_of(light: bytes, oracle_mode: bool, declared: Declared, options: Option
 def _plan(
     light: bytes,
     oracle_mode: bool,
-    declared: Declared,
+    declared: rows.Declared,
     zone: str,
     binary: str | None,
     units: str | None,
-) -> RowPlan:
-    names = _light_names(light)
+) -> rows.RowPlan:
+    listed = values.members(light) if light not in (b"", b"null") else {}
+    names = {column: values.bare_image(entry).get("schemaType") or "" for column, entry in listed.items()}
     sent = {column: types.oms(name, oracle_mode) for column, name in names.items()}
-    known = {**sent, **typed(declared)}
-    firm = {column for column, name in names.items() if not large(name) and sent[column] != "unknown"}
-    firm |= firm_columns({column: kind for column, kind in declared if column not in names})
-    return RowPlan(
-        known,
-        converters(known, zone, binary, units, SECONDS),
-        frozenset(firm),
-        tuple(sent),
-        bit_columns(known),
-    )
-
-
-def _light_names(light: bytes) -> dict[str, str]:
-    if not light or values.is_null(Raw(light)):
-        return {}
-    named = ((column, values.bare_image(entry)) for column, entry in values.members(light).items())
-    return {column: entry.get("schemaType") or "" for column, entry in named}
+    known = {**sent, **rows.typed(declared)}
+    firm = {column for column, name in names.items() if not rows.large(name) and sent[column] != "unknown"}
+    firm |= rows.firm_columns({column: kind for column, kind in declared if column not in names})
+    chosen = rows.converters(known, zone, binary, units, SECONDS)
+    return rows.RowPlan(known, chosen, frozenset(firm), tuple(sent), rows.bit_columns(known))

@@ -14,8 +14,8 @@ columns of an update, ``key`` the row before an update, ``sql.ddl`` a statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -23,17 +23,7 @@ from msgspec.structs import replace
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
-from ingest.decoding.rows import (
-    TOMBSTONE,
-    convert,
-    finish,
-    moment,
-    named_table,
-    noted,
-    plan_of_declared,
-    require_image,
-    statement,
-)
+from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, SECONDS, split_sequence
@@ -99,11 +89,6 @@ class SharePlexDialect(NamedTuple):
     whole: int | None
 
 
-def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message; a TRUNCATE with its statement makes two."""
-    return read(message, hints, OMS)
-
-
 def recognise(sample: bytes) -> str | None:
     """``meta.op``, and a rowid that starts with the table's own name."""
     meta = meta_of(sample)
@@ -119,8 +104,8 @@ def meta_of(sample: bytes) -> Image | None:
         meta = values.bare_image(found.get("meta", b""))
     except Undecodable:
         return None
-    rows = found.keys() & {"data", "key", "sql"}
-    return meta if rows and (meta.get("op") or "").lower() in OPS else None
+    parts = found.keys() & {"data", "key", "sql"}
+    return meta if parts and (meta.get("op") or "").lower() in OPS else None
 
 
 # --- any writer ---------------------------------------------------------------------------------
@@ -129,9 +114,9 @@ def meta_of(sample: bytes) -> Image | None:
 def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Change, ...]:
     """The changes of one message as a dialect writes them."""
     if message.value is None:
-        return TOMBSTONE
+        return rows.TOMBSTONE
     envelope, note = values.opened(message.value)
-    meta = _object(envelope, "meta")
+    meta = values.optional_image(envelope.get("meta"))
     kind = (meta or {}).get("op")
     if meta is None or kind is None or not envelope.keys() & {"data", "key", "sql"}:
         raise Undecodable("not-this-format", "meta.op, or every one of data, key and sql, is missing")
@@ -143,14 +128,11 @@ def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Cha
         # deleting the row would lose the columns that the second half does not carry
         return (replace(place, op=Op.CONTROL),)
     if op in (Op.DDL, Op.TRUNCATE):
-        sql = (_object(envelope, "sql") or {}).get("ddl")
-        return statement(place, sql, kind if kind.lower() != "ddl" else None, truncates=op is Op.TRUNCATE)
+        sql = (values.optional_image(envelope.get("sql")) or {}).get("ddl")
+        return rows.statement(
+            place, sql, kind if kind.lower() != "ddl" else None, truncates=op is Op.TRUNCATE
+        )
     return (_row(place, envelope, kind.lower(), dialect, hints, message.topic),)
-
-
-def _object(envelope: Mapping[str, Raw], name: str) -> Image | None:
-    raw = envelope.get(name)
-    return None if raw is None or values.is_null(raw) else values.bare_image(raw)
 
 
 def _place(
@@ -159,7 +141,7 @@ def _place(
     position = known(meta.get("scn"))
     sequence = dialect.order(meta, op, options)
     if position and not sequence:
-        note = noted(note, "the position is unreadable")
+        note = rows.noted(note, "the position is unreadable")
     zone = "UTC" if dialect.utc else options.timezone
     event = op in (Op.DDL, Op.TRUNCATE) and sequence[1:] == (AFTER_EVERY_COUNTER,)
     return Change(
@@ -168,9 +150,9 @@ def _place(
         sequence=sequence,
         half=1 if kind == "update after" else 0,
         position=position,
-        event_time=moment(meta.get("time"), zone),
+        event_time=rows.moment(meta.get("time"), zone),
         transaction=known(meta.get("trans")),
-        note=noted("update-before", note) if kind == "update before" else note,
+        note=rows.noted("update-before", note) if kind == "update before" else note,
         dialect=dialect.sql,
         second_only=event,
     )
@@ -193,27 +175,21 @@ def table_named(name: str | None) -> TableId:
 def _row(
     place: Change, envelope: Mapping[str, Raw], kind: str, dialect: SharePlexDialect, hints: Hints, topic: str
 ) -> Change:
-    table = named_table(place.table, hints, topic)
+    table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
-    plan = plan_of_declared(tuple(declared.columns.items()), hints.options, dialect.whole)
-    data, key = _object(envelope, "data"), _object(envelope, "key")
-    kept = [*convert(key, plan, envelope.get("key")), *convert(data, plan, envelope.get("data"))]
+    plan = rows.plan_of_declared(tuple(declared.columns.items()), hints.options, dialect.whole)
+    sent, sent_key = envelope.get("data"), envelope.get("key")
+    data, key = values.optional_image(sent), values.optional_image(sent_key)
+    kept = [*rows.convert(key, plan, sent_key), *rows.convert(data, plan, sent)]
     before, after = _images(place.op, data, key)
-    require_image(before if place.op is Op.DELETE else after, place.op)
+    rows.require_image(before if place.op is Op.DELETE else after, place.op)
     update = place.op is Op.UPDATE
     whole = hints.options.key_is_full and (key is not None or kind == "update after")
     hide = update and dialect.nulls_may_hide
-    return finish(
-        place,
-        table,
-        declared.keys,
-        before,
-        after,
-        plan,
-        kept,
-        partial=update and not whole,
-        nulls_may_hide=hide,
-    )
+    return rows.finish(
+        place, table, declared.keys, before, after, plan, kept,
+        partial=update and not whole, nulls_may_hide=hide,
+    )  # fmt: skip
 
 
 def _images(op: Op, data: Image | None, key: Image | None) -> tuple[Image | None, Image | None]:
@@ -234,10 +210,11 @@ def _oms_order(meta: Image, op: Op, options: Options) -> tuple[int, ...]:
     if sequence:
         number = values.integer(meta.get("seq"))
         return (*sequence, number) if number else sequence
-    micros = moment(meta.get("time"), options.timezone)
+    micros = rows.moment(meta.get("time"), options.timezone)
     if known(meta.get("scn")) or micros is None:
         return ()
     return micros // values.MICROS, AFTER_EVERY_COUNTER if op in (Op.DDL, Op.TRUNCATE) else 0
 
 
 OMS = SharePlexDialect(_oms_order, nulls_may_hide=True, utc=False, sql="mysql", whole=SECONDS)
+parse = partial(read, dialect=OMS)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -48,8 +50,7 @@ def members(raw: bytes | Raw) -> dict[str, Raw]:
     except Exception as error:
         raise _malformed(raw, error) from None
     if len(_encode(found)) != _length(raw):
-        # Shorter: blanks or escapes, which are harmless, or a name given twice, which is not.
-        _refuse_duplicates(raw)
+        strict(raw)  # shorter: spaces or escapes, which are harmless, or a name given twice, which is refused
     return found
 
 
@@ -64,21 +65,22 @@ def opened(raw: bytes) -> tuple[dict[str, Raw], str | None]:
     except Undecodable as error:
         if error.code != "bad-json":
             raise
-        mended = lenient(raw)
-        if mended != raw:
-            return members(mended), "lenient: comments or trailing commas were dropped"
-        _refuse_other_json(raw)
-        raise
+        repaired = lenient(raw)
+        if repaired != raw:
+            return members(repaired), "lenient: comments or trailing commas were dropped"
+        if raw.lstrip()[:1] not in (b"{", b""):
+            with suppress(Undecodable):
+                strict(raw)
+                error = Undecodable("not-this-format", "the message is JSON, but not an object")
+        raise error from None
 
 
-def _refuse_other_json(raw: bytes) -> None:
-    if raw.lstrip()[:1] in (b"{", b""):
-        return
+def peeked(sample: bytes) -> dict[str, Raw]:
+    """The members of a sample; none where it is not a JSON object."""
     try:
-        strict(raw)
+        return opened(sample)[0]
     except Undecodable:
-        return
-    raise Undecodable("not-this-format", "the message is JSON, but no object")
+        return {}
 
 
 def image(raw: bytes | Raw) -> Image:
@@ -93,7 +95,7 @@ def image(raw: bytes | Raw) -> Image:
     except Exception as error:
         raise _malformed(raw, error) from None
     if len(_encode(found)) != _length(raw):
-        _refuse_duplicates(raw)
+        strict(raw)
     return found
 
 
@@ -110,7 +112,7 @@ def bare_image(raw: bytes | Raw) -> Image:
                 bare += 2  # the quotes that it now has
     except Exception:
         return _slow_image(data)
-    # any other difference (blanks, escapes, a name twice, -0) is for the careful way to judge
+    # any other difference (spaces, escapes, a name twice, -0) is for the careful way to judge
     return found if len(_encode(found)) == len(data) + bare else _slow_image(data)
 
 
@@ -122,6 +124,24 @@ def _bare_text(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     raise TypeError("nested")
+
+
+def optional_image(raw: Raw | None) -> Image | None:
+    """The same as `bare_image`; None for null and for a missing member."""
+    return None if raw is None or is_null(raw) else bare_image(raw)
+
+
+def names(raw: Raw | None) -> tuple[str, ...]:
+    """A list of names; none for null and for a missing member."""
+    if raw is None or is_null(raw):
+        return ()
+    return tuple(name for name in map(text, items(raw)) if name)
+
+
+def member_text(envelope: Mapping[str, Raw], name: str) -> Scalar:
+    """One member as `text`; None if it is missing."""
+    raw = envelope.get(name)
+    return None if raw is None else text(raw)
 
 
 def items(raw: bytes | Raw) -> list[Raw]:
@@ -184,7 +204,10 @@ def strict(raw: bytes | Raw) -> Any:
     except (ValueError, RecursionError) as error:
         raise _malformed(data, error) from None
     if "\\u" in decoded:
-        _refuse_surrogates(value)
+        try:
+            _encode(value, enc_hook=str)  # str: a Number is not plain text to msgspec
+        except UnicodeEncodeError:
+            raise Undecodable("bad-unicode", "a lone surrogate is not a character") from None
     return value
 
 
@@ -239,17 +262,6 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise Undecodable("bad-json", f"{name} is not a JSON value")
-
-
-def _refuse_surrogates(value: Any) -> None:
-    try:
-        _encode(value, enc_hook=str)  # str: a Number is not plain text to msgspec
-    except UnicodeEncodeError:
-        raise Undecodable("bad-unicode", "a lone surrogate is not a character") from None
-
-
-def _refuse_duplicates(raw: bytes | Raw) -> None:
-    strict(raw)
 
 
 def _length(raw: bytes | Raw) -> int:

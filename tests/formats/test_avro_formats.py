@@ -196,7 +196,7 @@ def test_a_name_given_twice_is_refused():
     assert "duplicate-key" == refused("obcloud-avro", {**case, "fields": fields})
 
 
-def test_declared_unsigned_numbers_are_mended():
+def test_declared_unsigned_numbers_are_corrected():
     """An unsigned 64-bit number travels as a signed one."""
     case = cases("obcloud-avro")["insert-every-branch"]
     image = [{"type_info": "LONG", "value": {"long": -1}}, *case["afterImages"][1:]]
