@@ -83,6 +83,9 @@ SECTIONS = (
             ),
             "condense_after": Key("90d", "Silver keeps every change."),
             "openlineage": Key("{url: 'http://marquez:5000'}", "No lineage is reported."),
+            "alerts": Key(
+                "[{webhook: '${SLACK_HOOK}', style: slack}]", "Failures are seen by those who look."
+            ),
         },
     ),
     Section(
@@ -187,6 +190,20 @@ SECTIONS = (
         {
             "type": Key("expect_column_values_to_be_unique", "It is needed."),
             "severity": Key("warn", "A failure makes the run exit with 1."),
+        },
+    ),
+    Section(
+        "Alerts",
+        fields.AlertKeys,
+        "One entry of `alerts:`. Either `webhook` or `email`; docs/operations.md shows what is sent.",
+        {
+            "webhook": Key("'${ALERT_HOOK}'", "Mails are sent, if addresses are given."),
+            "style": Key("slack", "Slack, Mattermost and their like do not understand the message."),
+            "email": Key("[oncall@example.com]", "The webhook is called, if one is given."),
+            "smtp": Key("'smtps://ingest:${SMTP}@mail.example.com:465'", "No mail can be sent."),
+            "sender": Key("ingest@example.com", "No mail can be sent."),
+            "severity": Key("warn", "Warnings are not sent."),
+            "repeat": Key("12h", "What lasts is sent again after four hours."),
         },
     ),
     Section(

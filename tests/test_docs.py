@@ -86,6 +86,8 @@ def pipelines() -> list[tuple[str, str]]:
     for name, page in zip(IDS, PAGES, strict=True):
         for i, block in enumerate(_YAML.findall(page.read_text("utf-8"))):
             head = "" if "pipeline:" in block else "pipeline: shop\nlake: ./lake\nsources:\n"
+            if re.match(r"\w+:", block) and head:  # a part that stands beside the sources
+                head += "  - {name: s, path: ./x, format: dts-canal}\n"
             found.append((f"{name}-{i}", head + block))
     return found
 
@@ -94,7 +96,8 @@ def pipelines() -> list[tuple[str, str]]:
 def test_pipeline_files_in_documents_are_valid(tmp_path, monkeypatch, text):
     """The first pipeline file of most people is copied from a page."""
     secret = tmp_path / "jaas"
-    secret.write_text("none", "utf-8")
+    secret.write_text("https://hooks.example.com/secret", "utf-8")
+    monkeypatch.setenv("SMTP_PASSWORD", "secret")
     file = tmp_path / "shop.yaml"
     file.write_text(re.sub(r"/run/secrets/\w+", str(secret), text), "utf-8")
     assert load(file).sources
@@ -217,8 +220,10 @@ def test_the_reference_explains_every_key_of_the_pipeline_file():
 )
 def test_examples_of_the_reference_are_valid(tmp_path, monkeypatch, section, name):
     """An example that `validate` refuses teaches nothing."""
-    monkeypatch.setenv("LINEAGE_KEY", "secret")
-    monkeypatch.setenv("READER", "secret")
+    for variable in ("LINEAGE_KEY", "READER", "SMTP"):
+        monkeypatch.setenv(variable, "secret")
+    for variable in ("SLACK_HOOK", "ALERT_HOOK"):
+        monkeypatch.setenv(variable, "https://hooks.example.com/secret")
     (tmp_path / "orders-suite.json").write_text(
         '{"name": "s", "expectations": [{"type": "expect_column_to_exist", "kwargs": {"column": "id"}}]}'
     )
@@ -267,6 +272,10 @@ def _document(section: str, name: str, text: str) -> str:
         case "Expectations":
             whole = {"type": "type: expect_column_values_to_be_unique"} | given | {"column": "column: id"}
             lines["quality"] = f"quality: [{{table: a.b, expect: [{{{', '.join(whole.values())}}}]}}]"
+        case "Alerts":
+            mail = {"email": "email: [a@b]", "smtp": "smtp: smtp://h", "sender": "sender: c@d"}
+            whole = (mail if name in mail else {"webhook": "webhook: 'https://h/x'"}) | given
+            lines["alerts"] = f"alerts: [{{{', '.join(whole.values())}}}]"
         case "Lineage":
             whole = given if name in ("url", "file") else {"url": "url: 'http://m:1'"} | given
             lines["openlineage"] = f"openlineage: {{{', '.join(whole.values())}}}"

@@ -27,6 +27,7 @@ VERBS = {
     "tables": "look_verbs",
     "status": "look_verbs",
     "wait": "waiting",
+    "alerts": "look_verbs",
     "sql": "look_verbs",
     "explain": "explain",
     "ddl": "ddl_verbs",

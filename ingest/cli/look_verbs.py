@@ -1,4 +1,4 @@
-"""The verbs that look at a lake: tables, status, sql, rejects."""
+"""The verbs that look at a lake: tables, status, alerts, sql."""
 
 from __future__ import annotations
 
@@ -98,6 +98,30 @@ def status(
         output.text(prom.text(found))
     else:
         output.console().print(watching.drawn(found))
+
+
+@app.command(rich_help_panel=_PANEL)
+def alerts(
+    file: File,
+    test: Annotated[bool, typer.Option("--test", help="Send a sample to each target.")] = False,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """What is wrong now, by cause, as `alerts:` of the pipeline file has it sent after each run."""
+    from ingest.cli import alerts as alerting
+    from ingest.config import load
+
+    if test:
+        if not alerting.send_samples(load(file)):
+            raise typer.Exit(1)
+        return
+    with looked_at(file, jars_dir) as lake:
+        rows = alerting.listed(lake)
+    if output_as == "json":
+        output.json(rows)
+    else:
+        columns = ("cause", "severity", "since", "sent", "text")
+        output.table(columns, [[row[name] for name in columns] for row in rows])
 
 
 @app.command(rich_help_panel=_PANEL)

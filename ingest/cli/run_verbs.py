@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _SHORTEST = 0.1  # seconds between two beginnings
+_ALERTED = 60.0  # seconds between two looks for alerts where nothing happens
 
 
 @app.command(rich_help_panel="Run")
@@ -148,6 +149,7 @@ def _ticks(
 
     warm = {pipeline.file: Warm() for pipeline in pipelines}
     told: dict[str, list[str]] = {}
+    alerted: dict[Path, float] = {}
     alone = pause is None and len(pipelines) == 1
     code, first = 0, True
     while True:
@@ -163,12 +165,21 @@ def _ticks(
                         pipelines[i] = pipeline = current  # noqa: PLW2901 - the file as it is now
                         warm[pipeline.file] = warm[pipeline.file].restarted()
                 results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
+                moment = time.monotonic()
+                if (
+                    results[-1].batch is not None
+                    or moment - alerted.get(pipeline.file, -_ALERTED) >= _ALERTED
+                ):
+                    alerted[pipeline.file] = moment
+                    _alert(spark, pipeline)
             except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
                 if stop.is_set() and not _usable(spark):
                     output.error(
                         f"{pipeline.name}: Java was stopped, too, before the step in flight was done: run again."
                     )
                     return 1
+                if not isinstance(error, LockedError) and _usable(spark):
+                    _alert(spark, pipeline, f"{type(error).__name__}: {first_line(error)}")
                 if alone or not _usable(spark):
                     raise
                 warm[pipeline.file] = warm[pipeline.file].restarted()
@@ -217,6 +228,19 @@ def _tick(
 
     with Progress(spark, pipeline.name) as progress:
         return running.run(spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set)
+
+
+def _alert(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
+    """Send what `alerts:` asks for; whatever goes wrong with it is no fault of the run."""
+    if not pipeline.alerts:
+        return
+    from ingest.cli import alerts
+    from ingest.lake.lake import Lake
+
+    try:
+        alerts.tell(Lake(spark, pipeline), stopped)
+    except Exception as error:
+        output.warning(f"{pipeline.name}: alerts could not be sent: {first_line(error)}")
 
 
 def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:

@@ -298,6 +298,42 @@ class LineageKeys(_Keys):
         return self
 
 
+class AlertKeys(_Keys):
+    """Where alerts of the pipeline go."""
+
+    webhook: Annotated[str, *read(words.web_address, {"type": "string", "pattern": "^https?://"})] | None = (
+        Field(
+            default=None, description="a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}"
+        )
+    )
+    style: Annotated[str, *choice("json", "slack")] = Field(
+        default="json",
+        description="what the webhook is sent: this product's JSON, or a message for Slack and its like",
+    )
+    email: Texts = Field(default=(), description="or addresses that get a mail")
+    smtp: Annotated[str, *read(words.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = (
+        Field(
+            default=None,
+            description="the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
+        )
+    )
+    sender: Text | None = Field(default=None, description="the address that mails come from")
+    severity: Annotated[str, *choice("error", "warn")] = Field(
+        default="error", description="the least severe that is sent"
+    )
+    repeat: Duration = Field(
+        default=4 * 3600.0, description="an alert that lasts is sent again after so long; 0s never"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.webhook) == bool(self.email):
+            raise ValueError("an alert takes either webhook or email, one of the two")
+        if self.email and not (self.smtp and self.sender):
+            raise ValueError("email needs the mail server in smtp and the address in sender")
+        return self
+
+
 class PipelineKeys(_Keys):
     """A pipeline: its sources, its lake, and what holds for its tables."""
 
@@ -327,6 +363,9 @@ class PipelineKeys(_Keys):
     openlineage: LineageKeys | None = Field(
         default=None, description="tell what each run read and wrote; needs ingest[lineage]"
     )
+    alerts: tuple[AlertKeys, ...] = Field(
+        default=(), description="who is told when something fails, and when it is over"
+    )
 
 
 MODELS: dict[tuple[str, ...], type[BaseModel]] = {
@@ -338,6 +377,7 @@ MODELS: dict[tuple[str, ...], type[BaseModel]] = {
     ("tables",): TableKeys,
     ("quality",): QualityKeys,
     ("openlineage",): LineageKeys,
+    ("alerts",): AlertKeys,
 }
 """Which keys are known where, for the nearest name of an unknown one."""
 

@@ -111,6 +111,19 @@ class Lineage:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertTarget:
+    """Where alerts go: a webhook, or mail addresses."""
+
+    webhook: str = field(default="", repr=False)  # its path is often the secret
+    style: str = "json"  # json | slack: what the webhook is sent
+    email: tuple[str, ...] = ()
+    smtp: str = field(default="", repr=False)  # smtp:// or smtps://, with user and password
+    sender: str = ""
+    severity: str = "error"  # error | warn: the least that is sent
+    repeat: float = 4 * 3600.0  # seconds after which an alert that lasts is sent again; 0 never
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """One pipeline file, checked: names, absolute paths, sources and rules."""
 
@@ -129,6 +142,7 @@ class Pipeline:
     )
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
+    alerts: tuple[AlertTarget, ...] = ()
 
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""

@@ -15,7 +15,16 @@ from ingest.change import Options
 from ingest.config import advice, fields, suite, words
 from ingest.config.advice import Checked
 from ingest.config.document import Document, Where, is_secret, read
-from ingest.config.model import Database, Expectation, Lineage, Pipeline, QualityRule, Source, TableRule
+from ingest.config.model import (
+    AlertTarget,
+    Database,
+    Expectation,
+    Lineage,
+    Pipeline,
+    QualityRule,
+    Source,
+    TableRule,
+)
 from ingest.errors import ConfigError
 
 _STANDARD_OPTIONS = tuple(fields.OptionKeys.model_fields)
@@ -196,6 +205,18 @@ def _pipeline(
         rewrite_budget=keys.rewrite_budget,
         condense_after=keys.condense_after,
         lineage=_lineage(keys.openlineage, folder),
+        alerts=tuple(
+            AlertTarget(
+                str(one.webhook or ""),
+                one.style,
+                one.email,
+                str(one.smtp or ""),
+                str(one.sender or ""),
+                one.severity,
+                one.repeat,
+            )
+            for one in keys.alerts
+        ),
     )
 
 

@@ -22,6 +22,9 @@ def _of_pipeline(pipeline: Pipeline) -> Iterator[str]:
     yield from _of_settings(pipeline.spark)
     if pipeline.lineage and pipeline.lineage.api_key:
         yield pipeline.lineage.api_key
+    for target in pipeline.alerts:
+        yield from filter(None, (target.webhook, urlsplit(target.webhook).path.strip("/")))
+        yield from _of_url(target.smtp)
     for source in pipeline.sources:
         yield from _of_source(source)
 
@@ -29,7 +32,14 @@ def _of_pipeline(pipeline: Pipeline) -> Iterator[str]:
 def _of_source(source: Source) -> Iterator[str]:
     yield from _of_settings(source.kafka)
     yield from _of_settings(source.storage)
-    if password := urlsplit(source.registry).password:
+    yield from _of_url(source.registry)
+    if source.database is not None:
+        yield from filter(None, (source.database.password,))
+        yield from _of_url(source.database.url)
+
+
+def _of_url(url: str) -> Iterator[str]:
+    if password := urlsplit(url).password:
         yield password
         yield unquote(password)
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ingest import types, values
 from ingest.change import TableId
@@ -225,6 +226,22 @@ def database(text: str) -> str:
 
 
 _DATABASE = re.compile(r"(mysql|mariadb|postgresql)://[^/\s]+(/[^/\s]*)?")
+
+
+def web_address(text: str) -> str:
+    """An address of the web."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("write an address such as https://hooks.example.com/...")  # it may be a secret
+    return str(text)
+
+
+def mail_server(text: str) -> str:
+    """A mail server with its port, and with a login where it asks for one."""
+    parts = urlsplit(text)
+    if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
+        raise ValueError("write the mail server as smtp://host:25 or smtps://user:password@host:465")
+    return str(text)
 
 
 def is_uri(text: str) -> bool:

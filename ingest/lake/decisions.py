@@ -23,6 +23,7 @@ PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
 DECODED, REBUILT = "decoded-again", "rebuilt"  # changes that mirrors have folded before; a mirror
 FOLDED = "statement"  # what a statement did to a mirror
+ALERT = "alert"  # what was said of a trouble, and to whom
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 
 

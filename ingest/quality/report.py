@@ -30,6 +30,8 @@ STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
 _ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
 MOST_PROBLEMS = 60
+LAST_RUN = "last run"  # the subject of what a run raised an alarm about
+OLD = CHECKS["freshness"].fault  # the title of the one problem that time alone brings
 FULL_DETAIL = 150  # with more tables, what passed is told in one line each
 
 
@@ -141,7 +143,7 @@ def _problems(rows: Sequence[Row], sources: Sequence[Row], facts: Facts) -> list
             found.append(_problem(row, kind + row.fact.name, check))
     for alarm in facts.runs[0].alarms if facts.runs else ():
         if not any(alarm.startswith(f"{one.subject}") for one in found):
-            found.append(Problem("bad", "last run", "runs", "The last run raised an alarm", alarm))
+            found.append(Problem("bad", LAST_RUN, "runs", "The last run raised an alarm", alarm))
     return sorted(found, key=lambda one: _WORST.index(one.light))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ingest.config import Pipeline, Source
 from ingest.config.document import is_secret
-from ingest.config.model import Lineage
+from ingest.config.model import AlertTarget, Database, Lineage
 from ingest.config.secrets import struck
 
 KAFKA_PASSWORDS = [
@@ -73,10 +73,12 @@ def test_secrets_are_struck_out_of_texts() -> None:
         kafka={"ssl.keystore.key": pem, "sasl.jaas.config": 'X required password="jaas-pw";', "group.id": "g"},
         storage={"secret": "store-pw"},
         registry="http://me:reg%40pw@host",
+        database=Database("mysql://db", "me", "db-pw"),
     )  # fmt: skip
     pipeline = Pipeline(
         "p", Path("p.yaml"), "lake", (source,), spark={"spark.hadoop.fs.s3a.secret.key": "s3-pw"},
         lineage=Lineage(api_key="line-pw"),
+        alerts=(AlertTarget("https://hooks/T0/x-pw"), AlertTarget(smtp="smtps://me:mail-pw@host")),
     )  # fmt: skip
-    text = f"g: {pem} MIIEvQIBADANBgkqhkiG9w0BAQ jaas-pw store-pw reg@pw reg%40pw s3-pw line-pw"
-    assert "g: *** *** *** *** *** *** *** ***" == struck(text, pipeline)
+    text = f"g: {pem} MIIEvQIBADANBgkqhkiG9w0BAQ jaas-pw store-pw reg@pw reg%40pw s3-pw line-pw db-pw T0/x-pw mail-pw"
+    assert "g: " + " ".join(["***"] * 11) == struck(text, pipeline)

@@ -1,0 +1,337 @@
+"""Alerts: what is wrong with a lake, sent once for each cause, again while it lasts, and once more when it is over.
+
+What was sent, and to whom, is kept in the lake's `decisions` (kind ``alert``), so that the next process goes on where
+this one ends.  A target that cannot be reached is a warning, never a fault of the run, and is tried again by the next.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import re
+import smtplib
+import ssl
+import urllib.request
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from email.message import EmailMessage
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from ingest.cli import output
+from ingest.config.model import AlertTarget, Pipeline
+from ingest.config.secrets import struck
+from ingest.errors import IngestError, command, counted, first_line
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+    from ingest.lake.tables import Tables
+
+ERROR, WARN = "error", "warn"
+FIRING, LASTING, OVER = "firing", "lasting", "over"
+STOPPED = "run stopped"  # the cause of a run that ended in the middle
+SECONDS = 10.0  # a target that is silent for longer is not waited for
+_MOST = 50  # causes in one message; the others are counted
+_LONGEST = 500  # characters of one text
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One trouble: ``subject`` stays the same as long as it lasts."""
+
+    subject: str
+    severity: str  # error | warn
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """What is said of a cause: that it has begun, lasts, or is over."""
+
+    state: str
+    cause: Cause
+    since: dt.datetime
+
+
+def listed(lake: Tables) -> list[dict[str, Any]]:
+    """What is wrong now, with what was sent of it."""
+    known = _known(lake)
+    rows = []
+    for one in causes(lake).values():
+        kept = known.get(one.subject)
+        rows.append(
+            {
+                "cause": one.subject,
+                "severity": one.severity,
+                "since": kept and kept["since"],
+                "sent": kept and max(kept["sent"].values()),
+                "text": one.text,
+            }
+        )
+    return rows
+
+
+def send_samples(pipeline: Pipeline) -> bool:
+    """Send a test to each target; False if one of them did not take it.
+
+    Raises:
+        IngestError: there are none.
+    """
+    if not pipeline.alerts:
+        raise IngestError(
+            f"{pipeline.file} has no `alerts:`; docs/pipeline-file.md shows how they are written."
+        )
+    sample = Cause("sample", ERROR, "This is a test: nothing is wrong.")
+    failed = False
+    for target in pipeline.alerts:
+        try:
+            _send(target, pipeline, [Alert(FIRING, sample, dt.datetime.now(dt.UTC))])
+            output.line(f"sent to {_named(target)}")
+        except Exception as error:  # whatever a service, its network or its answer brings
+            failed = True
+            output.error(f"{_named(target)}: {_said(error, pipeline)}")
+    return not failed
+
+
+# --- what is wrong -------------------------------------------------------------------------------
+
+
+def causes(lake: Tables) -> dict[str, Cause]:
+    """What the report lists as needing attention; how old the newest change is, as of now."""
+    from ingest.quality import report
+    from ingest.quality.catalogue import duration
+    from ingest.quality.gather import gather
+
+    facts = gather(lake)
+    found = []
+    for one in report.page(facts).problems:
+        name = _DIGITS.sub("#", one.text) if one.subject == report.LAST_RUN else one.title
+        if one.title != report.OLD:
+            severity = ERROR if one.light == "bad" else WARN
+            found.append(Cause(f"{one.subject}: {name}"[:_LONGEST], severity, one.text))
+    for table in facts.tables:
+        check = table.check("freshness")
+        if check and check.limit is not None and table.newest is not None:
+            age = (facts.now - table.newest).total_seconds()
+            if age > check.limit:
+                text = f"it is {duration(age)} old, and may be {duration(check.limit)}"
+                found.append(Cause(f"{table.name}: {report.OLD}", str(check.severity), text))
+    return {one.subject: one for one in found}
+
+
+# --- after a run ---------------------------------------------------------------------------------
+
+
+def tell(lake: Lake, stopped: str = "") -> None:
+    """Send what has begun, lasts or is over since the last run.
+
+    Args:
+        lake: the lake, which no alert must make less readable.
+        stopped: why the run ended in the middle, if it did.
+    """
+    from ingest.lake import decisions
+    from ingest.lake.decisions import ALERT, Decision
+
+    pipeline, now = lake.pipeline, dt.datetime.now(dt.UTC)
+    if not pipeline.alerts:
+        return
+    try:
+        known = _known(lake)
+        found = causes(lake)
+    except (
+        Exception
+    ) as error:  # a lake that cannot be read is a trouble of its own; the others are as they were
+        stopped = stopped or f"the lake cannot be read: {first_line(error)}"
+        known, found = {}, {}
+    else:
+        if stopped:
+            found |= {
+                name: Cause(name, kept["severity"], kept["text"])
+                for name, kept in known.items()
+                if name not in found
+            }
+    if stopped:
+        found[STOPPED] = Cause(STOPPED, ERROR, stopped)
+    kept = {name: {**known[name], "sent": dict(known[name]["sent"])} for name in known}
+    for target in pipeline.alerts:
+        due = list(_due(target, found, kept, now))
+        if not due:
+            continue
+        try:
+            _send(target, pipeline, due)
+        except Exception as error:  # whatever a service, its network or its answer brings
+            output.warning(
+                f"{pipeline.name}: no alert was sent to {_named(target)}: {_said(error, pipeline)}"
+            )
+            continue
+        for one in due:
+            state = kept.setdefault(
+                one.cause.subject,
+                {
+                    "severity": one.cause.severity,
+                    "text": one.cause.text,
+                    "since": one.since.isoformat(),
+                    "sent": {},
+                },
+            )
+            if one.state == OVER:
+                del state["sent"][_key(target)]
+            else:
+                state["sent"][_key(target)] = now.isoformat()
+                state["text"] = one.cause.text
+    changed = [
+        Decision(ALERT, name, state | {"state": FIRING if state["sent"] else OVER}, by=lake.run)
+        for name, state in kept.items()
+        if state["sent"] != known.get(name, {"sent": {}})["sent"]
+    ]
+    decisions.append(lake, changed)
+
+
+def _known(lake: Tables) -> dict[str, dict[str, Any]]:
+    """What somebody was told of and that was not over, by its cause."""
+    from ingest.lake import decisions
+
+    newest = decisions.read(lake).newest(decisions.ALERT)
+    return {name: one.value for name, one in newest.items() if one.value["state"] == FIRING}
+
+
+def _due(
+    target: AlertTarget, found: Mapping[str, Cause], kept: Mapping[str, dict[str, Any]], now: dt.datetime
+) -> Iterable[Alert]:
+    """What a target is to be told: errors first, and what is over last."""
+    key = _key(target)
+    for cause in sorted(found.values(), key=lambda one: one.severity):
+        since, sent = (kept.get(cause.subject, {}).get(name) for name in ("since", "sent"))
+        begun = dt.datetime.fromisoformat(since) if since else now
+        if not sent or key not in sent:
+            if target.severity in (WARN, cause.severity):
+                yield Alert(FIRING, cause, begun)
+        elif target.repeat and (now - dt.datetime.fromisoformat(sent[key])).total_seconds() >= target.repeat:
+            yield Alert(LASTING, cause, begun)
+    for name, state in kept.items():
+        if name not in found and key in state["sent"]:
+            cause = Cause(name, state["severity"], state["text"])
+            yield Alert(OVER, cause, dt.datetime.fromisoformat(state["since"]))
+
+
+# --- sending -------------------------------------------------------------------------------------
+
+
+def _key(target: AlertTarget) -> str:
+    """What a target is called in the lake, which must not hold its address."""
+    return hashlib.sha256("\n".join((target.webhook, *target.email)).encode()).hexdigest()[:12]
+
+
+def _named(target: AlertTarget) -> str:
+    return f"webhook of {urlsplit(target.webhook).hostname}" if target.webhook else ", ".join(target.email)
+
+
+def _said(error: Exception, pipeline: Pipeline) -> str:
+    return struck(f"{type(error).__name__}: {first_line(error)}", pipeline)[:_LONGEST]
+
+
+def _send(target: AlertTarget, pipeline: Pipeline, alerts: list[Alert]) -> None:
+    """Send them as one message.
+
+    Raises:
+        Exception: it was not taken.
+    """
+    if target.email:
+        _mail(target, pipeline, alerts)
+        return
+    body = _slack(pipeline, alerts) if target.style == "slack" else _document(pipeline, alerts)
+    request = urllib.request.Request(  # noqa: S310 - the pipeline file takes http and https alone
+        target.webhook,
+        json.dumps(body, ensure_ascii=False).encode(),
+        {"Content-Type": "application/json", "User-Agent": "ingest"},
+    )
+    with urllib.request.build_opener(_NoRedirect()).open(request, timeout=SECONDS) as answer:
+        answer.read(1)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Another server than the one that was named gets nothing."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """None makes the redirect an error."""
+
+
+def _text(alert: Alert, pipeline: Pipeline) -> str:
+    """One line, in which data cannot move the text around it, and without secrets."""
+    text = struck(alert.cause.text, pipeline)
+    head = {
+        FIRING: alert.cause.severity.upper(),
+        LASTING: f"STILL {alert.cause.severity.upper()}",
+        OVER: "OVER",
+    }
+    return output.visible(f"{head[alert.state]} {alert.cause.subject}: {text}")[:_LONGEST]
+
+
+def _headline(pipeline: Pipeline, alerts: list[Alert]) -> str:
+    begun = sum(one.state != OVER for one in alerts)
+    told = [counted(begun, "trouble")] if begun else []
+    told += [f"{len(alerts) - begun} over"] if begun < len(alerts) else []
+    return f"{pipeline.name}: {', '.join(told)}"
+
+
+def _document(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:
+    return {
+        "pipeline": pipeline.name,
+        "file": str(pipeline.file),
+        "headline": _headline(pipeline, alerts),
+        "alerts": [
+            {
+                "state": one.state,
+                "severity": one.cause.severity,
+                "cause": output.visible(one.cause.subject),
+                "text": output.visible(struck(one.cause.text, pipeline))[:_LONGEST],
+                "since": one.since.isoformat(timespec="seconds"),
+            }
+            for one in alerts[:_MOST]
+        ],
+        "more": max(0, len(alerts) - _MOST),
+        "next": command("status", pipeline.file),
+    }
+
+
+def _slack(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:
+    """A message in Slack's text form, where ``<!channel>`` in a name would wake everybody."""
+    text = _letter(pipeline, alerts).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return {"text": f"*{_headline(pipeline, alerts)}*\n{text}"}
+
+
+def _letter(pipeline: Pipeline, alerts: list[Alert]) -> str:
+    lines = [_text(one, pipeline) for one in alerts[:_MOST]]
+    if len(alerts) > _MOST:
+        lines.append(f"and {len(alerts) - _MOST} more")
+    return "\n".join([*lines, f"next: {command('status', pipeline.file)}"])
+
+
+def _mail(target: AlertTarget, pipeline: Pipeline, alerts: list[Alert]) -> None:
+    """Send a mail; a password never goes over the network in the clear."""
+    message = EmailMessage()
+    message["Subject"] = f"[ingest] {_headline(pipeline, alerts)}"
+    message["From"], message["To"] = target.sender, ", ".join(target.email)
+    message.set_content(_letter(pipeline, alerts))
+    url, context = urlsplit(target.smtp), ssl.create_default_context()
+    host = str(url.hostname)
+    secure = url.scheme == "smtps"
+    with (
+        smtplib.SMTP_SSL(host, url.port or 465, timeout=SECONDS, context=context)
+        if secure
+        else smtplib.SMTP(host, url.port or 25, timeout=SECONDS)
+    ) as server:
+        if not secure:
+            server.ehlo()
+            if server.has_extn("starttls"):
+                server.starttls(context=context)
+                server.ehlo()
+            elif url.username:
+                raise IngestError(
+                    f"{host} offers no STARTTLS, and a password must not be sent in the clear: write smtps://"
+                )
+        if url.username:
+            server.login(unquote(url.username), unquote(url.password or ""))
+        server.send_message(message)

@@ -1,0 +1,340 @@
+"""Alerts: one for each cause, again while it lasts, over when it is over; nothing secret, nothing twice, nothing lost."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from typer.testing import CliRunner
+
+from ingest.cli import alerts
+from ingest.cli.alerts import ERROR, FIRING, LASTING, OVER, STOPPED, WARN, Cause, causes, tell
+from ingest.cli.app import app
+from ingest.config import Pipeline, load
+from ingest.config.model import AlertTarget, Source
+from ingest.errors import ConfigError
+from ingest.lake.decisions import Decision, Decisions
+from ingest.lake.tables import LakeReader
+
+NOW = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+HELD = Cause("shop.orders: The table is held", ERROR, "it has no key")
+SLOW = Cause("shop.parts: The newest change is old", WARN, "it is 3 days old")
+
+
+class Hook(ThreadingHTTPServer):
+    """A webhook on loopback that keeps what it is sent, and answers what it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Taking)
+        self.bodies: list[dict[str, Any]] = []
+        self.status = 200
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/hooks/T0P-S3CRET"
+
+
+class Taking(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Hook
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.status == 200:
+            self.server.bodies.append(json.loads(body))
+        self.send_response(self.server.status)
+        if self.server.status == 302:
+            self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on stderr."""
+
+
+class Mailbox(socketserver.TCPServer):
+    """A mail server on loopback that offers nothing and keeps what it is sent."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Post)
+        self.letters: list[str] = []
+
+
+class Post(socketserver.StreamRequestHandler):
+    """One connection."""
+
+    server: Mailbox
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 here\r\n")
+        while line := self.rfile.readline().decode().strip():
+            if line.upper() == "DATA":
+                self.wfile.write(b"354 go\r\n")
+                text = []
+                while (part := self.rfile.readline().decode().rstrip()) != ".":
+                    text.append(part)
+                self.server.letters.append("\n".join(text))
+            self.wfile.write(b"221 bye\r\n" if line.upper() == "QUIT" else b"250 ok\r\n")
+
+
+def served(server: Any) -> Iterator[Any]:
+    """A server in a thread of its own, until the test ends."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    yield from served(Hook())
+
+
+@pytest.fixture
+def mailbox() -> Iterator[Mailbox]:
+    yield from served(Mailbox())
+
+
+class World:
+    """What is wrong now, the clock, and the lake's decisions."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *targets: AlertTarget) -> None:
+        self.now, self.wrong, self.kept = NOW, {}, []
+        self.pipeline = Pipeline("shop", Path("/shop.yaml"), "/lake", (), alerts=targets)
+        clock = SimpleNamespace(now=lambda _zone: self.now, fromisoformat=dt.datetime.fromisoformat)
+        monkeypatch.setattr(alerts, "dt", SimpleNamespace(datetime=clock, UTC=dt.UTC))
+        monkeypatch.setattr(alerts, "causes", lambda _lake: self.causes())
+        monkeypatch.setattr("ingest.lake.decisions.read", lambda _lake: Decisions(tuple(self.kept)))
+        monkeypatch.setattr("ingest.lake.decisions.append", lambda _lake, rows: self.kept.extend(rows))
+
+    def causes(self) -> dict[str, Cause]:
+        """What is wrong; a lake that cannot be read raises."""
+        if isinstance(self.wrong, Exception):
+            raise self.wrong
+        return dict(self.wrong)
+
+    def run(self, *wrong: Cause, stopped: str = "", minutes: float = 1) -> None:
+        """Another run, some minutes later."""
+        self.now += dt.timedelta(minutes=minutes)
+        self.wrong = {one.subject: one for one in wrong}
+        tell(SimpleNamespace(pipeline=self.pipeline, run="r"), stopped)
+
+
+def said(body: dict[str, Any]) -> list[tuple[str, str]]:
+    """What one message says."""
+    return [(one["state"], one["cause"]) for one in body["alerts"]]
+
+
+def test_a_cause_is_told_once_again_while_it_lasts_and_when_it_is_over(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message every minute is one that everybody filters out."""
+    world = World(monkeypatch, AlertTarget(hook.url, severity=WARN, repeat=3600.0))
+    world.run()
+    world.run(HELD)
+    world.run(HELD)
+    world.run(HELD, SLOW)
+    world.run(HELD, SLOW, minutes=58)
+    world.run(SLOW)
+    world.run(SLOW)
+    world.run()
+    world.run()
+    held, slow = HELD.subject, SLOW.subject
+    assert [
+        [(FIRING, held)], [(FIRING, slow)], [(LASTING, held)], [(OVER, held)], [(LASTING, slow)], [(OVER, slow)],
+    ] == [said(body) for body in hook.bodies]  # fmt: skip
+    assert {"2024-05-01T12:02:00+00:00"} == {
+        one["since"] for body in hook.bodies for one in body["alerts"] if one["cause"] == held
+    }
+
+
+def test_what_comes_again_is_told_again(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trouble that was over is a new one."""
+    world = World(monkeypatch, AlertTarget(hook.url))
+    for wrong in ((HELD,), (), (HELD,), (SLOW,)):
+        world.run(*wrong)
+    assert [FIRING, OVER, FIRING, OVER] == [state for body in hook.bodies for state, _ in said(body)]
+
+
+def test_what_was_not_taken_is_sent_by_the_next_run(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A service that is down for a minute must not lose the alarm of the night."""
+    world = World(monkeypatch, AlertTarget(hook.url))
+    for hook.status in (500, 302):
+        world.run(HELD)
+    assert [] == [*hook.bodies, *world.kept]
+    hook.status = 200
+    world.run(HELD)
+    hook.status = 503
+    world.run()
+    hook.status = 200
+    world.run()
+    assert [[(FIRING, HELD.subject)], [(OVER, HELD.subject)]] == [said(body) for body in hook.bodies]
+    told = capsys.readouterr().err
+    assert "127.0.0.1" in told
+    assert "S3CRET" not in told
+
+
+def test_each_target_is_told_by_itself(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is down, or wants errors alone, must not change what another hears."""
+    other = AlertTarget("http://127.0.0.1:9/down", severity=WARN)
+    world = World(monkeypatch, other, AlertTarget(hook.url), AlertTarget(hook.url, "slack", severity=WARN))
+    world.run(SLOW)
+    assert [True] == ["text" in body for body in hook.bodies]
+    world.run(SLOW, HELD)
+    assert [(FIRING, HELD.subject)] == said(hook.bodies[1])
+
+
+def test_a_run_that_stopped_is_a_cause_and_ends_no_other(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a broken run could not look at is not over."""
+    world = World(monkeypatch, AlertTarget(hook.url))
+    world.run(HELD)
+    world.run(stopped="OSError: no space")
+    world.run(HELD)
+    assert [[(FIRING, HELD.subject)], [(FIRING, STOPPED)], [(OVER, STOPPED)]] == [
+        said(body) for body in hook.bodies
+    ]
+    world.causes = lambda: (_ for _ in ()).throw(OSError("gone"))
+    world.run()
+    assert [(FIRING, STOPPED)] == said(hook.bodies[3])
+    assert "gone" in hook.bodies[3]["alerts"][0]["text"]
+
+
+def test_the_lake_keeps_no_address(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may read the lake must not be able to write into the team's channel."""
+    world = World(monkeypatch, AlertTarget(hook.url))
+    world.run(HELD)
+    assert "S3CRET" not in repr(world.kept)
+    assert "S3CRET" not in repr(world.pipeline)
+    assert isinstance(world.kept[0], Decision)
+
+
+def test_data_drives_no_channel_and_secrets_stay(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table's name would wake everybody, end the line, or turn it round."""
+    world = World(monkeypatch, AlertTarget(hook.url, "slack"))
+    evil = Cause("<!channel>\n\x1b[2J\u202e", ERROR, f"failed at {hook.url} <http://x|click> {'a' * 9000}")
+    world.run(evil)
+    text = hook.bodies[0]["text"]
+    assert not set("\x1b\u202e<>") & set(text)
+    assert "S3CRET" not in text
+    assert len(text) < 2000
+    assert 3 == len(text.splitlines())
+
+
+def test_a_thousand_causes_are_one_short_message(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One statement may hold every table of a database."""
+    world = World(monkeypatch, AlertTarget(hook.url))
+    world.run(*(Cause(f"t{n}", ERROR, "held") for n in range(1000)))
+    assert (1, 50, 950) == (len(hook.bodies), len(hook.bodies[0]["alerts"]), hook.bodies[0]["more"])
+    world.run(*(Cause(f"t{n}", ERROR, "held") for n in range(1000)))
+    assert 1 == len(hook.bodies)
+
+
+def test_mail(mailbox: Mailbox, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not everybody has a channel; a login is not shouted over the network."""
+    port = mailbox.server_address[1]
+    target = AlertTarget(
+        email=("a@example.com", "b@example.com"), smtp=f"smtp://127.0.0.1:{port}", sender="i@example.com"
+    )
+    World(monkeypatch, target).run(HELD)
+    (letter,) = mailbox.letters
+    assert "To: a@example.com, b@example.com" in letter
+    assert "Subject: [ingest] shop: 1 trouble" in letter
+    assert "ERROR shop.orders: The table is held: it has no key" in letter
+    target = AlertTarget(
+        email=("a@example.com",), smtp=f"smtp://me:pass@127.0.0.1:{port}", sender="i@example.com"
+    )
+    World(monkeypatch, target).run(HELD)
+    assert 1 == len(mailbox.letters)
+    assert "in the clear" in capsys.readouterr().err
+
+
+def test_causes_are_what_the_report_lists_and_age_is_as_of_now(tmp_path: Path) -> None:
+    """A stream that has stopped makes no run that could check it."""
+    old = dt.datetime.now(dt.UTC) - dt.timedelta(days=3)
+    checks = [("rows", "pass", None), ("freshness", "pass", "3600.0"), ("key_unique", "fail", "0.0")]
+    write_deltalake(
+        str(tmp_path / "checks"),
+        pa.table(
+            {
+                "batch": [1] * 3, "mirror": ["shop.orders"] * 3, "check": [one[0] for one in checks],
+                "state": [one[1] for one in checks], "threshold": pa.array([one[2] for one in checks], pa.string()),
+                "severity": ["error"] * 3, "observed": [1.0, 60.0, 2.0], "detail": ["", "", "2 keys stand twice"],
+                "checked_at": [old] * 3, "run": ["r"] * 3,
+            }
+        ),
+    )  # fmt: skip
+    write_deltalake(
+        str(tmp_path / "books"),
+        pa.table(
+            {
+                "batch": [1], "source": ["s"], "database": ["shop"], "table": ["orders"], "changes": [4],
+                "event_high": [old],
+            }
+        ),
+    )  # fmt: skip
+    write_deltalake(
+        str(tmp_path / "runs"),
+        pa.table(
+            {
+                "run": ["r"] * 3, "pipeline": ["p"] * 3, "batch": [1] * 3, "stage": ["gold", "alarm", "alarm"],
+                "subject": pa.array([None] * 3, pa.string()), "state": ["done", "alarm", "alarm"],
+                "started_at": [old] * 3, "seconds": [1.0] * 3, "counts": ["{}"] * 3,
+                "message": ["", "shop.orders: 2 keys stand twice", "source s: offsets 5 to 12 are gone"],
+            }
+        ),
+    )  # fmt: skip
+    lake = LakeReader(Pipeline("p", Path("/p.yaml"), str(tmp_path), (Source("s", "files", "dts-canal"),)))
+    found = causes(lake)
+    assert {
+        "shop.orders: The newest change is old", "shop.orders: Keys stand more than once",
+        "last run: source s: offsets # to # are gone",
+    } == set(found)  # fmt: skip
+    assert "3 days" in found["shop.orders: The newest change is old"].text
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ("{webhook: ftp://x/y}", "usable value of webhook"),
+        ("{webhook: 'https://x/y', email: [a@b]}", "either webhook or email"),
+        ("{}", "either webhook or email"),
+        ("{email: [a@b]}", "needs the mail server"),
+        ("{email: [a@b], smtp: mail.example.com, sender: c@d}", "usable value of smtp"),
+        ("{webhook: 'https://x/y', style: teams}", "teams"),
+    ],
+)
+def test_bad_entries_are_refused_with_their_place(tmp_path: Path, entry: str, said: str) -> None:
+    """An alert that goes nowhere is found out on the night when it is needed."""
+    file = tmp_path / "p.yaml"
+    file.write_text(
+        f"pipeline: p\nlake: ./lake\nsources: [{{name: s, path: ./x, format: dts-canal}}]\nalerts:\n  - {entry}\n",
+        "utf-8",
+    )
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(file)
+    assert f"{file}:5:" in str(caught.value)
+
+
+def test_a_sample_is_sent_on_request(hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A typing error in the address shows before the night."""
+    file = tmp_path / "p.yaml"
+    text = "pipeline: p\nlake: ./lake\nsources: [{name: s, path: ./x, format: dts-canal}]\n"
+    file.write_text(text, "utf-8")
+    assert 2 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
+    monkeypatch.setenv("HOOK", hook.url)
+    file.write_text(text + "alerts: [{webhook: '${HOOK}'}]\n", "utf-8")
+    assert 0 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
+    assert [[(FIRING, "sample")]] == [said(body) for body in hook.bodies]
+    hook.status = 404
+    assert 1 == CliRunner().invoke(app, ["alerts", str(file), "--test"]).exit_code
