@@ -10,7 +10,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, looked_at, opened
+from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
 from ingest.errors import command
 
 if TYPE_CHECKING:
@@ -25,13 +25,12 @@ app.add_typer(
     help="The DDL ledger, and what waits in it for a decision: `ingest ddl FILE` lists.",
 )
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The statement, as the list names it.")]
 
 
 @ledger.command(LIST, hidden=True)
 def listing(
-    file: File,
+    file: PipelineFile,
     pending: Annotated[bool, typer.Option("--pending", help="Only what waits for a decision.")] = False,
     limit: Annotated[int, typer.Option(help="At most so many statements, the newest.")] = 0,
     output_as: Output = "table",
@@ -47,17 +46,11 @@ def listing(
         output.json([_described(one) for one in found])
         return
     columns = ("id", "batch", "mirror", "state", "statement", "what it does")
-    output.table(
-        columns,
-        [
-            (one.statement.id, one.statement.batch, one.mirror, one.state, one.statement.text, _lines(one))
-            for one in found
-        ],
-    )
+    rows = [(one.statement.id, one.statement.batch, one.mirror, one.state, one.statement.text, _lines(one))
+            for one in found]  # fmt: skip
+    output.table(columns, rows)
     if any(one.state == PARTLY for one in found):
-        output.note(
-            "partly: existing rows have NULL where only the source knows their values; load them again"
-        )
+        output.note("partly: existing rows have NULL where only the source knows the value; load them again")
     if waiting := [one.statement.id for one in found if one.pending]:
         approve, dismiss = (command("ddl", word, file, waiting[0]) for word in ("approve", "dismiss"))
         output.note(f"next: {approve}, or {dismiss} --reason ...")
@@ -65,7 +58,7 @@ def listing(
 
 @ledger.command()
 def approve(
-    file: File, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    file: PipelineFile, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
     output_as: Output = "table", jars_dir: JarsDir = None,
 ) -> None:  # fmt: skip
     """Let a statement do what the list says; the next run catches up."""
@@ -74,7 +67,7 @@ def approve(
 
 @ledger.command()
 def dismiss(
-    file: File, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")],
+    file: PipelineFile, statement: Id, reason: Annotated[str, typer.Option(help="Why, for the record.")],
     output_as: Output = "table", jars_dir: JarsDir = None,
 ) -> None:  # fmt: skip
     """Pass over a statement: it does nothing to any mirror, and the next run catches up."""

@@ -1,25 +1,23 @@
 """The verb for a source whose sequence started again: ``epoch``.
 
-A decision comes first, then what landed since is decoded again, then the mirrors are folded anew.  A command
-killed in between is given again: what is decided stands, and the rest is done over.
+A decision comes first, then what landed since is decoded again, then the mirrors are folded again.  After a
+command was killed, type it again: what is decided is kept, and the rest is repeated.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ingest.cli import output
-from ingest.cli.mend_verbs import fold_anew, printed
+from ingest.cli.mend_verbs import fail_unless_done, fold_again, printed
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, PipelineFile, locked, opened, source_named
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
     from ingest.change import TableId
-    from ingest.config import Pipeline
     from ingest.lake.lake import Lake
     from ingest.lake.mirrors import Mirror
     from ingest.lake.starts import Start
@@ -29,7 +27,7 @@ app = typer.Typer()
 
 @app.command(rich_help_panel="Mend")
 def epoch(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
+    file: PipelineFile,
     source: Annotated[str, typer.Argument(help="The source's name.")],
     places: Annotated[
         list[str] | None,
@@ -37,46 +35,44 @@ def epoch(
     ] = None,
     from_batch: Annotated[int | None, typer.Option(min=1, help="Or its first batch.")] = None,
     resnapshot: Annotated[
-        list[str] | None, typer.Option(metavar="TABLE", help="A source table that is read anew; repeatable.")
+        list[str] | None, typer.Option(metavar="TABLE", help="A source table that is read again; repeatable.")
     ] = None,
     complete: Annotated[
         bool,
         typer.Option("--complete", help="The re-snapshot has been read to its end: remove what it lacks."),
     ] = False,
     withdraw: Annotated[bool, typer.Option("--withdraw", help="There was no such epoch after all.")] = False,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Begin a new epoch of a source whose positions started again; without options, list its epochs."""
     from ingest.config import load
 
-    _check(load(file), source)
+    source_named(load(file), source)
     if places and from_batch is not None:
         raise ConfigError(["--from and --from-batch both say where the epoch begins: give one of them"])
-    with opened(file, jars_dir) as lake:
-        from ingest.lake import lock
+    if not (places or from_batch or resnapshot or complete or withdraw):
+        with opened(file, jars_dir) as lake:
+            rows = _listed(lake, source)
+        for row in rows if output_as == "table" else ():
+            row["resnapshot"] = ", ".join(f"{name} ({state})" for name, state in row["resnapshot"].items())
+        output.listing(rows, ("epoch", "from", "batch", "resnapshot"), output_as)
+        return
+    with locked(file, jars_dir, f"epoch of {source}") as lake:
+        from ingest.silver.rebuild import refuse_trimmed
 
-        if not (places or from_batch or resnapshot or complete or withdraw):
-            _print_list(_listed(lake, source), output_as)
-            return
-        with lock.held(lake.pipeline.lake, f"epoch of {source}"):
-            start = _start(lake, source, places or [], from_batch)
-            _refuse_trimmed(lake, start)
-            decide(lake, source, start, resnapshot or [], reason, complete=complete, withdraw=withdraw)
-            rows = carry_out(lake, source, start)
-    _print(rows, output_as)
+        start = _start(lake, source, places or [], from_batch)
+        if start.first <= lake.decoded():  # nothing is decided of messages that could not be decoded again
+            refuse_trimmed(lake, start.first - 1, lake.decoded())
+        decide(lake, source, start, resnapshot or [], reason, complete=complete, withdraw=withdraw)
+        rows = carry_out(lake, source, start)
+    if rows or output_as == "json":
+        printed(rows, output_as)
+    else:
+        output.line("the epoch begins with what lands next; nothing had to be decoded again")
     output.follow("run", file)
-    if any(row["state"] in ("failed", "held") for row in rows):
-        raise typer.Exit(1)
-
-
-def _check(pipeline: Pipeline, source: str) -> None:
-    from ingest.config.words import nearest
-
-    known = [one.name for one in pipeline.sources]
-    if source not in known:
-        raise ConfigError([f"{pipeline.file} has no source {source!r}{nearest(source, known)}"])
+    fail_unless_done(rows)
 
 
 def _start(lake: Lake, source: str, places: list[str], batch: int | None) -> Start:
@@ -95,15 +91,6 @@ def _start(lake: Lake, source: str, places: list[str], batch: int | None) -> Sta
     return known[-1]
 
 
-def _refuse_trimmed(lake: Lake, start: Start) -> None:
-    """Nothing is decided of messages that could not be decoded again."""
-    from ingest.silver.rebuild import refuse_trimmed
-
-    last = lake.decoded()
-    if start.first <= last:
-        refuse_trimmed(lake, start.first - 1, last)
-
-
 def decide(
     lake: Lake,
     source: str,
@@ -118,37 +105,36 @@ def decide(
     from ingest.lake import decisions, epochs, mirrors
 
     known = epochs.read(lake)
-    stands = start in known.starts.get(source, ())
-    if withdraw and not stands:
-        raise IngestError(f"No epoch of {source} begins at {start}, so that none can be withdrawn.")
-    told = known.of(source, start)
-    asked = names or ([str(one.table) for one in told] if complete else [])
+    begun = start in known.starts.get(source, ())
+    if withdraw and not begun:
+        raise IngestError(f"No epoch of {source} begins at {start}, so none can be withdrawn.")
+    snapshots = known.of(source, start)
+    asked = names or ([str(one.table) for one in snapshots] if complete else [])
     tables = _tables(lake, source, asked, start if complete else None)
     if complete and not tables:
-        raise IngestError("Nothing says which tables were read anew: name them with --resnapshot.")
+        raise IngestError("No table is known to be read again: name each with --resnapshot.")
     if start.first <= lake.decoded() and (found := _concerned(lake, source, start)):
         paths = [one.path for one in found]  # a command killed from here on leaves them as they are
         decisions.append(lake, [mirrors.announced(paths, paths, lake.decoded())])
-    if withdraw or not stands:
+    if withdraw or not begun:
         epochs.decide(lake, source, start, reason, stands=not withdraw)
-    done = {one.table: one.complete for one in told}
+    done = {one.table: one.complete for one in snapshots}
     for table in tables:
         if done.get(table) not in (True, complete):
             epochs.tell(lake, source, start, table, reason, complete=complete)
 
 
 def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> list[TableId]:
-    """The source's tables of these names; a snapshot is not complete that has told nothing."""
+    """The source's tables of these names; a snapshot that has sent nothing is not complete."""
     from ingest.lake import epochs
 
-    there = (
-        {str(one): one for one in epochs.tables(lake, source, since.first if since else 0)} if names else {}
-    )
+    found = epochs.tables(lake, source, since.first if since else 0) if names else ()
+    there = {str(one): one for one in found}
     for name in names:
         if name not in there:
             listed = ", ".join(sorted(there)) or "no table at all"
             when = f" since {since}" if since else ""
-            raise IngestError(f"{source} has told nothing of {name}{when}; it has of {listed}.")
+            raise IngestError(f"{source} has sent nothing of {name}{when}; it has of {listed}.")
     return [there[name] for name in names]
 
 
@@ -162,11 +148,11 @@ def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
     cores = max(1, lake.spark.sparkContext.defaultParallelism)
     rebuild(lake, cores, since=start.first - 1, dry_run=False)
     concerned = {one.name for one in (*_concerned(lake, source, start), *mirrors.outdated(lake))}
-    return fold_anew(lake, sorted(concerned), dry_run=False) if concerned else []
+    return fold_again(lake, sorted(concerned), dry_run=False) if concerned else []
 
 
 def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:
-    """The mirrors of which a source has told anything since a start."""
+    """The mirrors of which a source has sent anything since a start."""
     from ingest.lake import epochs, mirrors
     from ingest.lake.names import mirror_path
 
@@ -176,40 +162,18 @@ def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:
     return [known[path] for path in sorted(targets & known.keys())]
 
 
-# --- shown ----------------------------------------------------------------------------------------
-
-
 def _listed(lake: Lake, source: str) -> list[dict[str, Any]]:
     from ingest.lake import epochs
 
-    told = epochs.read(lake)
+    known = epochs.read(lake)
     return [
         {
             "epoch": number,
             "from": str(start),
             "batch": start.first,
             "resnapshot": {
-                str(one.table): "complete" if one.complete else "open" for one in told.of(source, start)
+                str(one.table): "complete" if one.complete else "open" for one in known.of(source, start)
             },
         }
-        for number, start in enumerate(told.starts.get(source, ()), 1)
+        for number, start in enumerate(known.starts.get(source, ()), 1)
     ]
-
-
-def _print_list(rows: list[dict[str, Any]], output_as: str) -> None:
-    if output_as == "json":
-        output.json(rows)
-        return
-    tables = [", ".join(f"{name} ({state})" for name, state in row["resnapshot"].items()) for row in rows]
-    columns = ("epoch", "from", "batch")
-    shown = [(*(row[name] for name in columns), text) for row, text in zip(rows, tables, strict=True)]
-    output.table((*columns, "resnapshot"), shown)
-
-
-def _print(rows: list[dict[str, Any]], output_as: str) -> None:
-    if output_as == "json":
-        output.json(rows)
-    elif rows:
-        printed(rows)
-    else:
-        output.line("the epoch begins with what lands next; nothing had to be decoded again")

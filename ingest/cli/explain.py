@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, looked_at, opened
+from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
 
 if TYPE_CHECKING:
     from ingest.change import Image
@@ -22,7 +21,7 @@ app = typer.Typer()
 
 @app.command(rich_help_panel="Look")
 def explain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
+    file: PipelineFile,
     table: Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")],
     key: Annotated[
         list[str], typer.Argument(help="The key's values in the key's order; -- before a negative one.")
@@ -68,18 +67,14 @@ def lines(story: Story) -> list[str]:
 
 
 def _suspect(reject: Mapping[str, Any]) -> str:
-    """A reject that may concern the row: a cell of it, a change of it, or a message of which nobody knows."""
-    place = (
-        "" if reject["topic"] is None else f" at {reject['topic']}/{reject['partition']}/{reject['offset']}"
-    )
+    """A reject that may concern the row: a cell of it, a change of it, or a message whose table is unknown."""
+    place = ""
+    if reject["topic"] is not None:
+        place = f" at {reject['topic']}/{reject['partition']}/{reject['offset']}"
     if reject["kind"] == "cell":
         return f"the cell {reject['column']} is NULL since batch {reject['batch']}: {reject['raw']} does not fit it"
-    told = f"of batch {reject['batch']}{place} was rejected ({reject['reason']}: {reject['detail']})"
-    return (
-        f"a change {told}"
-        if reject["kind"] == "change"
-        else f"a message {told}; it may have been about this row"
-    )
+    what = f"of batch {reject['batch']}{place} was rejected ({reject['reason']}: {reject['detail']})"
+    return f"a change {what}" if reject["kind"] == "change" else f"a message {what}; it may be about this row"
 
 
 def headline(story: Story) -> str:
@@ -117,7 +112,7 @@ def _event(event: Event) -> list[str]:
         found.append(f"   after      {_image(event.after)}{'  (partial)' if event.partial else ''}")
     found.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
     if not event.effects:
-        found.append("   nothing: no row stood")
+        found.append("   nothing: there was no row")
     found.extend(f"   {text}" for text in event.remarks)
     if event.note:
         found.append(f"   note       {event.note}")

@@ -9,7 +9,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, looked_at, opened
+from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
 from ingest.cli.watching import Watched
 from ingest.errors import ConfigError
 
@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 app = typer.Typer()
 _PANEL = "Look"
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
-Limit = Annotated[int, typer.Option(help="At most so many rows.")]
-
 
 @app.command(rich_help_panel=_PANEL)
 def tables(
-    file: File,
+    file: PipelineFile,
     output_as: Annotated[
         Literal["table", "json", "sql"],
         typer.Option(
@@ -52,12 +49,15 @@ def tables(
             return
         rows = looking.tables(lake)
     if table:
-        rows = [{**looking.named(rows, table), "fidelity": _fidelity(file, jars_dir, table)}]
+        from ingest.gold import fidelity
+
+        with opened(file, jars_dir) as spark_lake:
+            rows = [{**looking.named(rows, table), "fidelity": fidelity.described(spark_lake, table)}]
     if output_as == "json":
         output.json(rows)
         return
     columns = ("table", "state", "rows", "batch", "version", "keys", "path")
-    output.table(columns, [[_flat(row[name]) for name in columns] for row in rows])
+    output.listing([{**row, "keys": ", ".join(row["keys"])} for row in rows], columns, output_as)
     for row in rows if table else ():
         cells = row["fidelity"]
         output.table(tuple(cells[0]) if cells else ("column",), [tuple(one.values()) for one in cells])
@@ -65,7 +65,7 @@ def tables(
 
 @app.command(rich_help_panel=_PANEL, cls=Watched)
 def status(
-    file: File,
+    file: PipelineFile,
     watch: Annotated[
         float | None,
         typer.Option(
@@ -102,7 +102,7 @@ def status(
 
 @app.command(rich_help_panel=_PANEL)
 def alerts(
-    file: File,
+    file: PipelineFile,
     test: Annotated[bool, typer.Option("--test", help="Send a sample to each target.")] = False,
     output_as: Output = "table",
     jars_dir: JarsDir = None,
@@ -117,22 +117,18 @@ def alerts(
         return
     with looked_at(file, jars_dir) as lake:
         rows = alerting.listed(lake)
-    if output_as == "json":
-        output.json(rows)
-    else:
-        columns = ("cause", "severity", "since", "sent", "text")
-        output.table(columns, [[row[name] for name in columns] for row in rows])
+    output.listing(rows, ("cause", "severity", "since", "sent", "text"), output_as)
 
 
 @app.command(rich_help_panel=_PANEL)
 def sql(
-    file: File,
+    file: PipelineFile,
     query: Annotated[str, typer.Argument(help="One SELECT; mirrors as `db`.`t`, product tables by name.")],
     as_of_batch: Annotated[
         int | None, typer.Option(min=1, help="Read each mirror as it was after this batch.")
     ] = None,
     output_as: Output = "table",
-    limit: Limit = 0,
+    limit: Annotated[int, typer.Option(help="At most so many rows.")] = 0,
     engine: Annotated[
         Literal["duckdb", "spark"], typer.Option(help="Whose SQL it is: Spark's takes longer to start.")
     ] = "duckdb",
@@ -148,20 +144,13 @@ def sql(
         output.table(columns, [[_shown(cell) for cell in row] for row in rows])
 
 
-def _fidelity(file: Path, jars_dir: Path | None, table: str) -> list[dict[str, object]]:
-    from ingest.gold import fidelity
-
-    with opened(file, jars_dir) as lake:
-        return fidelity.described(lake, table)
-
-
 def _asked(
     file: Path, text: str, limit: int, batch: int | None, engine: str, jars_dir: Path | None
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """A query's columns and rows, and which mirrors lack some of the batch."""
     if engine == "duckdb":
         with looked_at(file, jars_dir) as lake:
-            if "://" in lake.pipeline.lake:  # a store that only Spark reaches: the question is Spark's, too
+            if "://" in lake.pipeline.lake:  # only Spark reaches the store, so the query is Spark's, too
                 from ingest.cli import spark_query
 
                 return spark_query.query_as_of(cast("Lake", lake), text, limit, batch)
@@ -172,10 +161,6 @@ def _asked(
 
     with opened(file, jars_dir) as spark_lake:
         return spark_query.query_as_of(spark_lake, text, limit, batch)
-
-
-def _flat(value: object) -> object:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 def _shown(cell: object) -> object:

@@ -1,4 +1,4 @@
-"""The verbs that mend: ``rebuild``, ``backfill``, ``retry``, ``pause`` and ``resume``."""
+"""The verbs that repair: ``rebuild``, ``backfill``, ``retry``, ``pause`` and ``resume``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, PipelineFile, locked, opened
 from ingest.errors import IngestError
 
 if TYPE_CHECKING:
-    from ingest.gold.work import Progress
     from ingest.lake.compare import Difference
     from ingest.lake.lake import Lake
     from ingest.lake.mirrors import Mirror
@@ -21,13 +20,13 @@ if TYPE_CHECKING:
 app = typer.Typer()
 _PANEL = "Mend"
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+Reason = Annotated[str, typer.Option(help="Why, for the record.")]
 Table = Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")]
 
 
 @app.command(rich_help_panel=_PANEL)
 def rebuild(
-    file: File,
+    file: PipelineFile,
     tables: Annotated[
         list[str] | None, typer.Argument(metavar="[TABLE]...", help="Mirrors; none means all.")
     ] = None,
@@ -38,27 +37,20 @@ def rebuild(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Make a layer anew from the one before it, show what differs, and put it in place in one commit."""
+    """Rebuild a layer from the one before it, show what differs, and put it in place in one commit."""
     if layer == "silver" and tables:
         raise IngestError("Silver is rebuilt whole: leave the tables out.")
-    with opened(file, jars_dir) as lake:
-        from ingest.lake import lock
-
-        with lock.held(lake.pipeline.lake, f"rebuild of {layer}"):
-            rows = _silver(lake, dry_run) if layer == "silver" else fold_anew(lake, tables or [], dry_run)
-    if output_as == "json":
-        output.json(rows)
-    else:
-        printed(rows)
+    with locked(file, jars_dir, f"rebuild of {layer}") as lake:
+        rows = _silver(lake, dry_run) if layer == "silver" else fold_again(lake, tables or [], dry_run)
+    printed(rows, output_as)
     if layer == "silver" and not dry_run and any(row["missing"] or row["surplus"] for row in rows):
         output.follow("rebuild", file)
-    if any(row["state"] in ("failed", "held") for row in rows):
-        raise typer.Exit(1)
+    fail_unless_done(rows)
 
 
 @app.command(rich_help_panel=_PANEL)
 def backfill(
-    file: File,
+    file: PipelineFile,
     last: Annotated[int, typer.Option(min=1, help="How many batches, counted from the newest.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Compare, replace nothing.")] = False,
     accept: Annotated[
@@ -68,49 +60,44 @@ def backfill(
     jars_dir: JarsDir = None,
 ) -> None:
     """Decode the last batches again with today's parsers and options, show what changes, and fold the mirrors again."""
-    with opened(file, jars_dir) as lake:
-        from ingest.lake import decoded_with, lock
+    with locked(file, jars_dir, "backfill") as lake:
+        from ingest.lake import decoded_with
 
-        with lock.held(lake.pipeline.lake, "backfill"):
-            if accept:
-                names = [one.name for one in lake.pipeline.sources]
-                decoded_with.note(lake, names, max(0, lake.decoded() - last) + 1)
-                output.note(f"the last {last} batches stay as they were decoded")
-                return
-            rows = decode_again(lake, last, dry_run=dry_run)
-    if output_as == "json":
-        output.json(rows)
-    else:
-        printed(rows)
-    if any(row["state"] in ("failed", "held") for row in rows):
-        raise typer.Exit(1)
+        if accept:
+            names = [one.name for one in lake.pipeline.sources]
+            decoded_with.note(lake, names, max(0, lake.decoded() - last) + 1)
+            output.note(f"the last {last} batches stay as they were decoded")
+            return
+        rows = decode_again(lake, last, dry_run=dry_run)
+    printed(rows, output_as)
+    fail_unless_done(rows)
 
 
 def decode_again(lake: Lake, last: int, *, dry_run: bool) -> list[dict[str, Any]]:
-    """The last batches decoded again and the mirrors folded, those, too, that a killed command has left."""
+    """The last batches decoded again and the mirrors folded, also those that a killed command has left."""
     from ingest.lake import mirrors
 
     rows = _silver(lake, dry_run, max(0, lake.decoded() - last))
     if dry_run:
         return rows
     if any(row["missing"] or row["surplus"] for row in rows):
-        return rows + fold_anew(lake, [], dry_run)
+        return rows + fold_again(lake, [], dry_run)
     waiting = [one.name for one in mirrors.outdated(lake)]
-    return rows + (fold_anew(lake, waiting, dry_run) if waiting else [])
+    return rows + (fold_again(lake, waiting, dry_run) if waiting else [])
 
 
-def fold_anew(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
-    """Mirrors made anew from silver, none meaning all: one entry for each, for people or as JSON."""
-    from ingest.gold.rebuild import rebuild as made
+def fold_again(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, Any]]:
+    """Mirrors rebuilt from silver, no name meaning all: one row for each."""
+    from ingest.gold.rebuild import rebuild as rebuilt
 
-    found = made(lake, names, dry_run=dry_run)
+    found = rebuilt(lake, names, dry_run=dry_run)
     if not dry_run:
         _check_again(lake, {one.mirror for one in found if one.state == "rebuilt"})
     return [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in found]
 
 
 def _check_again(lake: Lake, names: set[str]) -> None:
-    """Check the mirrors that have new rows, so that the report speaks of these; where nothing is checked, nothing."""
+    """Check the mirrors that have new rows, so that the report is about these, in a lake that has checks."""
     from ingest.gold.steps import steps_of
     from ingest.lake import mirrors
     from ingest.lake.schemas import CHECKS
@@ -127,10 +114,10 @@ def _check_again(lake: Lake, names: set[str]) -> None:
 
 
 def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:
-    from ingest.silver.rebuild import rebuild as decode_anew
+    from ingest.silver.rebuild import rebuild as decoded_again
 
     cores = max(1, lake.spark.sparkContext.defaultParallelism)
-    found = decode_anew(lake, cores, since=since, dry_run=dry_run)
+    found = decoded_again(lake, cores, since=since, dry_run=dry_run)
     state = "rebuilt" if found.published else "compared"
     return [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
 
@@ -150,15 +137,21 @@ def _row(name: str, state: str, batch: int, message: str, found: Difference | No
     }
 
 
-def printed(rows: list[dict[str, Any]]) -> None:
+def printed(rows: list[dict[str, Any]], output_as: str) -> None:
     """Print what a rebuild found."""
     columns = ("table", "state", "batch", "rows", "missing", "surplus", "differing", "message")
-    output.table(columns, [[row[name] for name in columns] for row in rows])
-    for row in rows:
+    output.listing(rows, columns, output_as)
+    for row in rows if output_as == "table" else ():
         for column, count in sorted(row["cells"].items()):
             output.line(f"{row['table']}: {count} cells of {column} differed")
         for one in row["sample"]:
             output.line(f"{row['table']} {_shown(one)}")
+
+
+def fail_unless_done(rows: list[dict[str, Any]]) -> None:
+    """End with exit code 1 if a mirror failed or was held."""
+    if any(row["state"] in ("failed", "held") for row in rows):
+        raise typer.Exit(1)
 
 
 def _shown(one: dict[str, Any]) -> str:
@@ -171,16 +164,20 @@ def _shown(one: dict[str, Any]) -> str:
 
 
 @app.command(rich_help_panel=_PANEL)
-def retry(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
     """Fold the mirrors that failed or are held, now and without reading anything new."""
     from ingest.cli.run_verbs import describe
 
     with opened(file, jars_dir) as lake:
         from ingest import run as running
+        from ingest.gold import work
         from ingest.inspect import status
+        from ingest.lake import mirrors
 
         stuck = [row["table"] for row in status.tables(lake) if row["state"] in ("failed", "held")]
-        warm = running.Warm(progress=_with(lake, stuck))
+        now = work.progress(lake)  # a table may have lost batches since: these are among those that lag
+        paths = {path for path, one in mirrors.known(lake).items() if one.name in stuck}
+        warm = running.Warm(progress=work.Progress(now.complete, now.lagging | paths))
         result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm) if stuck else None
     tried = [one for one in result.mirrors if one.state != "skipped"] if result else []
     if output_as == "json":
@@ -195,45 +192,33 @@ def retry(file: File, output_as: Output = "table", jars_dir: JarsDir = None) -> 
         raise typer.Exit(result.exit_code)
 
 
-def _with(lake: Lake, stuck: list[str]) -> Progress:
-    """How far gold is, with these mirrors among those that lag: a table may have lost batches since."""
-    from ingest.gold import work
-    from ingest.lake import mirrors
-
-    now = work.progress(lake)
-    paths = {path for path, one in mirrors.known(lake).items() if one.name in stuck}
-    return work.Progress(now.complete, now.lagging | paths)
-
-
 @app.command(rich_help_panel=_PANEL)
 def pause(
-    file: File,
+    file: PipelineFile,
     table: Table,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    reason: Reason = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Let a mirror stand as it is until `resume`; its changes wait in silver."""
-    _decide(file, table, "pause", reason, jars_dir)
-    _told(table, "paused", output_as)
+    """Leave a mirror as it is until `resume`; its changes wait in silver."""
+    _decide(file, table, "pause", reason, output_as, jars_dir)
     output.follow("resume", file, table)
 
 
 @app.command(rich_help_panel=_PANEL)
 def resume(
-    file: File,
+    file: PipelineFile,
     table: Table,
-    reason: Annotated[str, typer.Option(help="Why, for whoever asks later.")] = "",
+    reason: Reason = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Let a paused mirror go on; the next run folds all that has waited."""
-    _decide(file, table, "resume", reason, jars_dir)
-    _told(table, "resumed", output_as)
+    """End a mirror's pause; the next run folds all that has waited."""
+    _decide(file, table, "resume", reason, output_as, jars_dir)
     output.follow("run", file)
 
 
-def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | None) -> None:
+def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars_dir: Path | None) -> None:
     with opened(file, jars_dir) as lake:
         from ingest.lake import lock, mirrors, pauses
 
@@ -243,9 +228,7 @@ def _decide(file: Path, table: str, kind: str, reason: str, jars_dir: Path | Non
             raise IngestError(f"There is no mirror {table}; there are {listed}.")
         with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
             pauses.decide(lake, known[table], kind, reason)
-
-
-def _told(table: str, state: str, output_as: str) -> None:
+    state = f"{kind}d"
     if output_as == "json":
         output.json({"table": table, "state": state})
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -49,23 +49,19 @@ def text(whole: str) -> None:
     _write(lines(whole).encode())
 
 
-def json(value: Any) -> None:
-    """One JSON document of result, indented."""
+def json(value: Any, indent: int = 2) -> None:
+    """One JSON document of result, with escapes for what drives a terminal or turns the direction of writing."""
     import msgspec
 
-    _write(_harmless(msgspec.json.format(_encoder().encode(value), indent=2)) + b"\n")
+    document = msgspec.json.format(_encoder().encode(value), indent=indent)
+    if not document.isascii() or b"\x7f" in document:
+        document = _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode()).encode()
+    _write(document + b"\n")
 
 
 def json_line(value: Any) -> None:
     """One JSON document of result on one line."""
-    _write(_harmless(_encoder().encode(value)) + b"\n")
-
-
-def _harmless(document: bytes) -> bytes:
-    """The same JSON, with escapes for what drives a terminal or turns the direction of writing."""
-    if document.isascii() and b"\x7f" not in document:
-        return document
-    return _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode()).encode()
+    json(value, indent=-1)
 
 
 _DRIVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -87,6 +83,14 @@ def yaml(value: Any) -> None:
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Rows as a table, under a line of column names."""
     console().print(drawn(columns, rows, title))
+
+
+def listing(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_as: str) -> None:
+    """Rows in full as JSON, or some of their columns as a table."""
+    if output_as == "json":
+        json(rows)
+    else:
+        table(columns, [[row[name] for name in columns] for row in rows])
 
 
 def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
@@ -162,13 +166,12 @@ def console(stderr: bool = False) -> Console:
 def _encoder() -> msgspec.json.Encoder:
     import msgspec
 
-    return msgspec.json.Encoder(decimal_format="number", enc_hook=_as_json)
+    def as_json(value: Any) -> Any:
+        if isinstance(value, bytes | bytearray | memoryview):
+            return base64.b64encode(value).decode("ascii")
+        return str(value)
 
-
-def _as_json(value: Any) -> Any:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode("ascii")
-    return str(value)
+    return msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 
 
 def _write(data: bytes) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
+from ingest.cli.spark import PipelineFiles
 from ingest.errors import ConfigError, command
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def init(
     ] = None,
     source: Annotated[str | None, typer.Option(help="A file or glob of messages.")] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help="Told from the source unless given.")
+        str | None, typer.Option("--format", help="Detected from the source unless given.")
     ] = None,
     lake: Annotated[str, typer.Option(help="The lake's folder or URI.")] = "./lake",
     plain_tables: Annotated[
@@ -42,14 +43,16 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
     output_: Output = "table",
 ) -> None:
-    """Write a starter pipeline file for a source of files: its format told from samples, the rest as comments."""
+    """Write a starter pipeline file for a source of files: its format detected, the rest as comments."""
     from ingest.cli import detection, starter
     from ingest.config.fields import json_schema
 
     if file.exists() and not force:
         raise ConfigError([f"{file} exists already; give --force to overwrite it, or another name"])
     if source is None:
-        source = _asked("A file or glob of messages", "--source")
+        if not sys.stdin.isatty():
+            raise ConfigError(["--source is missing; name the messages that the pipeline reads"])
+        source = str(typer.prompt("A file or glob of messages", err=True))
     named = name or detection.plain_name(file.stem)
     text = starter.text(file, named, source, format_, lake, plain_tables=_wants_plain(plain_tables))
     schema_file = file.parent / starter.SCHEMA_FILE
@@ -65,14 +68,8 @@ def init(
         output.line(f"wrote {file} and {schema_file}; next: {command('validate', file)}")
 
 
-def _asked(question: str, flag: str) -> str:
-    if not sys.stdin.isatty():
-        raise ConfigError([f"{flag} is missing; name the messages that the pipeline reads"])
-    return str(typer.prompt(question, err=True))
-
-
 def _wants_plain(given: bool | None) -> bool:
-    """Whether mirrors must do without deletion vectors: as told, else as a person answers, else no."""
+    """Whether mirrors must do without deletion vectors: as given, else as the operator answers, else no."""
     if given is not None or not sys.stdin.isatty():
         return bool(given)
     question = "Will readers without deletion vectors open the mirrors (an older Trino, Flink, a BI tool)?"
@@ -81,7 +78,7 @@ def _wants_plain(given: bool | None) -> bool:
 
 @app.command(rich_help_panel=_PANEL)
 def validate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    files: PipelineFiles,
     show: Annotated[bool, typer.Option("--show", help="Print what is in force, secrets masked.")] = False,
     output_: Output = "table",
 ) -> None:

@@ -5,33 +5,22 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, session_for
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from ingest.config import Pipeline
+from ingest.cli.spark import JarsDir, PipelineFiles, session_for
 
 app = typer.Typer()
 _SHOWN = 20  # files of one source; --output json lists all
-_ACTIONS = {
-    "create": "create",
-    "change": "change columns",
-    "fold": "fold",
-    "hold": "HOLD",
-    "wait": "wait",
-}
+_ACTIONS = {"change": "change columns", "hold": "HOLD"}  # as people read them; the others are as they are
 
 
 @app.command(rich_help_panel="Run")
 def plan(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    files: PipelineFiles,
     sample: Annotated[
         int, typer.Option(min=0, help="So many messages of each source are decoded to name tables.")
     ] = 200,
@@ -44,7 +33,7 @@ def plan(
 
     pipelines = [load(file) for file in files]
     asking = [one for one in pipelines if foresight.needs_spark(one)]
-    with _session(asking, jars_dir) as spark:
+    with session_for(asking, jars_dir) if asking else contextlib.nullcontext() as spark:
         found = [foresight.foresee(one, spark if one in asking else None, sample) for one in pipelines]
     if output_as == "json":
         output.json(found)
@@ -53,18 +42,6 @@ def plan(
             _show(one, sample)
     if any(one["problems"] for one in found):
         raise typer.Exit(1)
-
-
-@contextlib.contextmanager
-def _session(pipelines: list[Pipeline], jars_dir: Path | None) -> Iterator[SparkSession | None]:
-    if not pipelines:
-        yield None
-        return
-    with session_for(pipelines, jars_dir) as spark:
-        yield spark
-
-
-# --- for people ---------------------------------------------------------------------------------
 
 
 def _show(found: dict[str, Any], sample: int) -> None:
@@ -117,7 +94,8 @@ def _table(one: dict[str, Any]) -> tuple[object, ...]:
     mark = "~" if one["from_a_sample"] else ""
     key = ", ".join(one["keys"]) or "-"
     why = one["why"] or (f"by Spark: {one['why_spark']}" if one["why_spark"] else "")
-    return one["table"], _ACTIONS[one["action"]], f"{mark}{one['changes']}", key, _columns(one), why
+    action = _ACTIONS.get(one["action"], one["action"])
+    return one["table"], action, f"{mark}{one['changes']}", key, _columns(one), why
 
 
 def _columns(one: dict[str, Any]) -> str:

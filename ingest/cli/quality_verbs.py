@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, all_looked_at, opened
+from ingest.cli.spark import JarsDir, PipelineFile, PipelineFiles, all_looked_at, locked
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 app = typer.Typer()
 _PANEL = "Look"
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
-
 
 @app.command(rich_help_panel=_PANEL)
 def quality(
-    file: File,
+    file: PipelineFile,
     every: Annotated[bool, typer.Option("--all", help="Show the checks that passed, too.")] = False,
     fail_on: Annotated[
         Literal["error", "warn"], typer.Option(help="The least severity that makes exit code 1.")
@@ -42,20 +40,19 @@ def quality(
     """Check every mirror now, against everything that its changes say, and keep the results."""
     from ingest.cli.progress import Progress
 
-    with opened(file, jars_dir) as lake:
+    with locked(file, jars_dir, "checks") as lake, Progress(lake.spark, lake.pipeline.name) as progress:
         from ingest.gold.steps import steps_of
-        from ingest.lake import lock
         from ingest.quality.stage import check, complaints
 
-        name = lake.pipeline.name
-        with lock.held(lake.pipeline.lake, f"checks of {name}"), Progress(lake.spark, name) as progress:
-            checked = check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
+        checked = check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
     failures, warnings = complaints(checked)
     if output_as == "json":
         output.json({"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]})
     else:
         _print(checked.verdicts, every)
-        output.line(_summary(checked.counts()))
+        words = {"pass": "passed", "warn": "warn", "fail": "failed", "error": "could not be judged"}
+        counts = [f"{count} {words[state]}" for state, count in checked.counts().items()]
+        output.line(", ".join(counts) or "There is nothing to check yet.")
     if failures or (warnings and fail_on == "warn"):
         raise typer.Exit(1)
 
@@ -63,27 +60,21 @@ def quality(
 def _print(verdicts: list[Verdict], every: bool) -> None:
     from ingest.quality.catalogue import PASS, STATES
 
-    chosen = [one for state in STATES for one in verdicts if one.state == state and (every or state != PASS)]
-    if chosen:
-        rows = [
-            [
-                one.state,
-                one.subject,
-                one.metric.check,
-                one.metric.column,
-                one.said(),
-                ", ".join(one.metric.failing[:3]),
-            ]
-            for one in chosen
-        ]
+    rows = [
+        (
+            state,
+            one.subject,
+            one.metric.check,
+            one.metric.column,
+            one.said(),
+            ", ".join(one.metric.failing[:3]),
+        )
+        for state in STATES
+        for one in verdicts
+        if one.state == state and (every or state != PASS)
+    ]
+    if rows:
         output.table(("state", "subject", "check", "column", "found", "keys"), rows)
-
-
-def _summary(counts: dict[str, int]) -> str:
-    if not counts:
-        return "There is nothing to check yet."
-    words = {"pass": "passed", "warn": "warn", "fail": "failed", "error": "could not be judged"}
-    return ", ".join(f"{count} {words[state]}" for state, count in counts.items())
 
 
 def _as_json(verdict: Verdict) -> dict[str, Any]:
@@ -104,7 +95,7 @@ def _as_json(verdict: Verdict) -> dict[str, Any]:
 
 @app.command(rich_help_panel=_PANEL)
 def report(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    files: PipelineFiles,
     out: Annotated[
         Path, typer.Option("--out", help="The page; for several pipelines a folder, one page each.")
     ] = Path("report.html"),
@@ -141,12 +132,12 @@ def _report(lake: Tables, out: Path) -> dict[str, Any]:
 
 
 def _write(out: Path, text: str) -> None:
-    """Put the page in place at once: whoever has the old one open never sees half of the new one."""
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    """Replace the page at once: a reader of the old one never sees half of the new one."""
+    part = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, "utf-8")
-        beside.replace(out)
+        part.write_text(text, "utf-8")
+        part.replace(out)
     except OSError as error:
         raise IngestError(
             f"{out} cannot be written: {error.strerror}; name another place with --out"

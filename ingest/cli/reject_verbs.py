@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +9,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, looked_at, opened
+from ingest.cli.spark import JarsDir, PipelineFile, locked, looked_at, opened
 from ingest.errors import IngestError
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ app.add_typer(
     help="What could not be decoded or did not fit: `ingest rejects FILE` lists what is open.",
 )
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 Which = Annotated[
     str,
     typer.Argument(metavar="N|TOPIC/PARTITION/OFFSET", help="The reject's number in the list, or its place."),
@@ -38,7 +36,7 @@ _COLUMNS = (
 
 @group.command(LIST, hidden=True)
 def listing(
-    file: File,
+    file: PipelineFile,
     limit: Annotated[int, typer.Option(help="At most so many rows.")] = 0,
     every: Annotated[bool, typer.Option("--all", help="Those replayed or dismissed, too.")] = False,
     output_as: Output = "table",
@@ -66,7 +64,7 @@ def listing(
 
 
 @group.command()
-def show(file: File, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
+def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
     """One reject: the bytes as they came, and the decoder's complaint."""
     from ingest.lake.raw import raw
 
@@ -88,21 +86,20 @@ def show(file: File, which: Which, output_as: Output = "table", jars_dir: JarsDi
 
 @group.command()
 def dismiss(
-    file: File,
+    file: PipelineFile,
     which: Which,
-    reason: Annotated[str, typer.Option(help="Why it may be left out, for whoever asks later.")],
+    reason: Annotated[str, typer.Option(help="Why it may be left out, for the record.")],
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Close a reject without decoding it; the decision is kept with its reason."""
-    with opened(file, jars_dir) as lake:
-        from ingest.lake import lock, rejects
+    if not reason.strip():
+        raise IngestError("Say with --reason why the reject may be left out.")
+    with locked(file, jars_dir, "rejects dismiss") as lake:
+        from ingest.lake import rejects
 
-        if not reason.strip():
-            raise IngestError("Say with --reason why the reject may be left out.")
-        with lock.held(lake.pipeline.lake, "rejects dismiss"):
-            row = chosen(_rows(lake, every=False), which)
-            rejects.dismiss(lake, [row], reason)
+        row = chosen(_rows(lake, every=False), which)
+        rejects.dismiss(lake, [row], reason)
     if output_as == "json":
         output.json({name: row[name] for name in _COLUMNS} | {"dismissed": reason})
     else:
@@ -111,7 +108,7 @@ def dismiss(
 
 @app.command(rich_help_panel="Mend")
 def replay(
-    file: File,
+    file: PipelineFile,
     reason: Annotated[str, typer.Option(help="Only rejects of this reason code.")] = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
@@ -134,18 +131,13 @@ def replay(
         run = None if result is None else describe(result)
         output.json({"batch": batch, "replayed": count, "still_rejected": still, "run": run})
     else:
-        output.line(_replayed(batch, count, still))
+        left = f"; {still} still cannot be decoded" if still else ""
+        done = f"batch {batch} replayed {count} message{'' if count == 1 else 's'}"
+        output.line(f"{'nothing to replay' if batch is None else done}{left}")
     for text in result.failures if result else ():
         output.error(text)
     if result is not None and result.exit_code:
         raise typer.Exit(result.exit_code)
-
-
-def _replayed(batch: int | None, count: int, still: int) -> str:
-    left = f"; {still} still cannot be decoded" if still else ""
-    if batch is None:
-        return f"nothing to replay{left}"
-    return f"batch {batch} replayed {count} message{'' if count == 1 else 's'}{left}"
 
 
 def chosen(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:

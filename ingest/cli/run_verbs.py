@@ -5,14 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, session_for
+from ingest.cli.spark import JarsDir, PipelineFiles, session_for
 from ingest.errors import ConfigError, IngestError, LockedError, first_line
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ _ALERTED = 60.0  # seconds between two looks for alerts where nothing happens
 
 @app.command(rich_help_panel="Run")
 def run(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    files: PipelineFiles,
     stage: Annotated[
         str, typer.Option(help="Only these stages, by commas: bronze,silver,gold,quality.")
     ] = "bronze,silver,gold,quality",
@@ -116,7 +115,7 @@ def _idle_all(pipelines: list[Pipeline], stages: list[str]) -> list[Result] | No
     for pipeline in pipelines:
         try:
             result = idle(pipeline, stages)
-        except Exception:  # the run itself meets it, too, and tells it as it always does
+        except Exception:  # the run itself meets it, too, and reports it as it always does
             return None
         if result is None:
             return None
@@ -148,7 +147,7 @@ def _ticks(
     from ingest.run import Warm
 
     warm = {pipeline.file: Warm() for pipeline in pipelines}
-    told: dict[str, list[str]] = {}
+    printed: dict[str, list[str]] = {}
     alerted: dict[Path, float] = {}
     alone = pause is None and len(pipelines) == 1
     code, first = 0, True
@@ -185,7 +184,7 @@ def _ticks(
                 warm[pipeline.file] = warm[pipeline.file].restarted()
                 code = max(code, _failed(pipeline, error, patient=pause is not None))
         code = max([code, *(result.exit_code for result in results)])
-        _print(results, output_as, told, repeated=pause is not None)
+        _print(results, output_as, printed, repeated=pause is not None)
         if pause is None or stop.is_set():
             return code
         first = False
@@ -244,15 +243,15 @@ def _alert(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
 
 
 def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
-    """Tell what ended one pipeline's run; between ticks a lake in use is passed over, not an error."""
+    """Print what ended one pipeline's run; between ticks a lake in use is passed over, not an error."""
     if isinstance(error, LockedError) and patient:
         output.warning(f"{pipeline.name}: {error}")
         return 0
     if isinstance(error, IngestError):
         output.error(f"{pipeline.name}: {error}")
         return error.exit_code
-    told = first_line(error)
-    output.error(f"{pipeline.name}: something unexpected went wrong ({type(error).__name__}: {told})")
+    what = f"{type(error).__name__}: {first_line(error)}"
+    output.error(f"{pipeline.name}: something unexpected went wrong ({what})")
     return 2
 
 
@@ -264,7 +263,7 @@ def _usable(spark: SparkSession) -> bool:
         return False
 
 
-def _print(results: list[Result], output_as: str, told: dict[str, list[str]], *, repeated: bool) -> None:
+def _print(results: list[Result], output_as: str, printed: dict[str, list[str]], *, repeated: bool) -> None:
     """Print the results; of repeated runs, warnings and failures only when they change."""
     if output_as == "json":
         documents = [describe(result) for result in results]
@@ -273,36 +272,21 @@ def _print(results: list[Result], output_as: str, told: dict[str, list[str]], *,
                 output.json_line(document)
         else:
             output.json(documents if len(documents) != 1 else documents[0])
-    elif results and not (repeated and all(_idle(result) for result in results)):
+    elif results and not (repeated and all(result.batch is None for result in results)):
         _closing(results)
     for result in results:
         texts = [*result.warnings, *result.failures]
-        if told.get(result.pipeline) == texts:
+        if printed.get(result.pipeline) == texts:
             continue
-        told[result.pipeline] = texts
+        printed[result.pipeline] = texts
         for text in result.warnings:
             output.warning(f"{result.pipeline}: {text}")
         for text in result.failures:
             output.error(f"{result.pipeline}: {text}")
 
 
-def _idle(result: Result) -> bool:
-    return result.batch is None
-
-
 def _closing(results: list[Result]) -> None:
-    columns = (
-        "pipeline",
-        "batch",
-        "read",
-        "changes",
-        "DDL",
-        "rejects",
-        "mirrors",
-        "checks",
-        "seconds",
-        "result",
-    )
+    columns = "pipeline batch read changes DDL rejects mirrors checks seconds result".split()
     output.table(columns, [_closing_row(result) for result in results])
     if files := [result.file for result in results if result.file]:
         output.follow("status", files[0])
@@ -310,19 +294,12 @@ def _closing(results: list[Result]) -> None:
 
 def _closing_row(result: Result) -> tuple[object, ...]:
     checks = ", ".join(f"{count} {state}" for state, count in sorted(result.checks.items()))
-    verdict = "failed" if result.failures else "nothing new" if _idle(result) else "done"
+    batch = "-" if result.batch is None else result.batch
+    verdict = "failed" if result.failures else "nothing new" if result.batch is None else "done"
     return (
-        result.pipeline,
-        "-" if result.batch is None else result.batch,
-        result.read,
-        result.changes,
-        result.ddl,
-        result.rejected + result.unfit,
-        result.touched,
-        checks or "-",
-        f"{result.seconds:.1f}",
-        verdict,
-    )
+        result.pipeline, batch, result.read, result.changes, result.ddl, result.rejected + result.unfit,
+        result.touched, checks or "-", f"{result.seconds:.1f}", verdict,
+    )  # fmt: skip
 
 
 def describe(result: Result) -> dict[str, Any]:

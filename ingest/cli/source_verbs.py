@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
+from ingest.cli.spark import PipelineFile
 
 if TYPE_CHECKING:
     from ingest.source.snapshot import Progress
@@ -22,7 +22,7 @@ _TELL_SECONDS = 5.0
 
 @app.command(rich_help_panel=_PANEL)
 def snapshot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
+    file: PipelineFile,
     tables: Annotated[
         list[str],
         typer.Argument(metavar="TABLE...", help="Source tables, named as `ingest tables` prints them."),
@@ -41,37 +41,26 @@ def snapshot(
     ] = False,
     output_as: Output = "table",
 ) -> None:
-    """Read whole tables from the source database beside its stream; the next run lands the rows."""
+    """Read whole tables from the source database while its stream goes on; the next run lands the rows."""
     from ingest.config import load
     from ingest.source import snapshot as reading
 
     pipeline = load(file)
     chosen = reading.source_of(pipeline, source)
-    told = _Teller()
+    tell = _ProgressLine()
     done = []
     for table in tables:
         one = reading.snapshot(
-            pipeline, chosen, table, where=where, parallel=parallel, size=chunk_rows, alone=alone, tell=told
+            pipeline, chosen, table, where=where, parallel=parallel, size=chunk_rows, alone=alone, tell=tell
         )
-        done.append(
-            {
-                "table": table,
-                "rows": one.rows,
-                "chunks": one.chunks,
-                "resumed": one.resumed,
-                "seconds": round(one.seconds, 1),
-                "folder": one.folder,
-            }
-        )
-    if output_as == "json":
-        output.json(done)
-        return
-    names = ("table", "rows", "chunks", "resumed", "seconds", "folder")
-    output.table(names, [[row[name] for name in names] for row in done])
-    output.follow("run", file)
+        row = {name: getattr(one, name) for name in ("rows", "chunks", "resumed", "seconds", "folder")}
+        done.append({"table": table, **row, "seconds": round(one.seconds, 1)})
+    output.listing(done, ("table", "rows", "chunks", "resumed", "seconds", "folder"), output_as)
+    if output_as != "json":
+        output.follow("run", file)
 
 
-class _Teller:
+class _ProgressLine:
     """A line of progress now and then."""
 
     def __init__(self) -> None:

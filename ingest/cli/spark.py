@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ingest.cli import output
-from ingest.errors import IngestError, command
+from ingest.errors import ConfigError, IngestError, command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.config import Pipeline
+    from ingest.config import Pipeline, Source
     from ingest.lake.lake import Lake
     from ingest.lake.settings import Profile
     from ingest.lake.tables import Tables
 
+PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
+PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")]
 JarsDir = Annotated[
     Path | None,
     typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, instead of the cache."),
@@ -90,6 +92,21 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
     yield [*readers]
 
 
+def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
+    """A pipeline's source of a name, and of a kind if one is given.
+
+    Raises:
+        ConfigError: there is none; the text names the nearest one.
+    """
+    from ingest.config.words import nearest
+
+    known = {one.name: one for one in pipeline.sources if kind in ("", one.kind)}
+    if name not in known:
+        of = f"{kind.capitalize()} source" if kind else "source"
+        raise ConfigError([f"{pipeline.file} has no {of} {name!r}{nearest(name, known)}"])
+    return known[name]
+
+
 def _with_lakes(files: list[Path]) -> list[Pipeline]:
     from ingest.config import load
 
@@ -111,6 +128,16 @@ def opened(file: Path, jars_dir: Path | None) -> Iterator[Lake]:
     """
     with all_opened([file], jars_dir) as lakes:
         yield lakes[0]
+
+
+@contextlib.contextmanager
+def locked(file: Path, jars_dir: Path | None, purpose: str) -> Iterator[Lake]:
+    """As `opened`, with the lake's lock held for a purpose that others who wait for it are shown."""
+    with opened(file, jars_dir) as lake:
+        from ingest.lake import lock
+
+        with lock.held(lake.pipeline.lake, purpose):
+            yield lake
 
 
 @contextlib.contextmanager

@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, opened
+from ingest.cli.spark import JarsDir, PipelineFile, locked
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
@@ -23,7 +22,7 @@ _PANEL = "Mend"
 
 @app.command(rich_help_panel=_PANEL)
 def maintain(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
+    file: PipelineFile,
     drop_bronze: Annotated[
         str,
         typer.Option(
@@ -38,21 +37,16 @@ def maintain(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Join small files, delete dead ones, drop what is old; no mirror says anything else afterwards."""
+    """Compact small files, remove unreferenced ones and apply retention; table contents do not change."""
     from ingest.cli.progress import Progress
 
     before = _day(drop_bronze)
-    with opened(file, jars_dir) as lake:
-        from ingest.lake import lock
+    with locked(file, jars_dir, "maintenance") as lake, Progress(lake.spark, lake.pipeline.name) as progress:
         from ingest.lake.schemas import CHANGES
         from ingest.lake.upkeep import maintain as keep
 
-        with (
-            lock.held(lake.pipeline.lake, "maintenance"),
-            Progress(lake.spark, lake.pipeline.name) as progress,
-        ):
-            dropped = _condense(lake, progress.tell)
-            done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
+        dropped = _condense(lake, progress.tell)
+        done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
     for one in done:
         if one.table == CHANGES.name:
             one.changes = dropped
@@ -63,7 +57,7 @@ def maintain(
         "table",
         "small files",
         "joined into",
-        "dead files deleted",
+        "files removed",
         "messages dropped",
         "changes condensed",
     )

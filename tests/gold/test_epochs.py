@@ -148,7 +148,7 @@ def test_what_cannot_be_is_refused(seen: Seen) -> None:
             epochs.at_places(lake, "s", [text])
     with pytest.raises(IngestError, match="give 1 to"):
         epochs.with_batch(99, 4)
-    with pytest.raises(IngestError, match=r"has told nothing of yard\.other"):
+    with pytest.raises(IngestError, match=r"has sent nothing of yard\.other"):
         decided(seen.depot, ["yard.other"])
 
 
