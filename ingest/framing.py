@@ -1,6 +1,6 @@
 """Files cut into messages: lines, one document, length-prefixed records, Avro containers, or as it is.
 
-``lines`` is one message per line, blank lines skipped; ``document`` one JSON document, or an array whose
+``lines`` is one message per line, empty lines skipped; ``document`` one JSON document, or an array whose
 elements are the messages; ``length`` a 4-byte big-endian length before each record; ``avro-container``
 the datums of an Avro object container file (Avro 1.11, "Object Container Files"); ``raw`` the whole
 file.  Offsets count bytes of the plain file, also where the file itself is compressed.
@@ -128,7 +128,7 @@ def records(data: bytes, framing: str, *, start: int = 0, finished: bool = True)
 
 
 def lines(stream: BinaryIO, offset: int = 0) -> Iterator[Record]:
-    """The lines of a stream that begins at ``offset``, without their ends; blank ones are skipped."""
+    """The lines of a stream that begins at ``offset``, without their ends; empty ones are skipped."""
     while line := stream.readline():
         end = offset + len(line)
         value = line.rstrip(b"\r\n")
@@ -158,22 +158,13 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
     try:
         found = _elements.decode(body)
     except (msgspec.DecodeError, RecursionError):
-        body = lenient(body)
-        found = _lenient_elements(body) or [msgspec.Raw(data[begin:])]
-    yield from _placed(found, body, begin)
-
-
-def _lenient_elements(body: bytes) -> list[msgspec.Raw]:
-    """The elements of an array that had comments or trailing commas; none of a broken one."""
-    try:
-        return _elements.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return []
-
-
-def _placed(elements: list[msgspec.Raw], body: bytes, begin: int) -> Iterator[Record]:
+        body = lenient(body)  # without comments and trailing commas
+        try:
+            found = _elements.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            found = [msgspec.Raw(data[begin:])]
     at = 0
-    for element in elements:
+    for element in found:
         value = bytes(element)
         at = max(at, body.find(value, at))  # between elements are only commas and spaces
         yield Record(begin + at, begin + len(body), value)

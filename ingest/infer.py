@@ -1,4 +1,4 @@
-"""Which types the values of columns show, for messages that tell none: a proposal with its evidence.
+"""Which types the values of columns show, for messages that name none: a proposal with its evidence.
 
 A pure function over decoded changes. It is careful, for a wrong type rejects or damages later values: a
 leading zero makes a text, an integer becomes the widest one, a decimal gets head-room, and only an
@@ -40,7 +40,7 @@ class SeenColumn:
     scale: int = 0
     low: int = 0
     high: int = 0
-    told: str | None = None  # by the messages themselves
+    sent: str | None = None  # the type that the messages themselves name
 
     @property
     def count(self) -> int:
@@ -69,14 +69,20 @@ def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
             for name, value in (image or {}).items():
                 column = columns.setdefault(name, SeenColumn())
                 _see(column, value)
-                told = change.types.get(name, "unknown")  # a bare decimal lacks what makes it a number
-                column.told = column.told if told in ("unknown", "decimal") else told
+                sent = change.types.get(name, "unknown")  # a bare decimal lacks what makes it a number
+                column.sent = column.sent if sent in ("unknown", "decimal") else sent
     return seen
 
 
 def propose(columns: dict[str, SeenColumn]) -> list[Proposal]:
-    """A type for each column whose messages tell none, in the order in which they were seen."""
-    return [_proposal(name, column) for name, column in columns.items() if column.told is None]
+    """A type for each column whose messages name none, in the order in which they were seen."""
+    found = []
+    for name, column in columns.items():
+        if column.sent is None:
+            logical, why = _type(column)
+            nulls = f"; {_counted(column.nulls, 'NULL')}" if column.nulls else ""
+            found.append(Proposal(name, logical, why + nulls, column.count, column.nulls))
+    return found
 
 
 def _see(column: SeenColumn, value: str | None) -> None:
@@ -87,9 +93,9 @@ def _see(column: SeenColumn, value: str | None) -> None:
     column.kinds[kind] = column.kinds.get(kind, 0) + 1
     column.length = max(column.length, len(value))
     if kind in ("integer", "decimal"):
-        whole, _, behind = value.lstrip("-").partition(".")
+        whole, _, fraction = value.lstrip("-").partition(".")
         column.whole = max(column.whole, len(whole))
-        column.scale = max(column.scale, len(behind))
+        column.scale = max(column.scale, len(fraction))
         if len(whole) <= WIDEST:
             number = int(value.partition(".")[0])
             column.low, column.high = min(column.low, number), max(column.high, number)
@@ -129,12 +135,6 @@ def _exists(value: str) -> bool:
 # --- proposals ----------------------------------------------------------------------------------
 
 
-def _proposal(name: str, column: SeenColumn) -> Proposal:
-    logical, why = _type(column)
-    nulls = f"; {_counted(column.nulls, 'NULL')}" if column.nulls else ""
-    return Proposal(name, logical, why + nulls, column.count, column.nulls)
-
-
 def _type(column: SeenColumn) -> tuple[str | None, str]:
     kinds = set(column.kinds)
     if not kinds:
@@ -167,7 +167,7 @@ def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
         return "string", f"{all_} are numbers, but {seen} is too wide for a number"
     whole = min(column.whole + HEADROOM[0], WIDEST - column.scale)
     scale = min(column.scale + HEADROOM[1], WIDEST - whole)
-    room = f"{whole - column.whole} digits of head-room before the point, {scale - column.scale} behind"
+    room = f"{whole - column.whole} digits of head-room before the point, {scale - column.scale} after"
     return f"decimal({whole + scale},{scale})", f"{all_} fit {seen}; {room}{_maybe_moment(column)}"
 
 

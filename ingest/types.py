@@ -16,24 +16,12 @@ LOGICAL = (
 ).split()
 
 _DELTA = {
-    "boolean": "BOOLEAN",
-    "int8": "TINYINT",
-    "int16": "SMALLINT",
-    "int32": "INT",
-    "int64": "BIGINT",
-    "uint8": "SMALLINT",
-    "uint16": "INT",
-    "uint32": "BIGINT",
-    "uint64": "DECIMAL(20,0)",
-    "float32": "FLOAT",
-    "float64": "DOUBLE",
-    "binary": "BINARY",
-    "date": "DATE",
-    "datetime": "TIMESTAMP_NTZ",
-    "timestamp": "TIMESTAMP",
-    "year": "INT",
-    "bit": "BIGINT",
-}
+    "boolean": "BOOLEAN", "binary": "BINARY", "bit": "BIGINT",
+    "int8": "TINYINT", "int16": "SMALLINT", "int32": "INT", "int64": "BIGINT",
+    "uint8": "SMALLINT", "uint16": "INT", "uint32": "BIGINT", "uint64": "DECIMAL(20,0)",
+    "float32": "FLOAT", "float64": "DOUBLE",
+    "date": "DATE", "year": "INT", "datetime": "TIMESTAMP_NTZ", "timestamp": "TIMESTAMP",
+}  # fmt: skip
 
 PATTERNS = {
     "boolean": r"true|false",
@@ -170,28 +158,21 @@ def common(known: str, new: str) -> str:
     return _LOGICAL_OF.get(wide) or (wide.lower() if wide.startswith("DECIMAL") else "string")
 
 
-def _says_nothing(told: str, beside: str) -> bool:
-    if told == "unknown":
-        return True
-    return told == "decimal" and family(beside) in ("integer", "decimal")
+def _says_nothing(one: str, other: str) -> bool:
+    return one == "unknown" or (one == "decimal" and family(other) in ("integer", "decimal"))
 
 
 def integer(number: int, least: str = "int8") -> str:
     """The narrowest integer type, not before ``least``, that holds a number; else a decimal of 38 digits."""
     first = _INTEGERS.index(least) if least in _INTEGERS else 0
-    return next((name for name in _INTEGERS[first:] if _low(name) <= number < _high(name)), "decimal(38,0)")
+    return next((name for name in _INTEGERS[first:] if number in _RANGES[name]), "decimal(38,0)")
 
 
 _INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
-
-
-def _low(name: str) -> int:
-    return 0 if name[0] == "u" else -_high(name)
-
-
-def _high(name: str) -> int:
-    bits = int(name.lstrip("uint"))
-    return 1 << (bits if name[0] == "u" else bits - 1)
+_RANGES = {
+    **{f"int{bits}": range(-(1 << bits - 1), 1 << bits - 1) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": range(1 << bits) for bits in (8, 16, 32, 64)},
+}
 
 
 @lru_cache(maxsize=4096)
@@ -283,47 +264,19 @@ def _decimal(args: str | None, default_scale: int) -> str:
 
 
 _MYSQL_INTEGERS = {
-    "tinyint": 8,
-    "bool": 8,
-    "boolean": 8,
-    "smallint": 16,
-    "mediumint": 32,
-    "int": 32,
-    "integer": 32,
-    "bigint": 64,
-    "int8": 8,
-    "int16": 16,
-    "int32": 32,
-    "int64": 64,
-}
+    "tinyint": 8, "bool": 8, "boolean": 8, "smallint": 16, "mediumint": 32, "int": 32, "integer": 32, "bigint": 64,
+    "int8": 8, "int16": 16, "int32": 32, "int64": 64,
+}  # fmt: skip
 _MYSQL = {
-    "float": "float32",
-    "double": "float64",
-    "double precision": "float64",
-    "real": "float64",
-    "serial": "uint64",
-    **dict.fromkeys(
-        ["char", "varchar", "tinytext", "text", "mediumtext", "longtext", "string", "nchar", "nvarchar"],
-        "string",
-    ),
-    "char varying": "string",
-    "character": "string",
-    "character varying": "string",
-    **dict.fromkeys(["binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bytes"], "binary"),
-    "enum": "enum",
-    "set": "set",
-    "json": "json",
-    "date": "date",
-    "time": "time",
-    "datetime": "datetime",
-    "timestamp": "timestamp",
-    "year": "year",
-    **dict.fromkeys(
-        "geometry point linestring polygon multipoint multilinestring multipolygon geometrycollection geomcollection".split(),
-        "geometry",
-    ),
-    **dict.fromkeys(["array", "map", "vector", "sparsevector", "roaringbitmap"], "string"),
-}
+    **{name: name for name in "enum set json date time datetime timestamp year".split()},
+    "float": "float32", "double": "float64", "double precision": "float64", "real": "float64", "serial": "uint64",
+    **dict.fromkeys("char varchar tinytext text mediumtext longtext string nchar nvarchar".split(), "string"),
+    **dict.fromkeys(["char varying", "character", "character varying"], "string"),
+    **dict.fromkeys("array map vector sparsevector roaringbitmap".split(), "string"),
+    **dict.fromkeys("binary varbinary tinyblob blob mediumblob longblob bytes".split(), "binary"),
+    **dict.fromkeys("geometry point linestring polygon multipoint multilinestring multipolygon".split(), "geometry"),
+    **dict.fromkeys(["geometrycollection", "geomcollection"], "geometry"),
+}  # fmt: skip
 
 
 @_remembered
@@ -344,23 +297,13 @@ def oracle(declared: str) -> str:
 
 _ORACLE = {
     **dict.fromkeys(["integer", "int", "smallint"], "decimal(38,0)"),
-    "float": "decimal",
-    "binary_float": "float32",
-    "binary_double": "float64",
-    **dict.fromkeys(
-        "char nchar varchar varchar2 nvarchar2 clob nclob long rowid urowid string".split(), "string"
-    ),
+    "float": "decimal", "binary_float": "float32", "binary_double": "float64", "boolean": "boolean",
+    **dict.fromkeys("char nchar varchar varchar2 nvarchar2 clob nclob long rowid urowid string".split(), "string"),
     **dict.fromkeys(["raw", "long raw", "blob", "bfile"], "binary"),
-    "date": "datetime",
-    "timestamp": "datetime",
-    "timestamp with time zone": "timestamp",
+    "date": "datetime", "timestamp": "datetime", "timestamp with time zone": "timestamp",
     "timestamp with local time zone": "timestamp",
-    "json": "json",
-    "xmltype": "string",
-    "xml": "string",
-    "sdo_geometry": "geometry",
-    "boolean": "boolean",
-}
+    "json": "json", "xmltype": "string", "xml": "string", "sdo_geometry": "geometry",
+}  # fmt: skip
 
 
 @_remembered
@@ -373,25 +316,16 @@ def sqlserver(declared: str) -> str:
 
 
 _SQLSERVER = {
-    "bit": "boolean",
-    "tinyint": "uint8",
-    "smallint": "int16",
-    "int": "int32",
-    "bigint": "int64",
-    "money": "decimal(19,4)",
-    "smallmoney": "decimal(10,4)",
-    "real": "float32",
-    "float": "float64",
+    "bit": "boolean", "tinyint": "uint8", "smallint": "int16", "int": "int32", "bigint": "int64",
+    "money": "decimal(19,4)", "smallmoney": "decimal(10,4)", "real": "float32", "float": "float64",
     **dict.fromkeys(
         "char varchar text nchar nvarchar ntext xml uniqueidentifier sysname hierarchyid".split(), "string"
     ),
     **dict.fromkeys(["binary", "varbinary", "image", "timestamp", "rowversion"], "binary"),
-    "date": "date",
-    "time": "time",
+    "date": "date", "time": "time", "datetimeoffset": "timestamp",
     **dict.fromkeys(["datetime", "datetime2", "smalldatetime"], "datetime"),
-    "datetimeoffset": "timestamp",
     **dict.fromkeys(["geometry", "geography"], "geometry"),
-}
+}  # fmt: skip
 
 
 @_remembered
@@ -409,15 +343,10 @@ def oms(declared: str, oracle_mode: bool = False) -> str:
 
 
 _OMS = {
-    "bigint": "decimal(20,0)",
-    "zoned_datetime": "timestamp",
-    "zoneddatetime": "timestamp",
-    "localdatetime": "datetime",
-    "interval_day_to_second": "interval",
-    "interval_year_to_month": "interval",
-    "clob": "string",
-    "nclob": "string",
-}
+    "bigint": "decimal(20,0)", "zoned_datetime": "timestamp", "zoneddatetime": "timestamp",
+    "localdatetime": "datetime", "interval_day_to_second": "interval", "interval_year_to_month": "interval",
+    "clob": "string", "nclob": "string",
+}  # fmt: skip
 
 OMS_LOB = frozenset(
     "tinytext text mediumtext longtext tinyblob blob mediumblob longblob bytes clob nclob bfile json "
@@ -432,13 +361,9 @@ def streamx(declared: str) -> str:
 
 
 _STREAMX = {
-    "BOOLEAN": "boolean",
-    "DOUBLE": "float64",
-    "DATE": "timestamp",
-    "BYTES": "binary",
-    "LONG": "int64",
+    "BOOLEAN": "boolean", "DOUBLE": "float64", "DATE": "timestamp", "BYTES": "binary", "LONG": "int64",
     "STRING": "string",
-}
+}  # fmt: skip
 
 
 @_remembered

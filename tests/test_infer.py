@@ -64,7 +64,7 @@ def test_the_evidence_counts_values_and_nulls():
 
 def test_head_room_is_stated():
     """Nobody would know that the type is wider than what was seen."""
-    assert "fit decimal(3,2); 6 digits of head-room before the point, 2 behind" in proposed("1.10").evidence
+    assert "fit decimal(3,2); 6 digits of head-room before the point, 2 after" in proposed("1.10").evidence
 
 
 def test_numbers_that_may_be_moments_are_pointed_out():

@@ -97,7 +97,7 @@ def _rules(checked: Checked) -> Advice:
         if before is not None:
             yield (
                 ("tables", i, "match"),
-                f"the rule for {rule.match!r} never applies: {before!r} stands before it",
+                f"the rule for {rule.match!r} never applies: {before!r} comes before it",
             )
 
 

@@ -142,7 +142,7 @@ def _compose(path: Path, text: str) -> Node:
 def _yaml_problem(error: MarkedYAMLError) -> str:
     problem = str(error.problem or "the file is not YAML").strip()
     if "'\\t'" in problem:
-        return "a tab stands where YAML wants blanks; indent with blanks"
+        return "a tab is where YAML wants spaces; indent with spaces"
     if "another document" in problem:
         return "a second document starts here; keep one pipeline in one file"
     context = str(error.context).strip() if error.context else ""
@@ -174,7 +174,7 @@ def _mapping(document: Document, node: MappingNode, where: Where) -> dict[str, A
         elif key.tag == _TAG + "merge":
             merged |= _merged(document, value, where)
         elif key.value in found:
-            document.faults.append((_mark(key), f"the key {key.value!r} stands here a second time; keep one"))
+            document.faults.append((_mark(key), f"the key {key.value!r} is here a second time; keep one"))
         else:
             document.places[(*where, key.value)] = _mark(key)
             found[key.value] = _build(document, value, (*where, key.value))

@@ -122,7 +122,7 @@ class _SourceKeys(_Keys):
     )
     database: DatabaseKeys | None = Field(
         default=None,
-        description="the database that the messages come from, for reading tables beside the stream",
+        description="the database that the messages come from, for reading whole tables",
     )
 
 
@@ -134,7 +134,7 @@ class FileKeys(_SourceKeys):
     )
     path: Text = Field(description="a file or glob, relative to this file, or a URI")
     framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = Field(
-        default=None, description="how records stand in a file; the format's own unless given"
+        default=None, description="how a file is cut into records; the format's own unless given"
     )
     settle: Duration = Field(
         default=60.0,
@@ -234,12 +234,12 @@ class TableKeys(_Keys):
 
 
 class ExpectationKeys(BaseModel):
-    """A Great Expectations type; its arguments stand beside it."""
+    """A Great Expectations type; its arguments are further keys."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = Field(
-        description="the expectation's name in Great Expectations; its arguments stand beside it"
+        description="the expectation's name in Great Expectations; its arguments are further keys"
     )
     severity: Annotated[str, *choice("error", "warn")] = Field(
         default="error", description="whether its failure makes the run exit with 1"
@@ -354,14 +354,14 @@ class PipelineKeys(_Keys):
     horizon_days: Count = Field(default=7, description="days for which time travel is promised")
     rewrite_budget: SizeOrNone = Field(
         default=0,
-        description="the most bytes of a mirror that a batch writes anew without Spark; 0 folds all by Spark",
+        description="the most bytes of a mirror that a batch rewrites without Spark; 0 folds all by Spark",
     )
     condense_after: Duration | None = Field(
         default=None,
         description="`ingest maintain` drops superseded changes of batches so old; none if not given",
     )
     openlineage: LineageKeys | None = Field(
-        default=None, description="tell what each run read and wrote; needs ingest[lineage]"
+        default=None, description="report what each run read and wrote; needs ingest[lineage]"
     )
     alerts: tuple[AlertKeys, ...] = Field(
         default=(), description="who is told when something fails, and when it is over"

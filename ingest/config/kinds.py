@@ -57,7 +57,7 @@ def _texts(value: Any) -> Any:
     if not isinstance(found, list) or not all(isinstance(item, str) and item for item in found):
         raise ValueError(f"a list of texts belongs here, such as [a, b], not {_kind(value)}")
     if twice := [item for item in found if found.count(item) > 1]:
-        raise ValueError(f"{twice[0]!r} stands in the list twice")
+        raise ValueError(f"{twice[0]!r} is in the list twice")
     return tuple(map(str, found))
 
 

@@ -138,7 +138,7 @@ class Pipeline:
     plain_tables: bool = False
     horizon_days: int = 7  # how long time travel and manifests are promised
     rewrite_budget: int | None = (
-        0  # bytes of a mirror that a batch may write anew without Spark; None goes by the batch
+        0  # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
     )
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None

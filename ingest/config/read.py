@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
@@ -37,7 +37,12 @@ def check(path: str | Path) -> Checked:
         ConfigError: with all faults of the file.
     """
     document = read(Path(path))
-    keys = _understand(document)
+    keys = None
+    try:
+        keys = fields.PipelineKeys.model_validate(document.tree)
+    except ValidationError as error:
+        for fault in error.errors(include_url=False):
+            _note(document, fault)
     _check_names(document)
     _check_options(document)
     if document.faults or keys is None:
@@ -78,15 +83,6 @@ def known_options(format_name: str) -> tuple[str, ...]:
 
 
 # --- faults -------------------------------------------------------------------------------------
-
-
-def _understand(document: Document) -> fields.PipelineKeys | None:
-    try:
-        return fields.PipelineKeys.model_validate(document.tree)
-    except ValidationError as error:
-        for fault in error.errors(include_url=False):
-            _note(document, fault)
-    return None
 
 
 def _note(document: Document, fault: Mapping[str, Any]) -> None:
@@ -156,7 +152,7 @@ def _check_names(document: Document) -> None:
         if isinstance(name, str) and first.setdefault(name, i) != i:
             line, _ = document.place(("sources", first[name], "name"))
             document.fault(
-                ("sources", i, "name"), f"the source {name!r} stands in line {line} already; use another name"
+                ("sources", i, "name"), f"the source {name!r} is in line {line} already; use another name"
             )
 
 
@@ -191,12 +187,16 @@ def _pipeline(
     file: Path, keys: fields.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
 ) -> Pipeline:
     folder = file.absolute().parent
+    lineage = None
+    if found := keys.openlineage:
+        to = absolute(str(found.file), folder) if found.file else ""
+        lineage = Lineage(str(found.url or ""), to, str(found.namespace), str(found.api_key or ""))
     return Pipeline(
         name=str(keys.pipeline),
         file=file.absolute(),
         lake=absolute(keys.lake, folder),
         sources=tuple(_source(source, folder) for source in keys.sources),
-        tables=tuple(_rule(rule) for rule in keys.tables),
+        tables=tuple(TableRule(**_given(rule)) for rule in keys.tables),
         quality=tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality)),
         spark=_plain(keys.spark),
         master=str(keys.master or ""),
@@ -204,7 +204,7 @@ def _pipeline(
         horizon_days=keys.horizon_days,
         rewrite_budget=keys.rewrite_budget,
         condense_after=keys.condense_after,
-        lineage=_lineage(keys.openlineage, folder),
+        lineage=lineage,
         alerts=tuple(
             AlertTarget(
                 str(one.webhook or ""),
@@ -220,13 +220,6 @@ def _pipeline(
     )
 
 
-def _lineage(keys: fields.LineageKeys | None, folder: Path) -> Lineage | None:
-    if keys is None:
-        return None
-    file = absolute(str(keys.file), folder) if keys.file else ""
-    return Lineage(str(keys.url or ""), file, str(keys.namespace), str(keys.api_key or ""))
-
-
 def absolute(path: str, folder: Path) -> str:
     """A path as an absolute one, taken from the pipeline file's folder; a URI as it is."""
     if words.is_uri(path):
@@ -235,16 +228,13 @@ def absolute(path: str, folder: Path) -> str:
 
 
 def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
-    given = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
-    given = {name: value for name, value in given.items() if value is not None}
+    given = _given(keys)
     given["options"] = _options(keys.options, str(keys.format))
     if keys.database is not None:
         found = keys.database
         given["database"] = Database(str(found.url), str(found.user), str(found.password or ""))
     if isinstance(keys, fields.FileKeys):
-        given["path"] = absolute(
-            keys.path, Path(glob.escape(str(folder)))
-        )  # only the path itself is a pattern
+        given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path is a pattern
     return Source(**given)
 
 
@@ -255,9 +245,10 @@ def _options(keys: fields.OptionKeys, format_: str) -> Options:
     return Options(**given, extra={key: str(value) for key, value in (keys.model_extra or {}).items()})
 
 
-def _rule(keys: fields.TableKeys) -> TableRule:
-    given = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
-    return TableRule(**{name: value for name, value in given.items() if value is not None})
+def _given(keys: BaseModel) -> dict[str, Any]:
+    """The keys that have a value, by name."""
+    found = {name: _plain(getattr(keys, name)) for name in type(keys).model_fields}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _quality(keys: fields.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:

@@ -219,7 +219,7 @@ def database(text: str) -> str:
     """A database's URL."""
     if not _DATABASE.fullmatch(text):
         raise ValueError(
-            "this is no URL of a database that can be read; write mysql://host:3306, mariadb://host:3306 or "
+            "this is not the URL of a database that can be read; write mysql://host:3306, mariadb://host:3306 or "
             "postgresql://host:5432/database"
         )
     return text

@@ -53,7 +53,7 @@ def name(cursor: Cursor, dialect: Dialect) -> str:
         return {"oracle": token.text.upper(), "postgres": token.text.lower()}.get(dialect, token.text)
     if token.kind in ("number", "hex", "bits"):  # MySQL names may begin with a digit
         return token.text
-    raise Unread(f"{token.text[:40]!r} stands where a name should")
+    raise Unread(f"{token.text[:40]!r} is where a name should be")
 
 
 def is_constraint(items: Sequence[Token], dialect: Dialect) -> bool:
@@ -97,31 +97,19 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     declared = logical = None
     if type_tokens:
         declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
-        logical = _bounded_type(declared, dialect, found.charset)
+        try:
+            logical = logical_type(declared, dialect, found.charset)
+        except ValueError:  # thousands of digits are not a precision
+            raise Unread(f"the type {declared[:40]!r} cannot be read") from None
         found.serial = found.serial or type_tokens[0].word in _SERIALS
     if found.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(found, logical, dialect)
     default = _as_stored(default, logical, declared, dialect)
     made = Column(
-        column,
-        logical,
-        declared,
-        found.nullable,
-        default,
-        has_default,
-        found.comment,
-        found.position,
-        note,
+        column, logical, declared, found.nullable, default, has_default, found.comment, found.position, note
     )
     return Definition(made, found.primary)
-
-
-def _bounded_type(declared: str, dialect: Dialect, charset: str | None) -> str:
-    try:
-        return logical_type(declared, dialect, charset)
-    except ValueError:  # thousands of digits are not a precision
-        raise Unread(f"the type {declared[:40]!r} cannot be read") from None
 
 
 def _type_tokens(cursor: Cursor) -> list[Token]:
@@ -131,7 +119,7 @@ def _type_tokens(cursor: Cursor) -> list[Token]:
         if word in _ATTRIBUTES or (word == "CHARACTER" and cursor.word(1) == "SET"):
             break
         if cursor.is_symbol("="):
-            raise Unread("an equals sign stands where a type should")
+            raise Unread("an equals sign is where a type should be")
         if cursor.is_symbol("("):
             start = cursor.at
             cursor.group()
@@ -145,25 +133,12 @@ def _type_tokens(cursor: Cursor) -> list[Token]:
 
 _SERIALS = frozenset({"SERIAL", "BIGSERIAL", "SMALLSERIAL", "SERIAL4", "SERIAL8", "SERIAL2"})
 _MYSQL_SYNONYMS = {
-    "int1": "tinyint",
-    "int2": "smallint",
-    "int3": "mediumint",
-    "middleint": "mediumint",
-    "int4": "int",
+    "int1": "tinyint", "int2": "smallint", "int3": "mediumint", "middleint": "mediumint", "int4": "int",
     "int8": "bigint",  # in a statement eight bytes; in a capture's type list eight bits
-    "float4": "float",
-    "float8": "double",
-    "uuid": "char",
-    "inet4": "char",
-    "inet6": "char",
-    "raw": "varbinary",
-    "long": "mediumtext",
-    "long varchar": "mediumtext",
-    "long varbinary": "mediumblob",
-    "varchar2": "varchar",
-    "number": "decimal",
-    "clob": "longtext",
-}
+    "float4": "float", "float8": "double", "number": "decimal", "uuid": "char", "inet4": "char", "inet6": "char",
+    "varchar2": "varchar", "clob": "longtext", "long": "mediumtext", "long varchar": "mediumtext",
+    "raw": "varbinary", "long varbinary": "mediumblob",
+}  # fmt: skip
 
 
 def logical_type(declared: str, dialect: Dialect, charset: str | None = None) -> str:
@@ -186,17 +161,10 @@ def logical_type(declared: str, dialect: Dialect, charset: str | None = None) ->
 
 
 _ORACLE_SYNONYMS = {
-    "double precision": "float",
-    "real": "float",
-    "character": "char",
-    "character varying": "varchar2",
-    "char varying": "varchar2",
-    "national character": "nchar",
-    "national character varying": "nvarchar2",
-    "national char": "nchar",
-    "national char varying": "nvarchar2",
-    "nchar varying": "nvarchar2",
-}
+    "double precision": "float", "real": "float", "character": "char", "character varying": "varchar2",
+    "char varying": "varchar2", "national character": "nchar", "national character varying": "nvarchar2",
+    "national char": "nchar", "national char varying": "nvarchar2", "nchar varying": "nvarchar2",
+}  # fmt: skip
 
 
 # --- attributes ---------------------------------------------------------------------------------
@@ -236,16 +204,13 @@ def _flag(cursor: Cursor, found: _Attributes) -> bool:
         found.serial = True
     elif cursor.accept("AS"):
         found.generated = True
-    elif not (cursor.accept("UNIQUE", "KEY") or cursor.accept("UNIQUE")):
-        return _inline_key(cursor, found)
-    return True
-
-
-def _inline_key(cursor: Cursor, found: _Attributes) -> bool:
-    if cursor.accept("KEY"):  # MySQL: a bare KEY in a column definition is the primary key
+    elif cursor.accept("UNIQUE"):
+        cursor.accept("KEY")
+    elif cursor.accept("KEY"):  # MySQL: a bare KEY in a column definition is the primary key
         found.primary, found.nullable = True, False
-        return True
-    return False
+    else:
+        return False
+    return True
 
 
 def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
@@ -459,7 +424,7 @@ def _as_stored(text: str | None, logical: str | None, declared: str | None, dial
 
 
 def implicit(column: Column) -> Column:
-    """MySQL gives the rows that stood before a NOT NULL column without DEFAULT a zero of its type."""
+    """MySQL gives the existing rows of a new NOT NULL column without DEFAULT a zero of its type."""
     if column.nullable is not False or column.has_default or column.type is None:
         return column
     default = _ZEROS.get(column.type)

@@ -26,20 +26,9 @@ from ingest.change import TableId
 Dialect = Literal["mysql", "oracle", "postgres"]
 Kind = Literal["safe", "lossy", "none", "unknown"]
 
-ACTIONS = (
-    "create_table",
-    "drop_table",
-    "drop_database",
-    "rename_table",
-    "truncate",
-    "truncate_partition",
-    "add_column",
-    "drop_column",
-    "rename_column",
-    "modify_column",
-    "comment_column",
-    "add_primary_key",
-    "drop_primary_key",
+ACTIONS = tuple(
+    "create_table drop_table drop_database rename_table truncate truncate_partition add_column drop_column "
+    "rename_column modify_column comment_column add_primary_key drop_primary_key".split()
 )
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 _LOSSY = frozenset(
@@ -55,7 +44,7 @@ class Column:
         type: logical type, or None where the statement leaves the type alone.
         declared: the type as the source wrote it.
         default: canonical text of a literal default; None for NULL and for what is not a literal.
-        has_default: True if rows that stood before get a value: ``default``, or unless ``note``
+        has_default: True if existing rows get a value: ``default``, or unless ``note``
             says ``expression``, ``generated`` or ``identity``, NULL. ``note`` is ``implicit`` where
             MySQL fills a NOT NULL column by its own rules.
         position: ``first``, ``after NAME`` or None.

@@ -54,9 +54,6 @@ def effects(
     return Ddl(tuple(found), kind_of(found), "; ".join(dict.fromkeys(reasons)) or "no statement")
 
 
-_LOSSY_REASON = "drops every table of a database"
-
-
 def _statements(scope: Scope) -> tuple[list[Effect], list[str]]:
     found: list[Effect] = []
     reasons: list[str] = []
@@ -65,8 +62,9 @@ def _statements(scope: Scope) -> tuple[list[Effect], list[str]]:
         made, reason = _statement(cursor, scope)
         found += made
         reasons.append(reason)
-        if _has_body(items):  # what follows the next semicolon is code of a procedure
-            break
+        head = [token.word for token in items[:24]]
+        if head[0] in ("CREATE", "ALTER") and _BODIES.intersection(head) and "TABLE" not in head[:4]:
+            break  # what follows the next semicolon is code of a procedure
     return found, reasons
 
 
@@ -82,13 +80,6 @@ def _statement(cursor: Cursor, scope: Scope) -> _Found:
     if first in _WITHOUT_EFFECT:
         return (), f"{first} changes no table's rows or columns"
     raise Unread(f"no DDL that is known here: it begins with {cursor.peek().text[:40]!r}")
-
-
-def _has_body(items: Sequence[Token]) -> bool:
-    head = [token.word for token in items[:24]]
-    return (
-        head[0] in ("CREATE", "ALTER") and any(word in _BODIES for word in head) and "TABLE" not in head[:4]
-    )
 
 
 # --- CREATE -------------------------------------------------------------------------------------
@@ -128,7 +119,7 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
     if cursor.accept("PARTITION", "OF"):
         return Effect("create_table", table, note=note or "partition-of", to=scope.table(cursor))
     if cursor.accept("OF"):
-        raise Unread("the columns of an object table stand in its type")
+        raise Unread("the columns of an object table are in its type")
     if not cursor.is_symbol("("):
         return Effect("create_table", table, note=note or "as-select")
     inside = cursor.group()
@@ -172,9 +163,11 @@ def _alter(cursor: Cursor, scope: Scope) -> _Found:
 def _drop(cursor: Cursor, scope: Scope) -> _Found:
     kind, modifiers = _object(cursor)
     if kind in _DATABASES or (kind == "USER" and scope.dialect == "oracle"):
-        return _drop_databases(cursor, scope, kind), _LOSSY_REASON
+        return _drop_databases(cursor, scope, kind), "drops every table of a database"
     if kind == "INDEX" and scope.dialect == "mysql":
-        return _drop_index(cursor, scope)
+        cursor.accept("IF", "EXISTS")
+        if columns.name(cursor, scope.dialect).upper() == "PRIMARY" and cursor.accept("ON"):
+            return (Effect("drop_primary_key", scope.table(cursor)),), "drops the primary key"
     if kind != "TABLE":
         return (), f"DROP {kind} changes no table's rows or columns"
     cursor.accept("IF", "EXISTS")
@@ -194,13 +187,6 @@ def _drop_databases(cursor: Cursor, scope: Scope, kind: str) -> list[Effect]:
         found.append(Effect("drop_database", named))
         if not cursor.symbol(","):
             return found
-
-
-def _drop_index(cursor: Cursor, scope: Scope) -> _Found:
-    cursor.accept("IF", "EXISTS")
-    if columns.name(cursor, scope.dialect).upper() == "PRIMARY" and cursor.accept("ON"):
-        return (Effect("drop_primary_key", scope.table(cursor)),), "drops the primary key"
-    return (), "DROP INDEX changes no table's rows or columns"
 
 
 def _tables(cursor: Cursor, scope: Scope) -> list[TableId]:
@@ -227,7 +213,7 @@ def _renamed(cursor: Cursor, scope: Scope) -> Effect:
         raise Unread("RENAME without TO")
     new = scope.table(cursor, like=old if scope.dialect != "mysql" else None)
     if not cursor.done:
-        raise Unread(f"{cursor.peek().text[:40]!r} stands behind the new name")
+        raise Unread(f"{cursor.peek().text[:40]!r} follows the new name")
     return Effect("rename_table", old, to=new)
 
 

@@ -1,6 +1,6 @@
 """Effects of a DDL event: from the message's own structure where it carries one, else from its SQL.
 
-Structure beats SQL text: it needs no grammar.  But it tells a table's state, not what happened to it,
+Structure beats SQL text: it needs no grammar.  But it is a table's state, not what happened to it,
 so an ALTER's renames, drops and defaults still come from the statement.
 """
 
@@ -32,19 +32,18 @@ def _of_event(change: Change) -> Ddl:
         return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
     if change.structure is None:
         return found
-    told = json.loads(change.structure)
-    if told["type"] == "ALTER" and found.kind != "unknown":
-        return _typed(found, change.table, told["columns"], tuple(told["keys"]))
-    if told["type"] == "CREATE":
-        columns = tuple(Column(name, type=logical) for name, logical in told["columns"].items())
-        effect = Effect("create_table", change.table, columns=columns, keys=tuple(told["keys"]))
+    structure = json.loads(change.structure)
+    types, key = structure["columns"], tuple(structure["keys"])
+    if structure["type"] == "ALTER" and found.kind != "unknown":
+        return _typed(found, change.table, types, key)
+    if structure["type"] == "CREATE":
+        columns = tuple(Column(name, type=logical) for name, logical in types.items())
+        effect = Effect("create_table", change.table, columns=columns, keys=key)
         return _of((effect,), "the message's own structure")
-    if told["type"] == "DROP":
+    if structure["type"] == "DROP":
         return _of((Effect("drop_table", change.table),), "the message's own structure")
-    added = tuple(
-        Effect("add_column", change.table, name, type=logical) for name, logical in told["columns"].items()
-    )
-    keys = (Effect("add_primary_key", change.table, keys=tuple(told["keys"])),) if told["keys"] else ()
+    added = tuple(Effect("add_column", change.table, name, type=logical) for name, logical in types.items())
+    keys = (Effect("add_primary_key", change.table, keys=key),) if key else ()
     return _of((*added, *keys), "the message's own structure; its statement was not understood")
 
 

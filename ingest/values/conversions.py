@@ -1,6 +1,6 @@
 """What a database does to the values of a column whose type it changes.
 
-``ALTER TABLE ... MODIFY`` converts the rows that exist, and no message tells of it: DECIMAL(10,4) to (10,2)
+``ALTER TABLE ... MODIFY`` converts the rows that exist, and no message says so: DECIMAL(10,4) to (10,2)
 rounds, FLOAT to DOUBLE shows the single's exact value.  `conversion` gives the rule for a pair of types where it
 is certain.  It is not where the session decides (a time zone, today's date), or a column's character set, or the
 numbers of an ENUM's labels.  The rules are MySQL's; for other databases only those hold that all share.
@@ -59,7 +59,7 @@ def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) ->
     Args:
         old: logical type before.
         new: logical type after.
-        declared: the new type as the source wrote it, which tells fraction digits and CHAR.
+        declared: the new type as the source wrote it, which shows fraction digits and CHAR.
         mysql: whether the database is of MySQL's kind.
     """
     before, after = _group(old), _group(new)
@@ -213,7 +213,7 @@ def _padded(old: str, _new: str, declared: str) -> Conversion:
 
 
 def _to_text(_old: str, _new: str, declared: str) -> Conversion:
-    """CHAR is read without the blanks at its end."""
+    """CHAR is read without the spaces at its end."""
     if re.match(r"(national )?(char|nchar|character)\b(?! varying)", declared):
         return Conversion(lambda text: text.rstrip(" "))
     return KEEP
@@ -283,11 +283,8 @@ def _rounded(text: str, digits: int) -> str:
 def named(logical: str, declared: str) -> str:
     """A logical type with the fraction digits that MySQL's declaration gives its clock: none are none."""
     name = declared.lower().partition("(")[0].strip()
-    return (
-        f"{logical}({_digits(declared)})"
-        if name == logical and name in ("datetime", "timestamp", "time")
-        else logical
-    )
+    clock = name == logical and name in ("datetime", "timestamp", "time")
+    return f"{logical}({_digits(declared)})" if clock else logical
 
 
 def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:
@@ -306,16 +303,10 @@ def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:
 def _to_digits(old: str, new: str, declared: str) -> Conversion:
     """Where MySQL rounds to the digits declared, or to none; Oracle's own TIMESTAMP has six without saying so."""
     name = declared.partition("(")[0].strip()
-    digits = (
-        6
-        if (types.base(new), name) == ("datetime", "timestamp") and "(" not in declared
-        else _digits(declared)
-    )
-    if (
-        name not in ("datetime", "timestamp", "time")
-        or digits >= 6
-        or ("(" in old and _digits(old) <= digits)
-    ):
+    own = (types.base(new), name) == ("datetime", "timestamp") and "(" not in declared
+    digits = 6 if own else _digits(declared)
+    clock = name in ("datetime", "timestamp", "time")
+    if not clock or digits >= 6 or ("(" in old and _digits(old) <= digits):
         return KEEP
     rounds = _rounded_time if types.base(new) == "time" else _rounded
     return Conversion(lambda text: rounds(text, digits))

@@ -36,13 +36,9 @@ def number_text(value: str) -> str:
 
 
 _NOT_FINITE = {
-    "nan": "NaN",
-    "inf": "Infinity",
-    "infinity": "Infinity",
-    "+infinity": "Infinity",
-    "-inf": "-Infinity",
+    "nan": "NaN", "inf": "Infinity", "infinity": "Infinity", "+infinity": "Infinity", "-inf": "-Infinity",
     "-infinity": "-Infinity",
-}
+}  # fmt: skip
 
 
 def boolean_text(value: str) -> str:
@@ -72,7 +68,7 @@ MAX_UNSCALED = 512  # bytes; 1,233 digits
 
 def float_text(value: float) -> str:
     """The shortest text that reads back as the same double."""
-    return _finite_text(value, repr(value))
+    return repr(value) if math.isfinite(value) else _NOT_FINITE[repr(value)]
 
 
 def float32_text(value: float) -> str:
@@ -90,10 +86,6 @@ def float32_text(value: float) -> str:
 
 MAX_FLOAT32 = 3.4028235677973366e38  # above it a double rounds to infinity
 _single = struct.Struct("<f")
-
-
-def _finite_text(value: float, found: str) -> str:
-    return found if math.isfinite(value) else _NOT_FINITE[found]
 
 
 # --- bytes --------------------------------------------------------------------------------------
@@ -122,11 +114,9 @@ def _int_list(value: str) -> bytes:
     if not (inner.startswith("[") and inner.endswith("]")):
         raise ValueError("not a list of bytes")
     numbers = [int(part) for part in inner[1:-1].split(",")] if inner[1:-1].strip() else []
-    return bytes(number & 0xFF if -128 <= number <= 255 else _out_of_range(number) for number in numbers)
-
-
-def _out_of_range(number: int) -> int:
-    raise ValueError(f"{number} is not a byte")
+    if odd := [number for number in numbers if not -128 <= number <= 255]:
+        raise ValueError(f"{odd[0]} is not a byte")
+    return bytes(number & 0xFF for number in numbers)
 
 
 _BYTES: dict[str, Callable[[str], bytes]] = {

@@ -67,8 +67,8 @@ def test_warnings_have_their_place_and_leave_the_exit_code_alone(good: Path) -> 
         "12:5 registry holds a secret in plain text; write ${VAR} or ${file:/path} instead",
         f"14:5 no file matches {good.parent}/in/*.jsonl yet",
         "16:37 the option time_units has no meaning for canal",
-        "19:5 the rule for 'w.bin' never applies: 'w.*' stands before it",
-        "21:5 the rule for 'x.y' never applies: '*' stands before it",
+        "19:5 the rule for 'w.bin' never applies: 'w.*' comes before it",
+        "21:5 the rule for 'x.y' never applies: '*' comes before it",
     ]
     assert 0 == done.exit_code
     assert [f"{good}:{text}" for text in expected] == result["warnings"]
