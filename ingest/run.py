@@ -25,7 +25,7 @@ from ingest.gold.work import Progress, open_books, progress
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
-from ingest.lake.lineage import Teller, Written
+from ingest.lake.lineage import Teller, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
@@ -126,10 +126,10 @@ def run(
     return result
 
 
-def _written(result: Result) -> list[Written]:
+def _written(result: Result) -> list[WrittenTable]:
     """The mirrors that the run has written, with the rows that it put there."""
     return [
-        Written(one.mirror, one.path, sum(one.counts.get(name, 0) for name in PUT), one.size)
+        WrittenTable(one.mirror, one.path, sum(one.counts.get(name, 0) for name in PUT), one.size)
         for one in result.mirrors
         if one.state == "done"
     ]

@@ -62,7 +62,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FilePlan:
     """What one source would read now, and what is wrong with it."""
 
     ranges: tuple[Range, ...] = ()
@@ -151,12 +151,12 @@ def _mtime(info: dict[str, object]) -> float:
     return 0.0
 
 
-def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> Plan:
+def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> FilePlan:
     """What to read of one file source, in ranges; ``rank`` is its place in the pipeline file."""
     try:
         files, others, away = _listed(source)
     except Exception as error:  # each store's client has errors of its own, for a store that is down too
-        return Plan(alarms=(_unlisted(source, error),))
+        return FilePlan(alarms=(_unlisted(source, error),))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
@@ -189,7 +189,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     ranges = list(_ranges(source, rank, work, cores))
     if source.by_arrival:
         ranges[:-1] = [replace(one, followed=True) for one in ranges[:-1]]
-    return Plan(tuple(ranges), tuple(alarms), tuple(warnings))
+    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings))
 
 
 def _unlisted(source: Source, error: Exception) -> Alarm:

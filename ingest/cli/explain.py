@@ -14,7 +14,7 @@ from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
 
 if TYPE_CHECKING:
     from ingest.change import Image
-    from ingest.gold.explain import Effect, Event, Story
+    from ingest.gold.explain import Story, StoryEffect, StoryEvent
 
 app = typer.Typer()
 
@@ -99,7 +99,7 @@ def _verdict(story: Story) -> str:
     return f"the mirror DIFFERS in {', '.join(story.differing)}"
 
 
-def _event(event: Event) -> list[str]:
+def _event(event: StoryEvent) -> list[str]:
     place = "" if event.topic is None else f"  {event.topic}/{event.partition}/{event.offset}"
     moment = f"  {event.event_time}" if event.event_time else ""
     sequence = f"  sequence {event.sequence}" if event.sequence else ""
@@ -126,7 +126,7 @@ def _event(event: Event) -> list[str]:
     return found
 
 
-def _effect(effect: Effect, event: Event) -> str:
+def _effect(effect: StoryEffect, event: StoryEvent) -> str:
     key = ", ".join(effect.key)
     undone = ""
     if effect.superseded_by is not None and any(text.startswith("late") for text in event.remarks):

@@ -16,7 +16,7 @@ from ingest.cli.spark import PipelineFiles
 from ingest.errors import ConfigError, command
 
 if TYPE_CHECKING:
-    from ingest.config.advice import Checked
+    from ingest.config.advice import CheckedFile
 
 app = typer.Typer()
 _PANEL = "Set up"
@@ -120,7 +120,7 @@ def _report(result: dict[str, Any], in_words: bool) -> None:
         output.line(f"{result['file']}: ok, pipeline {result['pipeline']}, sources {', '.join(sources)}")
 
 
-def shown(checked: Checked) -> dict[str, Any]:
+def shown(checked: CheckedFile) -> dict[str, Any]:
     """The file as understood, defaults included; references as written and secrets masked."""
     from ingest.config.advice import leaves
     from ingest.config.document import is_secret

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _PLAIN_EVERY = 10.0  # seconds between signs of life in a log
 
 
-class Progress:
+class ProgressLine:
     """Says what a run is doing, on stderr; use as a context."""
 
     def __init__(self, spark: SparkSession, pipeline: str) -> None:

@@ -15,7 +15,7 @@ from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables
-    from ingest.quality.catalogue import Verdict
+    from ingest.quality.catalogue import CheckResult
 
 app = typer.Typer()
 _PANEL = "Look"
@@ -38,9 +38,9 @@ def quality(
     jars_dir: JarsDir = None,
 ) -> None:
     """Check every mirror now, against everything that its changes say, and keep the results."""
-    from ingest.cli.progress import Progress
+    from ingest.cli.progress import ProgressLine
 
-    with locked(file, jars_dir, "checks") as lake, Progress(lake.spark, lake.pipeline.name) as progress:
+    with locked(file, jars_dir, "checks") as lake, ProgressLine(lake.spark, lake.pipeline.name) as progress:
         from ingest.gold.steps import steps_of
         from ingest.quality.stage import check, complaints
 
@@ -57,7 +57,7 @@ def quality(
         raise typer.Exit(1)
 
 
-def _print(verdicts: list[Verdict], every: bool) -> None:
+def _print(verdicts: list[CheckResult], every: bool) -> None:
     from ingest.quality.catalogue import PASS, STATES
 
     rows = [
@@ -77,7 +77,7 @@ def _print(verdicts: list[Verdict], every: bool) -> None:
         output.table(("state", "subject", "check", "column", "found", "keys"), rows)
 
 
-def _as_json(verdict: Verdict) -> dict[str, Any]:
+def _as_json(verdict: CheckResult) -> dict[str, Any]:
     one = verdict.metric
     return {
         "mirror": one.mirror,

@@ -32,7 +32,7 @@ _MOST = 100  # characters of a name; catalogs that sit on a database allow 128
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class RegisteredColumn:
     """One column as the Delta table has it, and the source's name and type."""
 
     name: str
@@ -48,7 +48,7 @@ class Registered:
 
     table: TableId
     path: str = ""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[RegisteredColumn, ...] = ()
     keys: tuple[str, ...] = ()
     states: bool = False  # it keeps every state of each row, so that a key stands more than once
     comment: str = ""
@@ -75,7 +75,9 @@ def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered
         column = decided.get(name)
         source = (column.name, column.type) if column else (name, "unknown")
         fields.append(
-            Field(name, _SQL.get(str(kind), str(kind).upper()), *source, state.comments.get(name, ""))
+            RegisteredColumn(
+                name, _SQL.get(str(kind), str(kind).upper()), *source, state.comments.get(name, "")
+            )
         )
     states = mirror.path.startswith(FOLDER)
     return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys, states=states)
@@ -209,7 +211,7 @@ _OF_HISTORY = {
 }
 
 
-def _source_of(each: Field) -> str:
+def _source_of(each: RegisteredColumn) -> str:
     if each.source in _OF_HISTORY:
         return _OF_HISTORY[each.source]
     kind = "of a type that the messages do not tell" if each.source_type == "unknown" else each.source_type

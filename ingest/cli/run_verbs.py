@@ -223,9 +223,9 @@ def _tick(
 ) -> Result:
     """One pipeline once, with its progress shown."""
     from ingest import run as running
-    from ingest.cli.progress import Progress
+    from ingest.cli.progress import ProgressLine
 
-    with Progress(spark, pipeline.name) as progress:
+    with ProgressLine(spark, pipeline.name) as progress:
         return running.run(spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set)
 
 

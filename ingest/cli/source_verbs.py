@@ -13,7 +13,7 @@ from ingest.cli.output import Output
 from ingest.cli.spark import PipelineFile
 
 if TYPE_CHECKING:
-    from ingest.source.snapshot import Progress
+    from ingest.source.snapshot import SnapshotProgress
 
 app = typer.Typer()
 _PANEL = "Run"
@@ -67,7 +67,7 @@ class _ProgressLine:
         self.last = time.monotonic()
         self.lock = threading.Lock()
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: SnapshotProgress) -> None:
         with self.lock:
             if time.monotonic() - self.last < _TELL_SECONDS:
                 return

@@ -38,10 +38,13 @@ def maintain(
     jars_dir: JarsDir = None,
 ) -> None:
     """Compact small files, remove unreferenced ones and apply retention; table contents do not change."""
-    from ingest.cli.progress import Progress
+    from ingest.cli.progress import ProgressLine
 
     before = _day(drop_bronze)
-    with locked(file, jars_dir, "maintenance") as lake, Progress(lake.spark, lake.pipeline.name) as progress:
+    with (
+        locked(file, jars_dir, "maintenance") as lake,
+        ProgressLine(lake.spark, lake.pipeline.name) as progress,
+    ):
         from ingest.lake.schemas import CHANGES
         from ingest.lake.upkeep import maintain as keep
 

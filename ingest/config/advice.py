@@ -19,7 +19,7 @@ _EVERYWHERE = ("order_by",)  # read by every format alike
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedFile:
     """A pipeline, its file as read (`document`) and as understood (`keys`)."""
 
     pipeline: Pipeline
@@ -48,7 +48,7 @@ def _mirror(pipeline: Pipeline, table: TableId) -> str | None:
     return rule.into.format(**table._asdict()) if rule.into else str(table)
 
 
-def warnings(checked: Checked) -> list[str]:
+def warnings(checked: CheckedFile) -> list[str]:
     """What the operator should look at, in the order of the file, as ``file:line:col text``."""
     document = checked.document
     found = [*_files(checked), *_options(checked), *_rules(checked), *_secrets(document), *_brokers(checked)]
@@ -56,7 +56,7 @@ def warnings(checked: Checked) -> list[str]:
     return [f"{document.file}:{line}:{column} {text}" for (line, column), text in placed]
 
 
-def notes(checked: Checked) -> list[str]:
+def notes(checked: CheckedFile) -> list[str]:
     """What holds for sources by their format and is good to know."""
     weak = [s for s in checked.pipeline.sources if formats.load(s.format).ABOUT.strength == "weak"]
     return [
@@ -70,7 +70,7 @@ def notes(checked: Checked) -> list[str]:
 Advice = Iterator[tuple[Where, str]]
 
 
-def _files(checked: Checked) -> Advice:
+def _files(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.pipeline.sources):
         if source.kind != "files" or is_uri(source.path):
             continue
@@ -83,14 +83,14 @@ def _files(checked: Checked) -> Advice:
             yield ("sources", i, "path"), f"no file matches {source.path} yet"
 
 
-def _options(checked: Checked) -> Advice:
+def _options(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.keys.sources):
         meant = {*formats.load(source.format).ABOUT.options, *_EVERYWHERE}
         for key in source.options.model_fields_set - meant:
             yield ("sources", i, "options", key), f"the option {key} has no meaning for {source.format}"
 
 
-def _rules(checked: Checked) -> Advice:
+def _rules(checked: CheckedFile) -> Advice:
     rules = checked.pipeline.tables
     for i, rule in enumerate(rules):
         before = next((earlier.match for earlier in rules[:i] if covers(earlier.match, rule.match)), None)
@@ -134,7 +134,7 @@ def leaves(tree: object, where: Where = ()) -> Iterator[tuple[Where, object]]:
         yield where, tree
 
 
-def _brokers(checked: Checked) -> Advice:
+def _brokers(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.keys.sources):
         if not isinstance(source, fields.KafkaKeys):
             continue

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from ingest import formats
 from ingest.change import Options
 from ingest.config import advice, fields, suite, words
-from ingest.config.advice import Checked
+from ingest.config.advice import CheckedFile
 from ingest.config.document import Document, Where, is_secret, read
 from ingest.config.model import (
     AlertTarget,
@@ -30,7 +30,7 @@ from ingest.errors import ConfigError
 _STANDARD_OPTIONS = tuple(fields.OptionKeys.model_fields)
 
 
-def check(path: str | Path) -> Checked:
+def check(path: str | Path) -> CheckedFile:
     """Read and check one pipeline file.
 
     Raises:
@@ -52,7 +52,7 @@ def check(path: str | Path) -> Checked:
     advice.refuse(document, pipeline)
     if document.faults:
         raise ConfigError(document.problems())
-    return Checked(pipeline, document, keys)
+    return CheckedFile(pipeline, document, keys)
 
 
 def options(given: Mapping[str, Any], format_name: str) -> Options:

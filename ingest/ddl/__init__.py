@@ -15,7 +15,7 @@ column definitions in `columns`, ALTER TABLE in `alter`, all other statements in
 
 from __future__ import annotations
 
-from ingest.ddl.model import ACTIONS, EXCHANGED, Column, Ddl, Effect, from_json, kind_of, to_json
+from ingest.ddl.model import ACTIONS, EXCHANGED, ColumnDefinition, Ddl, Effect, from_json, kind_of, to_json
 from ingest.ddl.statements import effects
 from ingest.ddl.structure import UNPLACED, of_change
 
@@ -23,7 +23,7 @@ __all__ = [
     "ACTIONS",
     "EXCHANGED",
     "UNPLACED",
-    "Column",
+    "ColumnDefinition",
     "Ddl",
     "Effect",
     "effects",

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ingest import types, values
-from ingest.ddl.model import Column, Dialect
+from ingest.ddl.model import ColumnDefinition, Dialect
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 from ingest.values.conversions import conversion
 
@@ -40,7 +40,7 @@ _SOFT = frozenset(
 class Definition:
     """A column and whether its own definition makes it the primary key."""
 
-    column: Column
+    column: ColumnDefinition
     primary: bool = False
 
 
@@ -106,7 +106,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(found, logical, dialect)
     default = _as_stored(default, logical, declared, dialect)
-    made = Column(
+    made = ColumnDefinition(
         column, logical, declared, found.nullable, default, has_default, found.comment, found.position, note
     )
     return Definition(made, found.primary)
@@ -423,7 +423,7 @@ def _as_stored(text: str | None, logical: str | None, declared: str | None, dial
     return _padded(text, declared) if logical == "binary" else text
 
 
-def implicit(column: Column) -> Column:
+def implicit(column: ColumnDefinition) -> ColumnDefinition:
     """MySQL gives the existing rows of a new NOT NULL column without DEFAULT a zero of its type."""
     if column.nullable is not False or column.has_default or column.type is None:
         return column

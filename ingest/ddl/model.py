@@ -37,7 +37,7 @@ _LOSSY = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnDefinition:
     """A column as a statement defines it.
 
     Args:
@@ -63,7 +63,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing that a statement does; the members of `Column` hold for the column actions.
+    """One thing that a statement does; the members of `ColumnDefinition` hold for the column actions.
 
     ``to`` is the new column name, or the new table's identity.  For ``create_table``, ``columns`` and
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
@@ -84,7 +84,7 @@ class Effect:
     has_default: bool = False
     comment: str | None = None
     position: str | None = None
-    columns: tuple[Column, ...] = ()
+    columns: tuple[ColumnDefinition, ...] = ()
     keys: tuple[str, ...] = ()
     note: str | None = None
     guarded: bool = False
@@ -99,7 +99,7 @@ class Ddl:
     reason: str
 
 
-def of_column(action: str, table: TableId, column: Column) -> Effect:
+def of_column(action: str, table: TableId, column: ColumnDefinition) -> Effect:
     """A column definition as the effect that makes or changes the column."""
     return Effect(
         action,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ingest.change import TableId
 from ingest.ddl import columns
 from ingest.ddl.alter import alter_table
-from ingest.ddl.model import Column, Ddl, Dialect, Effect, kind_of
+from ingest.ddl.model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
 
@@ -136,8 +136,8 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
     return Effect("create_table", table, columns=tuple(made), keys=keys, note=note)
 
 
-def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[Column], tuple[str, ...]]:
-    made: list[Column] = []
+def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinition], tuple[str, ...]]:
+    made: list[ColumnDefinition] = []
     keys: tuple[str, ...] = ()
     for part in split(inside):
         if columns.is_constraint(part, scope.dialect):

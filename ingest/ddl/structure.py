@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 
 from ingest.change import Change, TableId
-from ingest.ddl.model import Column, Ddl, Effect, kind_of
+from ingest.ddl.model import ColumnDefinition, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
@@ -37,7 +37,7 @@ def _of_event(change: Change) -> Ddl:
     if structure["type"] == "ALTER" and found.kind != "unknown":
         return _typed(found, change.table, types, key)
     if structure["type"] == "CREATE":
-        columns = tuple(Column(name, type=logical) for name, logical in types.items())
+        columns = tuple(ColumnDefinition(name, type=logical) for name, logical in types.items())
         effect = Effect("create_table", change.table, columns=columns, keys=key)
         return _of((effect,), "the message's own structure")
     if structure["type"] == "DROP":

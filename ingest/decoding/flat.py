@@ -180,7 +180,7 @@ def joined(notes: list[str | None]) -> str | None:
     return "; ".join(dict.fromkeys(filter(None, notes))) or None
 
 
-class Position(msgspec.Struct, frozen=True, gc=False):
+class CanalPosition(msgspec.Struct, frozen=True, gc=False):
     """A message's place: the sequence, the vendor's own text of it, and what is wrong with it."""
 
     sequence: tuple[int, ...] = ()
@@ -188,24 +188,24 @@ class Position(msgspec.Struct, frozen=True, gc=False):
     note: str | None = None
 
 
-NOWHERE = Position()
+NOWHERE = CanalPosition()
 
 
-def id_decides(found: Found) -> Position:
+def id_decides(found: Found) -> CanalPosition:
     """For dialects whose ``id`` is documented to increase."""
     return position_of(found.id, "id")
 
 
-def position_of(count: Count, name: str) -> Position:
+def position_of(count: Count, name: str) -> CanalPosition:
     """A position of one integer; masked or missing, it leaves a note and arrival decides."""
     if isinstance(count, int):
-        return Position((count,), str(count))
+        return CanalPosition((count,), str(count))
     if not isinstance(count, str):
-        return Position(note=f"{name} is missing, arrival decides")
+        return CanalPosition(note=f"{name} is missing, arrival decides")
     number = values.integer(count)
     if number is None:
-        return Position((), count, f"{name} is not an integer, arrival decides")
-    return Position((number,), count)
+        return CanalPosition((), count, f"{name} is not an integer, arrival decides")
+    return CanalPosition((number,), count)
 
 
 # --- what tells writers apart -------------------------------------------------------------------

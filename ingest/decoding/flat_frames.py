@@ -18,7 +18,7 @@ from ingest import types
 from ingest.change import Op, TableHints, TableId
 from ingest.decoding import flat
 from ingest.decoding.columns import Converters, Maker, Settings
-from ingest.decoding.flat import NOWHERE, Found, Position, Rows
+from ingest.decoding.flat import NOWHERE, CanalPosition, Found, Rows
 from ingest.errors import Undecodable
 
 MARKS = {
@@ -46,7 +46,7 @@ class CanalPlan(NamedTuple):
     note: str | None
 
 
-def nowhere(_found: Found) -> Position:
+def nowhere(_found: Found) -> CanalPosition:
     """The place of a message in a dialect that documents none: arrival decides."""
     return NOWHERE
 
@@ -68,7 +68,7 @@ class CanalDialect:
     """
 
     makers: Mapping[str, Maker]
-    position: Callable[[Found], Position] = nowhere
+    position: Callable[[Found], CanalPosition] = nowhere
     types: Callable[[Mapping[str, str]], dict[str, str]] = mysql_types
     bare_rows: Callable[[list[Any] | Raw, CanalPlan], Rows] | None = None
     deleted_in_old: bool = False

@@ -21,7 +21,7 @@ Values = dict[str, Any]
 _Read = TypeVar("_Read")
 
 
-class Document(msgspec.Struct, gc=False):
+class ConverterMessage(msgspec.Struct, gc=False):
     """A converter's message: the schema's bytes (empty without one), the payload (None where it is null)."""
 
     schema: bytes
@@ -61,22 +61,22 @@ def object_of(raw: bytes) -> Values:
     return careful
 
 
-def unwrapped(raw: bytes) -> Document:
+def unwrapped(raw: bytes) -> ConverterMessage:
     """A message in its parts; an object not made of ``schema`` and ``payload`` is a payload itself."""
     if raw.startswith(_WRAPPED):
         try:
             found = _wrapped.decode(raw)
             if len(_encode(found)) == len(raw) and not isinstance(found.payload, UnsetType):
-                return Document(_schema(found.schema), found.payload)
+                return ConverterMessage(_schema(found.schema), found.payload)
         except Exception:  # noqa: S110  # as above
             pass
     root = object_of(raw)
     if "payload" not in root or not root.keys() <= {"schema", "payload"}:
-        return Document(b"", root, wrapped=False)
+        return ConverterMessage(b"", root, wrapped=False)
     payload = root["payload"]
     if payload is not None and not isinstance(payload, dict):
         raise Undecodable("not-this-format", "the payload is not a JSON object")
-    return Document(_schema(members(raw).get("schema", UNSET)), payload)
+    return ConverterMessage(_schema(members(raw).get("schema", UNSET)), payload)
 
 
 def _schema(raw: Raw | UnsetType) -> bytes:

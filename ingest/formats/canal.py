@@ -36,7 +36,7 @@ from ingest.decoding.columns import (
     stored_bytes_in,
     zoneless,
 )
-from ingest.decoding.flat import Found, Position, Rows
+from ingest.decoding.flat import CanalPosition, Found, Rows
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
 from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
@@ -104,7 +104,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """What all changes of one message share."""
 
     table: TableId
-    place: Position
+    place: CanalPosition
     event_time: int | None
     transaction: str | None
     note: str | None

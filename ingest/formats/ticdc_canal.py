@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
-from ingest.decoding.flat import NOWHERE, Found, Position, content, glimpse, position_of, read
+from ingest.decoding.flat import NOWHERE, CanalPosition, Found, content, glimpse, position_of, read
 from ingest.decoding.flat_frames import MARKS, CanalDialect
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -49,7 +49,7 @@ def _extension(found: Found) -> dict[str, Raw]:
     return values.members(extension)
 
 
-def _commit(found: Found) -> Position:
+def _commit(found: Found) -> CanalPosition:
     extension = _extension(found)
     if "claimCheckLocation" in extension:
         raise Undecodable("stored-elsewhere", "the row was too large and is stored by claim check")

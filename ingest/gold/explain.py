@@ -27,7 +27,7 @@ STAGE = "gold"
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class StoryEffect:
     """What one event did to one key; ``superseded_by`` is the number of the event that undid all of it."""
 
     key: tuple[str, ...]
@@ -38,7 +38,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StoryEvent:
     """One event of the row's life: where it came from, what it says, what became of it."""
 
     number: int
@@ -56,7 +56,7 @@ class Event:
     partial: bool
     note: str | None
     statement: str | None
-    effects: tuple[Effect, ...]
+    effects: tuple[StoryEffect, ...]
     remarks: tuple[str, ...] = ()
     raw: Raw | None = None
 
@@ -68,7 +68,7 @@ class Story:
     mirror: str
     key: dict[str, str]
     batch: int  # up to which the mirror is folded
-    events: tuple[Event, ...]
+    events: tuple[StoryEvent, ...]
     folded: Image | None
     complete: bool
     mirror_rows: tuple[Image, ...]
@@ -161,7 +161,7 @@ def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str])
 
 def tell(
     mirror: Mirror, key: Key, happened: Iterable[Happening], raw: Mapping[tuple[Any, ...], Raw]
-) -> tuple[tuple[Event, ...], Row | None]:
+) -> tuple[tuple[StoryEvent, ...], Row | None]:
     """The events in the order of history, and the row that stands at their end."""
     ordered = sorted(happened, key=lambda one: (one.order, one.batch))
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
@@ -177,7 +177,7 @@ def tell(
     return _relevant(events), table.rows.get(key)
 
 
-def _relevant(events: tuple[Event, ...]) -> tuple[Event, ...]:
+def _relevant(events: tuple[StoryEvent, ...]) -> tuple[StoryEvent, ...]:
     """Without the table's events before the row's first change: they met nothing."""
     own = [event.number for event in events if event.effects]
     return tuple(event for event in events if own and event.number >= own[0])
@@ -207,11 +207,11 @@ def _event(
     remarks: tuple[str, ...],
     raw: Mapping[tuple[Any, ...], Raw],
     ends: Mapping[tuple[int, Key], int],
-) -> Event:
+) -> StoryEvent:
     record = one.record
     change = one.event.change if isinstance(one.event, Placed) else None
     moment = record.get("event_time")
-    return Event(
+    return StoryEvent(
         number=number,
         batch=one.batch,
         op=one.op,
@@ -233,8 +233,8 @@ def _event(
     )
 
 
-def _effect(step: Step, end: int | None) -> Effect:
-    return Effect(tuple(map(str, step.key)), step.effect, step.why, step.row, end)
+def _effect(step: Step, end: int | None) -> StoryEffect:
+    return StoryEffect(tuple(map(str, step.key)), step.effect, step.why, step.row, end)
 
 
 def _remarks(ordered: Sequence[Happening]) -> list[tuple[str, ...]]:

@@ -18,7 +18,7 @@ from ingest.lake import decisions
 from ingest.lake.decisions import EPOCH, RESNAPSHOT, Decision
 from ingest.lake.duck import text
 from ingest.lake.schemas import BRONZE
-from ingest.lake.starts import Place, Start
+from ingest.lake.starts import MessagePlace, Start
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
     return Start(behind, tuple(sorted(places)))
 
 
-def _place(lake: Lake, source: str, text: str) -> Place:
+def _place(lake: Lake, source: str, text: str) -> MessagePlace:
     topic, _, rest = text.rpartition("/")
     topic, _, partition = topic.rpartition("/")
     if not (topic and partition.isdecimal() and rest.isdecimal()):
@@ -139,10 +139,10 @@ def _place(lake: Lake, source: str, text: str) -> Place:
     )
     if found is None:
         raise IngestError(f"Bronze holds no message of {source} at {text}.")
-    return Place(found, topic, int(partition), int(rest))
+    return MessagePlace(found, topic, int(partition), int(rest))
 
 
-def _files_behind(lake: Lake, source: str, place: Place) -> list[Place]:
+def _files_behind(lake: Lake, source: str, place: MessagePlace) -> list[MessagePlace]:
     rows = (
         lake.read(BRONZE.name)
         .where((F.col("kind") == "message") & (F.col("source") == source))
@@ -151,7 +151,7 @@ def _files_behind(lake: Lake, source: str, place: Place) -> list[Place]:
         .distinct()
         .collect()
     )
-    return [Place(place.batch, row["topic"], row["partition"], 0) for row in rows]
+    return [MessagePlace(place.batch, row["topic"], row["partition"], 0) for row in rows]
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ Messages = Mapping[tuple[str, str | None], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenTable:
     """A table that a run has written."""
 
     name: str
@@ -48,7 +48,7 @@ class _Word:
     moment: dt.datetime
     failures: list[str] = field(default_factory=list)
     messages: Messages = field(default_factory=dict)
-    written: Iterable[Written] = ()
+    written: Iterable[WrittenTable] = ()
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Teller:
             self._started = True
             self._tell(_Word("START", self.began))
 
-    def end(self, failures: list[str], messages: Messages, written: Iterable[Written]) -> None:
+    def end(self, failures: list[str], messages: Messages, written: Iterable[WrittenTable]) -> None:
         """Say how the run ended, without secrets, Java's traces and long texts of the source."""
         self.start()
         failures = [struck(first_line(text), self.lake.pipeline)[:_MOST] for text in failures]
@@ -168,7 +168,7 @@ def place(path: str) -> tuple[str, str]:
     return f"{'s3' if scheme in ('s3a', 's3n') else scheme}://{host}", name or "/"
 
 
-def _output(lake: Lake, where: Lineage, one: Written) -> Any:
+def _output(lake: Lake, where: Lineage, one: WrittenTable) -> Any:
     from openlineage.client import event_v2 as events
     from openlineage.client import facet_v2 as facets
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ingest.order import Order, order_key
 
 
-class Place(NamedTuple):
+class MessagePlace(NamedTuple):
     """A message's place in bronze, within its source."""
 
     batch: int
@@ -34,7 +34,7 @@ class Start:
     """Where an epoch begins: in the named partitions at their places, in all others with ``batch``."""
 
     batch: int
-    places: tuple[Place, ...] = ()
+    places: tuple[MessagePlace, ...] = ()
 
     @property
     def first(self) -> int:
@@ -52,7 +52,7 @@ class Start:
     def from_json(cls, text: str) -> Start:
         """Read a start back."""
         found = json.loads(text)
-        return cls(found["batch"], tuple(Place(*one) for one in found["places"]))
+        return cls(found["batch"], tuple(MessagePlace(*one) for one in found["places"]))
 
     def reached(self, rows: pa.RecordBatch) -> pa.Array:
         """Which of one source's bronze rows stand at or behind the start."""

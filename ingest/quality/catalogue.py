@@ -126,7 +126,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckResult:
     """A judged metric: ``state`` is pass, warn, fail, or error where it could not be judged."""
 
     metric: Metric
@@ -154,13 +154,13 @@ class Checked:
     """What came of checking: all verdicts, and the last batch that they speak of."""
 
     batch: int | None = None
-    verdicts: list[Verdict] = field(default_factory=list)
+    verdicts: list[CheckResult] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
         """How many verdicts there are of each state."""
         return {state: n for state in STATES if (n := sum(one.state == state for one in self.verdicts))}
 
-    def of(self, *states: str) -> list[Verdict]:
+    def of(self, *states: str) -> list[CheckResult]:
         """The verdicts with one of these states, the worst first."""
         return [one for state in STATES if state in states for one in self.verdicts if one.state == state]
 

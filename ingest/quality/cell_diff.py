@@ -22,7 +22,7 @@ Cells = dict[str, object]  # by the mirror's column
 
 
 @dataclass(slots=True)
-class History:
+class KeyHistory:
     """The changes of some keys of one lane, and the statements that change rows without messages.
 
     Args:
@@ -82,7 +82,9 @@ class Wrong(NamedTuple):
     blank: bool = False  # the mirror has NULL where the changes give a value
 
 
-def expected(history: History, mirror: Mirror, chosen: Callable[[Key], bool] = lambda _key: True) -> Expected:
+def expected(
+    history: KeyHistory, mirror: Mirror, chosen: Callable[[Key], bool] = lambda _key: True
+) -> Expected:
     """What the mirror has to hold for the chosen keys."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
     events = list(history.events)
@@ -119,7 +121,7 @@ def _clears(event: Placed | SchemaStep) -> bool:
 class _Sent:
     """Which cells of a row the changes at hand determine: without the older ones, those that were sent."""
 
-    history: History
+    history: KeyHistory
     cleared: Order | None  # no row from before it lives
     columns: dict[Key, set[str] | None] = field(default_factory=dict)  # None: every column
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)

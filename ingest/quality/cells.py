@@ -32,10 +32,10 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
 from ingest.quality import row_counts
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
-from ingest.quality.cell_diff import Expected, History, Wrong, differences, expected
+from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
 from ingest.quality.keys import apart
 from ingest.quality.reading import Dialect, Read, by_delta, by_spark, cell_rejects, mirror_rows
-from ingest.quality.subjects import Lane, Subject
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 ALWAYS = 1_000  # keys of a mirror that are compared whatever the setting says
 REACH = 20_000  # changes of a lane that are read whole after each batch, if they are needed
@@ -77,8 +77,8 @@ class Compared:
 
 
 def compare(
-    lake: Lake, chosen: Sequence[Subject], since: int, asked: Asked
-) -> Iterator[tuple[Subject, Compared]]:
+    lake: Lake, chosen: Sequence[CheckedMirror], since: int, asked: Asked
+) -> Iterator[tuple[CheckedMirror, Compared]]:
     """What was found of each mirror.
 
     Args:
@@ -100,7 +100,7 @@ def compare(
             yield check.subject, found
 
 
-def _asked(subject: Subject, asked: Asked) -> bool:
+def _asked(subject: CheckedMirror, asked: Asked) -> bool:
     if not subject.exists or subject.mirror is None or not subject.mirror.columns:
         return False
     return asked.deep(subject.table) or bool(asked.limit(subject.table))
@@ -109,7 +109,7 @@ def _asked(subject: Subject, asked: Asked) -> bool:
 # --- in words -------------------------------------------------------------------------------------
 
 
-def metrics(lake: Lake, subject: Subject, found: Compared) -> Iterator[Metric]:
+def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Metric]:
     """What was compared, and one metric for each column that differs."""
     by_column: dict[str, list[Wrong]] = {}
     for one in found.wrong:
@@ -131,7 +131,7 @@ def metrics(lake: Lake, subject: Subject, found: Compared) -> Iterator[Metric]:
     yield Metric("cells_checked", found.keys, subject.name, detail=detail)
 
 
-def _detail(lake: Lake, subject: Subject, found: Compared, some: Sequence[Wrong]) -> str:
+def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[Wrong]) -> str:
     assert subject.mirror is not None
     told = []
     for one in some[:3]:
@@ -145,7 +145,7 @@ def _detail(lake: Lake, subject: Subject, found: Compared, some: Sequence[Wrong]
     return "; ".join(told) + more
 
 
-def _key_json(subject: Subject, found: Compared, one: Wrong) -> str:
+def _key_json(subject: CheckedMirror, found: Compared, one: Wrong) -> str:
     assert subject.mirror is not None
     return key_json(subject.mirror.keys, found.texts[one.key])
 
@@ -233,7 +233,7 @@ def _lowest(marks: Marks, most: int) -> Marks:
 
 
 @dataclass(slots=True)
-class Sample:
+class KeySample:
     """Changes of one lane, of which those of the chosen keys are kept."""
 
     marks: KeyMarks
@@ -294,18 +294,18 @@ class Sample:
 class _Reading:
     """Which changes of a lane are read: all up to a batch, those from a place on, or those of new batches."""
 
-    lane: Lane
+    lane: CheckedLane
     applied: int
-    sample: Sample
+    sample: KeySample
     steps: Sequence[SchemaStep]
     shard: tuple[str, str] | None
     whole: bool  # all changes
     low: str = ""  # or those from this place on
     above: str = ""  # none up to this place
 
-    def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> History:
+    def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as the fold takes them."""
-        return History(rows, self.steps, self.shard, self.whole and not self.above, linked)
+        return KeyHistory(rows, self.steps, self.shard, self.whole and not self.above, linked)
 
     def where(self, dialect: Dialect) -> str:
         """The condition of a scan of its own."""
@@ -381,7 +381,7 @@ class _Check:
     """One mirror against its changes."""
 
     lake: Lake
-    subject: Subject
+    subject: CheckedMirror
     since: int
     asked: Asked
     lanes: list[_Reading] = field(default_factory=list)
@@ -417,7 +417,7 @@ class _Check:
             self.lanes = []
         return self.lanes
 
-    def _planned(self, lane: Lane) -> _Reading:
+    def _planned(self, lane: CheckedLane) -> _Reading:
         mirror, rule = self.mirror, self.lake.pipeline.rule(lane.table)
         named = str(lane.table) if len(self.lake.pipeline.sources) == 1 else f"{lane.source}:{lane.table}"
         shard = (rule.shard_column, named) if rule.shard_column else None
@@ -439,7 +439,7 @@ class _Check:
             steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
         every = self.deep or lane.truncates > 0 or any(at > self.since for _, at in steps)
         limit = _SPACE if self.deep else self.asked.limit(self.subject.table)
-        sample = Sample(KeyMarks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, limit, every)
+        sample = KeySample(KeyMarks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, limit, every)
         changes = lane.changes_ever if whole else lane.changes
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes

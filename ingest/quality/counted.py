@@ -11,15 +11,15 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline, QualityRule, matches, words
-from ingest.quality.catalogue import ERROR, Metric, Verdict
-from ingest.quality.subjects import Subject
+from ingest.quality.catalogue import ERROR, CheckResult, Metric
+from ingest.quality.subjects import CheckedMirror
 
 NAME = "row_count"
 
 
 def compared(
-    pipeline: Pipeline, chosen: Iterable[Subject], rows: Mapping[str | None, int], known: Container[str]
-) -> tuple[list[Metric], list[Verdict]]:
+    pipeline: Pipeline, chosen: Iterable[CheckedMirror], rows: Mapping[str | None, int], known: Container[str]
+) -> tuple[list[Metric], list[CheckResult]]:
     """Each mirror's difference to its source's count, and what could not be compared.
 
     Args:
@@ -29,7 +29,7 @@ def compared(
         known: the names of all mirrors: a counted table that is not among them is missing.
     """
     metrics: list[Metric] = []
-    broken: list[Verdict] = []
+    broken: list[CheckResult] = []
     subjects = {subject.name: subject for subject in chosen}
     for rule in pipeline.quality:
         if not rule.source_counts:
@@ -39,7 +39,8 @@ def compared(
         except ValueError as error:
             about = [one.name for one in subjects.values() if matches(rule.table, one.table)]
             broken += [
-                Verdict(Metric(NAME, 0.0, name, detail=str(error)), ERROR) for name in about or [rule.table]
+                CheckResult(Metric(NAME, 0.0, name, detail=str(error)), ERROR)
+                for name in about or [rule.table]
             ]
             continue
         metrics += _metrics(rule, counts, subjects, rows, known)
@@ -49,7 +50,7 @@ def compared(
 def _metrics(
     rule: QualityRule,
     counts: Mapping[str, int],
-    subjects: Mapping[str, Subject],
+    subjects: Mapping[str, CheckedMirror],
     rows: Mapping[str | None, int],
     known: Container[str],
 ) -> Iterator[Metric]:

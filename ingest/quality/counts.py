@@ -17,7 +17,7 @@ from ingest.lake.rejects import still_open
 from ingest.lake.schemas import BOOKS, REJECTS
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
-from ingest.quality.subjects import Booked, Subject
+from ingest.quality.subjects import Booked, CheckedMirror
 
 _TABLE = ("database", "schema", "table")
 Receipt = tuple[str, Mapping[str, Any]]  # source, what bronze wrote of a range that it read
@@ -25,7 +25,7 @@ Stretch = tuple[str, str]  # a file, or a topic's partition with the topic's id
 Ranges = Mapping[Stretch, list[tuple[int, int]]]
 
 
-def of_mirrors(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
+def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
     """Freshness, progress, order strength and columns of each mirror, from the books and the logs."""
     now = dt.datetime.now(dt.UTC)
     for subject in chosen:
@@ -37,7 +37,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[Subject]) -> Iterator[Metric]:
             yield _columns(subject, subject.mirror)
 
 
-def _up_to_date(lake: Lake, subject: Subject) -> Metric:
+def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
     if subject.applied >= subject.last:
         return Metric("up_to_date", 0, subject.name)
     waiting = (
@@ -55,7 +55,7 @@ def _up_to_date(lake: Lake, subject: Subject) -> Metric:
     return Metric("up_to_date", float(waiting["n"]), subject.name, detail=detail)
 
 
-def _in_lanes(subject: Subject) -> Any:
+def _in_lanes(subject: CheckedMirror) -> Any:
     wanted = F.lit(False)
     for lane in subject.lanes:
         same = F.col("source") == lane.source
@@ -65,7 +65,7 @@ def _in_lanes(subject: Subject) -> Any:
     return wanted
 
 
-def _order_strength(lake: Lake, subject: Subject) -> Metric:
+def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
     """A dialect without positions is right in one partition only: Kafka orders nothing across them."""
     sources = {source.name: source for source in lake.pipeline.sources}
     extra, names = 0, []
@@ -80,7 +80,7 @@ def _order_strength(lake: Lake, subject: Subject) -> Metric:
     return Metric("order_strength", extra, subject.name, detail=detail)
 
 
-def _columns(subject: Subject, mirror: Mirror) -> Metric:
+def _columns(subject: CheckedMirror, mirror: Mirror) -> Metric:
     """Compare the Delta table's columns with those decided, names and types."""
     there = subject.types
     wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
@@ -89,7 +89,7 @@ def _columns(subject: Subject, mirror: Mirror) -> Metric:
     return Metric("schema", len(wrong), subject.name, detail="; ".join(told[:FAILING_KEYS]))
 
 
-def cell_rejects(lake: Lake, chosen: Iterable[Subject], since: int) -> Iterator[Metric]:
+def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Cells that did not fit, per column, with the keys of some."""
     by_table = {subject.table: subject for subject in chosen}
     found: set[str] = set()
@@ -134,7 +134,7 @@ def _short(text: str | None, most: int = 40) -> str:
     return shown if len(shown) <= most else shown[: most - 1] + "…"
 
 
-def ddl_pending(chosen: Iterable[Subject], waiting: Mapping[str, list[str]]) -> Iterator[Metric]:
+def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]]) -> Iterator[Metric]:
     """Statements that nobody could read and nobody has decided on."""
     for subject in chosen:
         told = waiting.get(subject.path, [])

@@ -21,17 +21,17 @@ from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.quality import keys, unexpected
-from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, PASS, WARN, Metric, Verdict
+from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, PASS, WARN, CheckResult, Metric
 from ingest.quality.judge import context
-from ingest.quality.subjects import Subject
+from ingest.quality.subjects import CheckedMirror
 
 _COLUMN_ARGUMENTS = ("column", "column_A", "column_B", "column_list", "column_set")
 _STATE = {"error": FAIL, "warn": WARN}
 
 
 def expected(
-    lake: Lake, chosen: Iterable[Subject], since: int, tell: Callable[[str, str], None]
-) -> list[Verdict]:
+    lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Callable[[str, str], None]
+) -> list[CheckResult]:
     """Judge what the pipeline file expects of the chosen mirrors.
 
     Args:
@@ -40,7 +40,7 @@ def expected(
         since: the last batch checked before, for expectations on changed rows.
         tell: is told what is being worked on.
     """
-    found: list[Verdict] = []
+    found: list[CheckResult] = []
     gx: Any = None
     for subject in chosen:
         if subject.mirror is None or not subject.exists:
@@ -52,13 +52,13 @@ def expected(
                 found += _of_rows(lake, gx, subject, since, on, wishes)
             except Exception as error:  # one mirror's files must not hide how the others are
                 told = faults.of_mirror(error, lake.pipeline.file, subject.name, lake.path(subject.path))
-                found.append(Verdict(Metric(wishes[0].type, 0.0, subject.name, detail=told), ERROR))
+                found.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=told), ERROR))
     return found
 
 
 def _of_rows(
-    lake: Lake, gx: Any, subject: Subject, since: int, on: str, wishes: Iterable[Expectation]
-) -> list[Verdict]:
+    lake: Lake, gx: Any, subject: CheckedMirror, since: int, on: str, wishes: Iterable[Expectation]
+) -> list[CheckResult]:
     assert subject.mirror is not None
     frame = readable(_rows(lake, subject, since, on)).cache()
     try:
@@ -68,7 +68,7 @@ def _of_rows(
         frame.unpersist()
 
 
-def _wishes(lake: Lake, subject: Subject) -> dict[str, list[Expectation]]:
+def _wishes(lake: Lake, subject: CheckedMirror) -> dict[str, list[Expectation]]:
     """What is expected of a mirror, by the rows that are looked at."""
     found: dict[str, list[Expectation]] = {}
     for rule in lake.pipeline.quality:
@@ -77,7 +77,7 @@ def _wishes(lake: Lake, subject: Subject) -> dict[str, list[Expectation]]:
     return found
 
 
-def _rows(lake: Lake, subject: Subject, since: int, on: str) -> DataFrame:
+def _rows(lake: Lake, subject: CheckedMirror, since: int, on: str) -> DataFrame:
     """The rows to look at; all of them where it cannot be told which have changed."""
     changed = keys.changed_rows(lake, subject, since) if on == "changed" else None
     return lake.read(subject.path) if changed is None else changed
@@ -95,7 +95,7 @@ def _batch(gx: Any, name: str, frame: DataFrame) -> Any:
     return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
 
 
-def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expectation) -> Verdict:
+def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expectation) -> CheckResult:
     given = wish.arguments.get("column")
     column = given if isinstance(given, str) else None
     metric = Metric(
@@ -148,12 +148,12 @@ def _complaint(info: Any) -> str:
     return next(filter(None, (_complaint(one) for one in info.values())), "")
 
 
-def _broken(metric: Metric, text: str) -> Verdict:
+def _broken(metric: Metric, text: str) -> CheckResult:
     first = text.strip().splitlines()[0] if text.strip() else "no reason given"
-    return Verdict(_found(metric, 0.0, f"{metric.detail} could not be judged: {first}"), ERROR)
+    return CheckResult(_found(metric, 0.0, f"{metric.detail} could not be judged: {first}"), ERROR)
 
 
-def _verdict(metric: Metric, result: Any) -> Verdict:
+def _verdict(metric: Metric, result: Any) -> CheckResult:
     """The number of unexpected values where there is one, else what was observed."""
     facts = result.result or {}
     bad = facts.get("unexpected_count")
@@ -165,7 +165,7 @@ def _verdict(metric: Metric, result: Any) -> Verdict:
         text = f"{text}: observed {observed}"
     number = bad if bad is not None else observed
     value = float(number) if isinstance(number, int | float) else 0.0
-    return Verdict(_found(metric, value, text), PASS if result.success else _STATE[metric.severity])
+    return CheckResult(_found(metric, value, text), PASS if result.success else _STATE[metric.severity])
 
 
 def _found(metric: Metric, observed: float, detail: str) -> Metric:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ingest.quality.catalogue import FAIL, PASS, WARN, Metric, Verdict
+from ingest.quality.catalogue import FAIL, PASS, WARN, CheckResult, Metric
 
 _FAILED = {"error": FAIL, "warn": WARN}
 
@@ -35,11 +35,11 @@ def context() -> Any:
     return made
 
 
-def judged(metrics: Sequence[Metric]) -> list[Verdict]:
+def judged(metrics: Sequence[Metric]) -> list[CheckResult]:
     """Each metric with its state: it passes unless it is above its limit."""
     above = _above(metrics) if any(metric.limit is not None for metric in metrics) else set()
     return [
-        Verdict(metric, _FAILED[metric.severity] if index in above else PASS)
+        CheckResult(metric, _FAILED[metric.severity] if index in above else PASS)
         for index, metric in enumerate(metrics)
     ]
 

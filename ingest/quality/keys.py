@@ -24,7 +24,7 @@ from ingest.lake.session import new_session
 from ingest.lake.statements import Statement
 from ingest.quality.catalogue import CHECKS, FAILING_KEYS
 from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
-from ingest.quality.subjects import Subject
+from ingest.quality.subjects import CheckedMirror
 
 AT_ONCE = 50  # mirrors a job: planning grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up
@@ -54,7 +54,7 @@ class Counted:
 
 
 def count(
-    lake: Lake, chosen: Sequence[Subject], since: int, logged: Sequence[Statement] = ()
+    lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement] = ()
 ) -> dict[str, Counted]:
     """Every mirror's key checks by its path; mirrors without a table or a known key are left out.
 
@@ -89,7 +89,7 @@ def apart(
     lake: Lake,
     some: Sequence[_Item],
     work: Callable[[Sequence[_Item]], _Found],
-    subject: Callable[[_Item], Subject],
+    subject: Callable[[_Item], CheckedMirror],
 ) -> Iterator[_Found]:
     """Work for many mirrors at once; if that fails, for each alone, so that only what is damaged goes without."""
     try:
@@ -104,7 +104,7 @@ def apart(
         yield from apart(lake, [one], work, subject)
 
 
-def changed_rows(lake: Lake, subject: Subject, since: int) -> DataFrame | None:
+def changed_rows(lake: Lake, subject: CheckedMirror, since: int) -> DataFrame | None:
     """A mirror's rows whose keys the changes behind a batch speak of; None where that cannot be told."""
     lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
     one = Side(lake, replace(subject, lanes=lanes), since, 0)

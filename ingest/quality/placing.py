@@ -19,7 +19,7 @@ from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import BOOKS, CHANGES
 from ingest.order import AFTER_ITS_ROW, Order, is_weak, number_key, order_of, same_place, weak_sql
 from ingest.quality.catalogue import Metric
-from ingest.quality.subjects import Lane, Subject
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 Sequenced = tuple[int, ...]
 Stream = tuple[str, int | None]
@@ -37,7 +37,7 @@ class Arrived:
 
 
 def of_mirrors(
-    lake: Lake, chosen: Iterable[Subject], since: int, statements: Sequence[Mapping[str, Any]]
+    lake: Lake, chosen: Iterable[CheckedMirror], since: int, statements: Sequence[Mapping[str, Any]]
 ) -> Iterator[Metric]:
     """What the order of each mirror's changes leaves open.
 
@@ -59,7 +59,12 @@ def of_mirrors(
 
 
 def _of_lane(
-    lake: Lake, subject: Subject, lane: Lane, source: Source, since: int, mine: Sequence[Mapping[str, Any]]
+    lake: Lake,
+    subject: CheckedMirror,
+    lane: CheckedLane,
+    source: Source,
+    since: int,
+    mine: Sequence[Mapping[str, Any]],
 ) -> Iterator[Metric]:
     if unsure := unsure_in_second(lake, lane, source, since, mine):
         detail = (
@@ -101,14 +106,16 @@ def _of_lane(
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
 
 
-def _all_older(lane: Lane) -> bool:
+def _all_older(lane: CheckedLane) -> bool:
     """True if all new changes have positions, and all of these are older than the newest one folded before."""
     if not lane.changes or not lane.order_high or not lane.folded_high or is_weak(lane.order_high):
         return False
     return lane.order_high < same_place(lane.folded_high)
 
 
-def _doubts(lake: Lake, subject: Subject, lane: Lane, source: Source, since: int) -> Iterator[Metric]:
+def _doubts(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, source: Source, since: int
+) -> Iterator[Metric]:
     """Changes that may belong elsewhere: moves that came again, and rows of two topics under one bare name."""
     if moves := _repeated_moves(lake, subject, lane, since):
         detail = (
@@ -126,7 +133,7 @@ def _doubts(lake: Lake, subject: Subject, lane: Lane, source: Source, since: int
         yield Metric("mixed_topics", topics, subject.name, detail=detail, limit=1)
 
 
-def _epoch(lake: Lake, lane: Lane) -> str:
+def _epoch(lake: Lake, lane: CheckedLane) -> str:
     """The command that begins an epoch with a table that is loaded again."""
     return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch N --resnapshot {lane.table}`"
 
@@ -145,7 +152,7 @@ def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableI
 
 
 def unsure_in_second(
-    lake: Lake, lane: Lane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
+    lake: Lake, lane: CheckedLane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
 ) -> int:
     """How many rows of a lane may stand on the wrong side of a table event of their second."""
     if not formats.load(source.format).ABOUT.event_marks:
@@ -220,7 +227,7 @@ def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
     )
 
 
-def _rows_of_second(lake: Lake, lane: Lane, prefix: str) -> list[dict[str, Any]]:
+def _rows_of_second(lake: Lake, lane: CheckedLane, prefix: str) -> list[dict[str, Any]]:
     found = lake.spark.sql(
         f"SELECT topic, `partition`, batch, `offset`, order_key FROM {lake.named(CHANGES.name)} "
         f"WHERE kind = 'change' AND op <> 'truncate' AND {_of(lane)} "
@@ -233,7 +240,7 @@ def _rows_of_second(lake: Lake, lane: Lane, prefix: str) -> list[dict[str, Any]]
 
 
 def _apart(
-    lake: Lake, lane: Lane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
+    lake: Lake, lane: CheckedLane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
 ) -> int:
     """How many new events of a lane without positions came by another way than its rows."""
     if source.kind != "kafka":
@@ -253,7 +260,7 @@ def _apart(
 # --- changes without a position among changes with one ----------------------------------------------
 
 
-def _unplaced(lake: Lake, lane: Lane, since: int, statements: Sequence[Mapping[str, Any]]) -> int:
+def _unplaced(lake: Lake, lane: CheckedLane, since: int, statements: Sequence[Mapping[str, Any]]) -> int:
     """How many new changes and statements without a position arrived after some change with one."""
     before = bool(lane.folded_high) and not is_weak(lane.folded_high or "")
     placed = before or (lane.order_high is not None and not is_weak(lane.order_high))
@@ -286,7 +293,7 @@ def _is_unplaced(order_key: str) -> bool:
 # --- rows that were read again, in vain -------------------------------------------------------------
 
 
-def _lost_reads(lake: Lake, subject: Subject, lane: Lane, since: int) -> int:
+def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
     """How many rows read in new batches differ from a change of their key that came before and stands after them."""
     if not subject.keyed or subject.mirror is None or not lane.folded_high or not lane.order_low:
         return 0
@@ -310,7 +317,7 @@ def _lost_reads(lake: Lake, subject: Subject, lane: Lane, since: int) -> int:
 # --- what may belong elsewhere ----------------------------------------------------------------------
 
 
-def _repeated_moves(lake: Lake, subject: Subject, lane: Lane, since: int) -> int:
+def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
     """How many new partial updates that change the key equal an earlier change; only without positions.
 
     A position would put the repetition where the first one is.  By arrival it moves the row that has the old key
@@ -334,7 +341,7 @@ def _repeated_moves(lake: Lake, subject: Subject, lane: Lane, since: int) -> int
     return int(found["n"]) if found else 0
 
 
-def _topics_under_one_name(lake: Lake, lane: Lane, source: Source) -> int:
+def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int:
     """How many topics feed a table whose name holds neither database nor schema; 0 for less than two."""
     bare = lane.table.database is None and lane.table.schema is None
     if source.kind != "kafka" or not bare or lane.places < 2:
@@ -345,7 +352,7 @@ def _topics_under_one_name(lake: Lake, lane: Lane, source: Source) -> int:
     return int(found["n"]) if found and found["n"] > 1 else 0
 
 
-def _of(lane: Lane) -> str:
+def _of(lane: CheckedLane) -> str:
     parts = zip(("`database`", "`schema`", "`table`"), lane.table, strict=True)
     named = " AND ".join(f"{name} <=> {_text(part)}" for name, part in parts)
     return f"source = {literal(lane.source)} AND {named}"

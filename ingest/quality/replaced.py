@@ -12,12 +12,12 @@ from ingest.lake.schemas import REJECTS
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cells import Compared
 from ingest.quality.reading import cell_rejects, mirror_rows
-from ingest.quality.subjects import GOLD, Subject
+from ingest.quality.subjects import GOLD, CheckedMirror
 
 WHY = "the row has gone or has another value since"
 
 
-def close(lake: Lake, chosen: Sequence[Subject], compared: Mapping[str, Compared]) -> None:
+def close(lake: Lake, chosen: Sequence[CheckedMirror], compared: Mapping[str, Compared]) -> None:
     """Close the cell rejects of some mirrors whose cells are not what the mirror lacks any more."""
     writers = lake.snapshot(REJECTS.name).transactions
     over: list[dict[str, Any]] = []
@@ -29,7 +29,7 @@ def close(lake: Lake, chosen: Sequence[Subject], compared: Mapping[str, Compared
         rejects.dismiss(lake, over, WHY)
 
 
-def _over(lake: Lake, subject: Subject, compared: Compared) -> list[dict[str, Any]]:
+def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[str, Any]]:
     mirror = subject.mirror
     assert mirror is not None
     found = cell_rejects(lake, mirror)

@@ -36,7 +36,7 @@ FULL_DETAIL = 150  # with more tables, what passed is told in one line each
 
 
 @dataclass(slots=True)
-class Row:
+class ReportRow:
     """One subject on the page: its light, its anchor, and its checks with the worst first."""
 
     fact: Any
@@ -64,8 +64,8 @@ class Page:
     """What the template lays out."""
 
     facts: Facts
-    rows: list[Row]
-    sources: list[Row]
+    rows: list[ReportRow]
+    sources: list[ReportRow]
     problems: list[Problem]
     counts: dict[str, int]
     headline: str
@@ -99,20 +99,20 @@ def page(facts: Facts) -> Page:
     return made
 
 
-def _row(table: TableFact, anchor: str) -> Row:
+def _row(table: TableFact, anchor: str) -> ReportRow:
     checks = sorted(table.checks, key=lambda one: (_ORDER.get(one.state, 0), _rank(one.check)))
     light = _light(checks)
     stuck = table.batches and table.batches[0].state in ("failed", "held")
     if table.stale and light == "good":
-        return Row(table, "none", anchor, checks, "Changed since its check")
+        return ReportRow(table, "none", anchor, checks, "Changed since its check")
     if stuck:
-        return Row(table, "bad", anchor, checks, table.batches[0].state.capitalize())
-    return Row(table, light, anchor, checks, LIGHTS[light])
+        return ReportRow(table, "bad", anchor, checks, table.batches[0].state.capitalize())
+    return ReportRow(table, light, anchor, checks, LIGHTS[light])
 
 
-def _source_row(source: SourceFact, anchor: str) -> Row:
+def _source_row(source: SourceFact, anchor: str) -> ReportRow:
     checks = sorted(source.checks, key=lambda one: _ORDER.get(one.state, 0))
-    return Row(source, _light(checks), anchor, checks, LIGHTS[_light(checks)])
+    return ReportRow(source, _light(checks), anchor, checks, LIGHTS[_light(checks)])
 
 
 def _rank(check: str) -> int:
@@ -133,7 +133,7 @@ def _check_light(check: CheckFact) -> str:
     return _STATE_LIGHTS.get(check.state, "bad")
 
 
-def _problems(rows: Sequence[Row], sources: Sequence[Row], facts: Facts) -> list[Problem]:
+def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Facts) -> list[Problem]:
     found = [_stuck(row) for row in rows if row.word in ("Held", "Failed")]
     for row in [*rows, *sources]:
         kind = "" if isinstance(row.fact, TableFact) else "source "
@@ -147,14 +147,14 @@ def _problems(rows: Sequence[Row], sources: Sequence[Row], facts: Facts) -> list
     return sorted(found, key=lambda one: _WORST.index(one.light))
 
 
-def _stuck(row: Row) -> Problem:
+def _stuck(row: ReportRow) -> Problem:
     last = row.fact.batches[0]
     title = "The table is held" if last.state == "held" else "The last fold failed"
     advice = "Its changes wait in the lake and are applied by the first run after this is mended."
     return Problem("bad", row.fact.name, row.anchor, title, last.message, advice, last.at)
 
 
-def _problem(row: Row, subject: str, check: CheckFact) -> Problem:
+def _problem(row: ReportRow, subject: str, check: CheckFact) -> Problem:
     known = CHECKS.get(check.check)
     return Problem(
         _check_light(check),

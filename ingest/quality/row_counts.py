@@ -15,14 +15,14 @@ from ingest.change import Image, Op
 from ingest.fold import Placed, SchemaStep, Table, steps
 from ingest.lake.mirrors import Mirror
 from ingest.order import order_of, same_place
-from ingest.quality.cell_diff import History, change_of
+from ingest.quality.cell_diff import KeyHistory, change_of
 from ingest.quality.cell_values import of_text, shown
 
 Content = tuple[object, ...]
 _NUMBER = "%number"  # the name under which each row has a number of its own; no source column is called so
 
 
-def folded(history: History, mirror: Mirror, *, appends: bool) -> Counter[Content]:
+def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Content]:
     """How often each row has to be there."""
     table = Table((_NUMBER,))
     wanted = [one for one in history.steps if not appends or one.action == "new_incarnation"]

@@ -20,7 +20,7 @@ from ingest.lake.schemas import CHANGES
 from ingest.lake.statements import Statement
 from ingest.order import place_sql
 from ingest.quality.statements import beginning
-from ingest.quality.subjects import Lane, Subject
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.values import MAX_NUMBER_LENGTH
 
 LARGE = 4 << 20  # bytes of a mirror whose rows are not grouped one by one where few are touched
@@ -33,7 +33,7 @@ class Side:
     """One mirror's two sides: its rows and its changes, each under the hash of the key."""
 
     lake: Lake
-    subject: Subject
+    subject: CheckedMirror
     since: int
     index: int
     cleared: dict[int, Cleared] = field(default_factory=dict)  # by the lane's place among the subject's
@@ -53,7 +53,7 @@ class Side:
         return not shard & set(self.subject.mirror.keys)
 
     @property
-    def lanes(self) -> list[tuple[int, Lane]]:
+    def lanes(self) -> list[tuple[int, CheckedLane]]:
         """The lanes whose changes are at hand."""
         if not self.comparable:
             return []
@@ -118,11 +118,11 @@ class Side:
         return exact.key_json_sql((one.name, f"k{i}") for i, one in enumerate(self.columns))
 
 
-def _shard_column(pipeline: Pipeline, lane: Lane) -> str:
+def _shard_column(pipeline: Pipeline, lane: CheckedLane) -> str:
     return pipeline.rule(lane.table).shard_column
 
 
-Told = tuple[Side, int, Lane]
+Told = tuple[Side, int, CheckedLane]
 
 
 def groups(passes: Sequence[Side], view: str = "") -> str:
@@ -276,7 +276,7 @@ def changes(lanes: Sequence[Told]) -> str:
     )
 
 
-def _listed(one: Side, index: int, lane: Lane) -> str:
+def _listed(one: Side, index: int, lane: CheckedLane) -> str:
     cleared = one.cleared.get(index)
     assert one.subject.mirror is not None
     begins = max((era.place for era in one.subject.mirror.eras_of(lane.source, lane.table)), default="")

@@ -18,11 +18,11 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.lake.statements import Statement
 from ingest.quality import cells, counted, counts, judge, keys, ledgers, parts, placing, replaced, statements
-from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Metric, Verdict, with_limit
+from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
 from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
 from ingest.quality.ledgers import Ledgers
-from ingest.quality.subjects import Subject, Survey, survey
+from ingest.quality.subjects import CheckedMirror, Survey, survey
 
 STAGE = "quality"
 CHECKED = "checked"  # the mark that a check leaves in the log of `checks`
@@ -129,9 +129,9 @@ class _Found:
     """What was measured from one batch on, and what could not be."""
 
     since: int
-    subjects: list[Subject]
+    subjects: list[CheckedMirror]
     metrics: list[Metric]
-    broken: list[Verdict]
+    broken: list[CheckResult]
     stated: dict[
         str, tuple[int, str]
     ]  # the newest batch with a statement of each source, and the highest place of one
@@ -175,7 +175,7 @@ def _earlier(found: _Found, also: Collection[str], behind: Mapping[str, int]) ->
 
 
 def _of_mirrors(
-    lake: Lake, chosen: Sequence[Subject], since: int, logged: Sequence[Statement]
+    lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
     passed = keys.count(lake, chosen, since, logged)
     for subject in chosen:
@@ -194,12 +194,12 @@ def _of_sources(lake: Lake, known: Survey, told: Ledgers, since: int, last: int)
     yield from parts.missing(lake, known.booked, since, last)
 
 
-def _readable(chosen: Iterable[Subject]) -> Iterator[Metric]:
+def _readable(chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
     for one in chosen:
         yield Metric("readable", float(bool(one.damage)), one.name, detail=one.damage)
 
 
-def _limited(pipeline: Pipeline, chosen: Iterable[Subject], metrics: Iterable[Metric]) -> list[Metric]:
+def _limited(pipeline: Pipeline, chosen: Iterable[CheckedMirror], metrics: Iterable[Metric]) -> list[Metric]:
     limits = {subject.name: limits_of(pipeline, subject.table) for subject in chosen}
     return [
         with_limit(one, limits.get(one.mirror or "") or limits_of(pipeline, TableId(None, None, one.source)))
@@ -240,7 +240,7 @@ def keep(lake: Lake, checked: Checked) -> None:
     lake.append_unguarded(rows, CHECKS, {} if checked.batch is None else {CHECKED: checked.batch})
 
 
-def _row(lake: Lake, batch: int | None, verdict: Verdict, now: object) -> tuple[object, ...]:
+def _row(lake: Lake, batch: int | None, verdict: CheckResult, now: object) -> tuple[object, ...]:
     one = verdict.metric
     return (
         lake.run, batch, one.mirror, one.check, one.column, one.severity, verdict.state, float(one.observed),

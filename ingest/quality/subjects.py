@@ -21,7 +21,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class CheckedLane:
     """One source table of one source: what its books say of the batches to check and of those before."""
 
     source: str
@@ -51,7 +51,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Subject:
+class CheckedMirror:
     """One mirror to check. ``mirror`` is None while no schema has been decided, as for a held table."""
 
     table: TableId
@@ -62,7 +62,7 @@ class Subject:
     size: int = 0  # bytes of its table, where they are known
     damage: str = ""  # why its table cannot be read
     types: dict[str, str] = field(default_factory=dict)  # the Delta type that each column really has
-    lanes: list[Lane] = field(default_factory=list)
+    lanes: list[CheckedLane] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class Booked:
 class Survey:
     """The mirrors to check and the sources that fed the batches to check."""
 
-    subjects: list[Subject] = field(default_factory=list)
+    subjects: list[CheckedMirror] = field(default_factory=list)
     booked: dict[str, Booked] = field(default_factory=dict)
     names: frozenset[str] = frozenset()  # of all mirrors, to be checked or not
 
@@ -124,7 +124,7 @@ def survey(
         only: leave out all mirrors but those of these paths.
     """
     known = mirrors.known(lake) if decided is None else decided
-    made, found, touched = Survey(), dict[str, Subject](), set(also)
+    made, found, touched = Survey(), dict[str, CheckedMirror](), set(also)
     for row in lines:
         booked = made.booked.setdefault(row["source"], Booked())
         for name in _BOOKED:
@@ -135,7 +135,7 @@ def survey(
         booked.tables |= {str(source), str(source._replace(database=None))}
         table = target(lake.pipeline.rule(source), source)
         path = mirror_path(table)
-        found.setdefault(path, Subject(table, path, known.get(path))).lanes.append(_lane(row, source))
+        found.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(_lane(row, source))
         if row.get("new"):
             touched.add(path)
     made.subjects = [
@@ -154,9 +154,9 @@ def survey(
     return made
 
 
-def _lane(row: Mapping[str, Any], source: TableId) -> Lane:
+def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
     newest = row.get("newest")
-    return Lane(
+    return CheckedLane(
         source=row["source"],
         table=source,
         last=row.get("last", 0),
@@ -168,7 +168,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> Lane:
     )
 
 
-def _selected(lake: Lake, subject: Subject) -> bool:
+def _selected(lake: Lake, subject: CheckedMirror) -> bool:
     return not lake.select or matches(lake.select, subject.table)
 
 
@@ -185,7 +185,7 @@ _COUNTS = (
 _TYPES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}  # as the log calls them
 
 
-def _look_up(lake: Lake, subject: Subject) -> None:
+def _look_up(lake: Lake, subject: CheckedMirror) -> None:
     state = lake.snapshot(subject.path)
     generation = subject.mirror.generation if subject.mirror else 0
     subject.exists, subject.size = state.exists, state.size or 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ingest.errors import IngestError
-from ingest.source.database import Dialect, Key, Table
+from ingest.source.database import Key, SourceDialect, SourceTable
 
 Bound = list[str]
 """A key's values as text; a range ends with it."""
@@ -19,7 +19,7 @@ class Chunk(NamedTuple):
     high: Bound | None
 
 
-def keys_of(dialect: Dialect, table: Table) -> list[Key]:
+def keys_of(dialect: SourceDialect, table: SourceTable) -> list[Key]:
     """How each column of a table's key is compared."""
     columns = {one.name: one for one in table.columns}
     if lost := [name for name in table.keys if name not in columns]:
@@ -27,7 +27,9 @@ def keys_of(dialect: Dialect, table: Table) -> list[Key]:
     return [dialect.key(table, columns[name]) for name in table.keys]
 
 
-def bounds(dialect: Dialect, connection: Any, table: Table, where: str, size: int) -> Iterator[Bound]:
+def bounds(
+    dialect: SourceDialect, connection: Any, table: SourceTable, where: str, size: int
+) -> Iterator[Bound]:
     """The last key of every ``size`` rows.
 
     Raises:
@@ -63,7 +65,7 @@ def chunks(found: Sequence[Bound]) -> list[Chunk]:
     return [Chunk(low, high) for low, high in zip([None, *found], [*found, None], strict=True)]
 
 
-def condition(dialect: Dialect, keys: Sequence[Key], chunk: Chunk, where: str) -> str:
+def condition(dialect: SourceDialect, keys: Sequence[Key], chunk: Chunk, where: str) -> str:
     """The WHERE of a range."""
     parts = [f"({where})"] if where else []
     if chunk.low is not None:
@@ -73,7 +75,9 @@ def condition(dialect: Dialect, keys: Sequence[Key], chunk: Chunk, where: str) -
     return f"WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def _beyond(dialect: Dialect, keys: Sequence[Key], bound: Bound, than: str, *, equal: bool = False) -> str:
+def _beyond(
+    dialect: SourceDialect, keys: Sequence[Key], bound: Bound, than: str, *, equal: bool = False
+) -> str:
     """Keys on one side of a bound, column by column; databases find their way through this by an index."""
     literals = [one.literal.format(dialect.quoted(text)) for one, text in zip(keys, bound, strict=True)]
     cases = []

@@ -18,7 +18,7 @@ READ_SECONDS = 600
 _MODULES = {"mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres"}
 
 
-class Column(NamedTuple):
+class SourceColumn(NamedTuple):
     """A column of a source table: its name, how it is declared, its logical type, and SQL for its canonical text."""
 
     name: str
@@ -36,12 +36,12 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SourceTable:
     """A source table as its database describes it."""
 
     id: TableId
     name: str  # quoted, as SQL names it
-    columns: tuple[Column, ...]
+    columns: tuple[SourceColumn, ...]
     keys: tuple[str, ...]
 
     @property
@@ -50,7 +50,7 @@ class Table:
         return [[one.name, one.declared] for one in self.columns]
 
 
-class Dialect(Protocol):
+class SourceDialect(Protocol):
     """What a database's module holds."""
 
     ERRORS: tuple[type[Exception], ...]
@@ -60,11 +60,11 @@ class Dialect(Protocol):
         """A new connection, in UTC and in text that loses nothing."""
 
     @staticmethod
-    def table(connection: Any, table: TableId) -> Table | None:
+    def table(connection: Any, table: TableId) -> SourceTable | None:
         """A table with its columns and its primary key; None if this user sees none."""
 
     @staticmethod
-    def key(table: Table, column: Column) -> Key:
+    def key(table: SourceTable, column: SourceColumn) -> Key:
         """How a key column is compared."""
 
     @staticmethod
@@ -88,7 +88,7 @@ class Dialect(Protocol):
         """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
 
 
-def dialect_of(database: Database) -> Dialect:
+def dialect_of(database: Database) -> SourceDialect:
     """The module for a database's URL.
 
     Raises:
@@ -96,7 +96,7 @@ def dialect_of(database: Database) -> Dialect:
     """
     scheme = urlsplit(database.url).scheme
     try:
-        return cast("Dialect", importlib.import_module(f"ingest.source.{_MODULES[scheme]}"))
+        return cast("SourceDialect", importlib.import_module(f"ingest.source.{_MODULES[scheme]}"))
     except ImportError as error:
         raise SetupError(
             f"The client of {scheme} is not installed: type `pip install 'ingest[databases]'`."
@@ -110,7 +110,7 @@ def place_of(database: Database) -> str:
 
 
 @contextmanager
-def connected(database: Database) -> Iterator[tuple[Dialect, Any]]:
+def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
     """A connection with its dialect, closed afterwards.
 
     Raises:

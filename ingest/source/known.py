@@ -16,7 +16,7 @@ from ingest.lake.schemas import BOOKS
 from ingest.order import order_of
 
 
-class Known(NamedTuple):
+class KnownTable(NamedTuple):
     """How far the lake has decoded a source, and one table of it.
 
     ``high`` is the highest order key of the table, ``epoch`` the newest one of the source, ``streamed`` whether
@@ -30,7 +30,7 @@ class Known(NamedTuple):
     columns: Mapping[str, str] = {}
 
 
-def known(pipeline: Pipeline, source: str, table: TableId) -> Known:
+def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     """What the books say now."""
     try:
         from deltalake import DeltaTable
@@ -43,7 +43,7 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> Known:
     try:
         books = DeltaTable(f"{pipeline.lake}/{BOOKS.name}").to_pyarrow_table(columns=columns)
     except TableNotFoundError:
-        return Known()
+        return KnownTable()
     batch = pc.max(books["batch"]).as_py() or 0
     mine = books.filter(pc.equal(books["source"], source))
     highs = pc.max(mine["order_high"]).as_py() if mine.num_rows else None
@@ -54,4 +54,4 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> Known:
     told: dict[str, str] = {}
     for text in mine.sort_by("batch")["columns"].to_pylist():
         told = merged_columns(told, orjson.loads(text or "{}"))
-    return Known(batch, high, order_of(highs).epoch if highs else 0, streamed, told)
+    return KnownTable(batch, high, order_of(highs).epoch if highs else 0, streamed, told)

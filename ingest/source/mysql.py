@@ -21,7 +21,7 @@ from pymysql.cursors import SSCursor
 
 from ingest import types
 from ingest.change import TableId
-from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Column, Key, Table
+from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable
 
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
@@ -46,7 +46,7 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
     return connection
 
 
-def table(connection: Any, table: TableId) -> Table | None:
+def table(connection: Any, table: TableId) -> SourceTable | None:
     """A table with its columns, and the columns of its primary key in the key's order."""
     where = f"table_schema = {quoted(table.database or '')} AND table_name = {quoted(table.table or '')}"
     found = values(
@@ -62,12 +62,12 @@ def table(connection: Any, table: TableId) -> Table | None:
     )
     columns = tuple(_column(name, declared) for name, declared in found)
     named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
-    return Table(table, named, columns, tuple(one for (one,) in keys))
+    return SourceTable(table, named, columns, tuple(one for (one,) in keys))
 
 
-def _column(name: str, declared: str) -> Column:
+def _column(name: str, declared: str) -> SourceColumn:
     logical = types.mysql(declared)
-    return Column(name, declared, logical, _text(name_of(name), declared.lower(), types.base(logical)))
+    return SourceColumn(name, declared, logical, _text(name_of(name), declared.lower(), types.base(logical)))
 
 
 def _text(name: str, declared: str, logical: str) -> str:
@@ -100,7 +100,7 @@ def _trimmed(text: str, declared: str) -> str:
     return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
 
 
-def key(table: Table, column: Column) -> Key:
+def key(table: SourceTable, column: SourceColumn) -> Key:
     """Numbers as they are, labels by their number, bytes as hexadecimal digits, all else as text."""
     name, logical = name_of(column.name), types.base(column.type)
     if logical in ("enum", "set", "bit"):

@@ -21,7 +21,7 @@ _LAST = 2**31 - 1  # as a source's rank: after all that a batch holds
 _END = 2  # the half of an end mark, before its rows
 
 
-class Place(NamedTuple):
+class SnapshotPlace(NamedTuple):
     """The place of all rows of one snapshot of one table."""
 
     phase: int
@@ -48,7 +48,7 @@ class Place(NamedTuple):
         }
 
 
-def after(high: str | None, batch: int, number: int, epoch: int = 0) -> Place:
+def after(high: str | None, batch: int, number: int, epoch: int = 0) -> SnapshotPlace:
     """The place of rows that are read from now on.
 
     Args:
@@ -59,11 +59,11 @@ def after(high: str | None, batch: int, number: int, epoch: int = 0) -> Place:
     """
     order = order_of(high) if high is not None else None
     if order is None or order.epoch < epoch:
-        return Place(0, (number,), HALF, batch, number)
+        return SnapshotPlace(0, (number,), HALF, batch, number)
     stream = _stream(order)
     if not stream and order.phase:
-        return Place(order.phase, (), 0, batch, number)
-    return Place(order.phase, (*stream, number), HALF, batch, number)
+        return SnapshotPlace(order.phase, (), 0, batch, number)
+    return SnapshotPlace(order.phase, (*stream, number), HALF, batch, number)
 
 
 def number_after(high: str | None, batch: int) -> int:

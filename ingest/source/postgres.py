@@ -15,7 +15,7 @@ import psycopg
 
 from ingest import types
 from ingest.change import TableId
-from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Column, Key, Table
+from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable
 
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 _SETTINGS = {
@@ -46,7 +46,7 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
     )
 
 
-def table(connection: Any, table: TableId) -> Table | None:
+def table(connection: Any, table: TableId) -> SourceTable | None:
     """A table with its columns, and the columns of its primary key in the key's order."""
     schema = table.schema or table.database or ""
     oid = (
@@ -67,18 +67,18 @@ def table(connection: Any, table: TableId) -> Table | None:
         f"WHERE i.indisprimary AND i.indrelid = ({oid}) ORDER BY k.place",
     )
     columns = tuple(_column(name, declared) for name, declared in found)
-    return Table(
+    return SourceTable(
         table, f"{name_of(schema)}.{name_of(table.table or '')}", columns, tuple(one for (one,) in keys)
     )
 
 
-def _column(name: str, declared: str) -> Column:
+def _column(name: str, declared: str) -> SourceColumn:
     logical = types.postgres(declared)
     if declared == "bit(1)":
         logical = "boolean"  # as its connectors say
     elif declared.startswith("bit"):
         logical = "bit"
-    return Column(name, declared, logical, _text(name_of(name), declared, types.base(logical)))
+    return SourceColumn(name, declared, logical, _text(name_of(name), declared, types.base(logical)))
 
 
 def _text(name: str, declared: str, logical: str) -> str:
@@ -98,7 +98,7 @@ def _text(name: str, declared: str, logical: str) -> str:
     return f"{name}::text"
 
 
-def key(table: Table, column: Column) -> Key:
+def key(table: SourceTable, column: SourceColumn) -> Key:
     """Every type orders as it is, and reads its own text back."""
     name = name_of(column.name)
     return Key(name, f"{name}::text", "{}::" + column.declared)

@@ -26,9 +26,9 @@ from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
-from ingest.source.database import Column, DatabaseError, Table, connected, named
+from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named
 from ingest.source.known import known
-from ingest.source.place import Place, after, number_after
+from ingest.source.place import SnapshotPlace, after, number_after
 
 CHUNK_ROWS = 50_000
 _MESSAGE_ROWS, _MESSAGE_BYTES = 500, 1 << 20
@@ -39,7 +39,7 @@ _PLAN, _DONE = "plan.json", "done"
 
 
 @dataclass(slots=True)
-class Progress:
+class SnapshotProgress:
     """How far one table is."""
 
     table: str
@@ -76,14 +76,14 @@ class ChangedError(IngestError):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SnapshotPlan:
     """What a snapshot reads, as its folder keeps it."""
 
     table: TableId
     where: str
     shape: list[list[str]]
     keys: tuple[str, ...]
-    place: Place
+    place: SnapshotPlace
     bounds: list[Bound]
 
     def to_json(self) -> bytes:
@@ -100,7 +100,7 @@ class Plan:
         )
 
     @classmethod
-    def from_json(cls, text: bytes) -> Plan:
+    def from_json(cls, text: bytes) -> SnapshotPlan:
         """Read a plan back."""
         found = orjson.loads(text)
         phase, sequence, half, batch, number = found["place"]
@@ -109,7 +109,7 @@ class Plan:
             found["where"],
             found["shape"],
             tuple(found["keys"]),
-            Place(phase, tuple(sequence), half, batch, number),
+            SnapshotPlace(phase, tuple(sequence), half, batch, number),
             found["bounds"],
         )
 
@@ -146,8 +146,8 @@ def snapshot(
     parallel: int = 2,
     size: int = CHUNK_ROWS,
     alone: bool = False,
-    tell: Callable[[Progress], None] = lambda _progress: None,
-) -> Progress:
+    tell: Callable[[SnapshotProgress], None] = lambda _progress: None,
+) -> SnapshotProgress:
     """Read one table, or go on with what an earlier call left.
 
     Args:
@@ -179,8 +179,8 @@ def _read(
     parallel: int,
     size: int,
     alone: bool,
-    tell: Callable[[Progress], None],
-) -> Progress:
+    tell: Callable[[SnapshotProgress], None],
+) -> SnapshotProgress:
     assert source.database is not None
     found = named(source.database, text)
     known_now = known(pipeline, source.name, found)
@@ -197,9 +197,9 @@ def _read(
             place = after(known_now.high, known_now.batch, number, known_now.epoch)
             _settle(dialect, connection, table.id)
             cut = list(bounds(dialect, connection, table, where, size))
-            plan = Plan(table.id, where, table.shape, table.keys, place, cut)
+            plan = SnapshotPlan(table.id, where, table.shape, table.keys, place, cut)
             here = _begin(pipeline, source, plan)
-    progress = Progress(text, folder=str(here))
+    progress = SnapshotProgress(text, folder=str(here))
     ranges = chunks(plan.bounds)
     missing = [number for number in range(len(ranges)) if not _file(here, number).exists()]
     progress.chunks, progress.done = len(ranges), len(ranges) - len(missing)
@@ -234,8 +234,12 @@ def _read(
 
 
 def _described(
-    table: Table | None, pipeline: Pipeline, wanted: TableId, source: Source, streamed: Mapping[str, str]
-) -> Table:
+    table: SourceTable | None,
+    pipeline: Pipeline,
+    wanted: TableId,
+    source: Source,
+    streamed: Mapping[str, str],
+) -> SourceTable:
     """The table as it is read: by the key and the types of the pipeline file, and in the types of its stream."""
     if table is None:
         assert source.database is not None
@@ -248,7 +252,7 @@ def _described(
     return replace(table, columns=columns, keys=rule.keys or table.keys)
 
 
-def agreed(table: TableId, column: Column, streamed: str) -> Column:
+def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
     """A column in the type that its stream gives it, so that one value has one text.
 
     Raises:
@@ -290,7 +294,7 @@ def _settle(dialect: Any, connection: Any, table: TableId) -> None:
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def _begin(pipeline: Pipeline, source: Source, plan: Plan) -> Path:
+def _begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
     """A folder of its own for a plan, there at once with it."""
     parent = folder(pipeline, source.name)
     parent.mkdir(parents=True, exist_ok=True)
@@ -305,13 +309,15 @@ def _begin(pipeline: Pipeline, source: Source, plan: Plan) -> Path:
     return here
 
 
-def _waiting(pipeline: Pipeline, source: Source, table: Table, where: str) -> tuple[Path, Plan] | None:
+def _waiting(
+    pipeline: Pipeline, source: Source, table: SourceTable, where: str
+) -> tuple[Path, SnapshotPlan] | None:
     """The snapshot of a table that was not read to its end, if it can still be."""
     parent = folder(pipeline, source.name)
     for file in sorted(parent.glob(f"{_name(table.id)}-*/{_PLAN}"), reverse=True):
         if (file.parent / _DONE).exists():
             continue
-        plan = Plan.from_json(file.read_bytes())
+        plan = SnapshotPlan.from_json(file.read_bytes())
         if (plan.table, plan.where, plan.shape, plan.keys) == (table.id, where, table.shape, table.keys):
             return file.parent, plan
     return None
@@ -349,8 +355,8 @@ class _Reading:
     """One snapshot's table, and how its rows become messages."""
 
     source: Source
-    table: Table
-    plan: Plan
+    table: SourceTable
+    plan: SnapshotPlan
     here: Path
 
     def chunk(self, number: int, chunk: Chunk, stop: threading.Event) -> int:
@@ -405,7 +411,7 @@ class _Reading:
         with connected(self.source.database) as (dialect, connection):
             self._unchanged(dialect.table(connection, self.table.id))
 
-    def _unchanged(self, now: Table | None) -> None:
+    def _unchanged(self, now: SourceTable | None) -> None:
         if now is None:
             raise IngestError(f"{self.table.id} vanished while it was read.")
         if now.shape != self.plan.shape:

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 
 from ingest.bronze import files
-from ingest.bronze.files import Plan, natural, plan
+from ingest.bronze.files import FilePlan, natural, plan
 from ingest.bronze.land import _read_all, _tasks
 from ingest.bronze.reading import OVERSIZE, read
 from ingest.bronze.receipts import FileState, Receipt
@@ -29,7 +29,7 @@ class Feed:
         self.states: dict[str, FileState] = {}
         self.alarms: list[str] = []
 
-    def plan(self) -> Plan:
+    def plan(self) -> FilePlan:
         """What the next run would read."""
         return plan(self.source, 0, self.states, 2)
 

@@ -8,23 +8,28 @@ import sqlglot
 from sqlglot import exp
 
 from ingest.change import TableId
-from ingest.cli.registering import Field, Names, Registered, plain, remark, sql
+from ingest.cli.registering import Names, Registered, RegisteredColumn, plain, remark, sql
 
 HOSTILE = 'it\'s `a` "b"; DROP TABLE x; --\n<script>\\ é'
 MIRRORS = [
     Registered(
         TableId("depot", None, "bins"),
         "/lake/mirrors/depot/bins",
-        (Field("no", "BIGINT", "no", "int64"), Field("label", "STRING", "label", "unknown", "it's \\ one")),
+        (
+            RegisteredColumn("no", "BIGINT", "no", "int64"),
+            RegisteredColumn("label", "STRING", "label", "unknown", "it's \\ one"),
+        ),
         ("no",),
     ),
     Registered(
-        TableId("depot", None, "Bins"), "/lake/mirrors/depot/~bins", (Field("no", "INT", "no", "int32"),)
+        TableId("depot", None, "Bins"),
+        "/lake/mirrors/depot/~bins",
+        (RegisteredColumn("no", "INT", "no", "int32"),),
     ),
     Registered(
         TableId(HOSTILE, "s", HOSTILE),
         f"/lake/{HOSTILE}",
-        (Field("a_x60", "STRING", "a`", "string", HOSTILE),),
+        (RegisteredColumn("a_x60", "STRING", "a`", "string", HOSTILE),),
         (HOSTILE,),
     ),
     Registered(TableId("depot", None, "held"), why=f"there is no table yet (held: {HOSTILE})"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ingest.ddl import Column, Ddl, Effect
+from ingest.ddl import ColumnDefinition, Ddl, Effect
 
 FILE = Path(__file__).with_name("statements.txt")
 MESSAGE = {
@@ -52,7 +52,7 @@ def _effect(effect: Effect) -> str:
     return " ".join(words)
 
 
-def _members(of: Effect | Column) -> list[str]:
+def _members(of: Effect | ColumnDefinition) -> list[str]:
     found = []
     if of.type is not None:
         found.append(f"{of.type} <{of.declared}>")

@@ -23,7 +23,7 @@ from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
 from ingest.order import Order, order_key
 from ingest.source import snapshot as reading
-from ingest.source.known import Known
+from ingest.source.known import KnownTable
 from ingest.source.snapshot import snapshot, source_of
 from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL
 from tests.e2e.parts import Missing
@@ -77,7 +77,7 @@ class Garden:
         connection.close()
         return found
 
-    def read(self, table: str, **given: Any) -> reading.Progress:
+    def read(self, table: str, **given: Any) -> reading.SnapshotProgress:
         """One snapshot."""
         pipeline = load(self.file)
         return snapshot(pipeline, source_of(pipeline), f"{self.database}.{table}", **{"alone": True, **given})
@@ -418,7 +418,7 @@ def test_beside_writers_the_mirror_ends_as_the_source(
         time.sleep(0.5)
         land(1, writers.log(), 0.5 if lost else 1.0)
         high = max((order_key(one.order) for one in placed), default=None)
-        monkeypatch.setattr(reading, "known", lambda *_: Known(1, high, 0, streamed=True))
+        monkeypatch.setattr(reading, "known", lambda *_: KnownTable(1, high, 0, streamed=True))
         done = garden.read("bed", size=5, parallel=2, alone=False)
         assert done.chunks > 3
         time.sleep(0.2)

@@ -10,7 +10,7 @@ import pytest
 from ingest.change import Change, Op, TableId
 from ingest.errors import IngestError
 from ingest.fold import Placed, SchemaStep
-from ingest.gold.explain import Event, Happening, tell
+from ingest.gold.explain import Happening, StoryEvent, tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.raw import RAW_CHARACTERS, shown
 from ingest.order import Order, order_key
@@ -37,7 +37,7 @@ def happening(at: int, batch: int, op: Op, *, offset: int = 0, **given: Any) -> 
     return Happening(Placed(order, change), batch, op.value, record)
 
 
-def told(*happened: Happening, key: int = 7) -> tuple[tuple[Event, ...], dict[str, str | None] | None]:
+def told(*happened: Happening, key: int = 7) -> tuple[tuple[StoryEvent, ...], dict[str, str | None] | None]:
     """The events, and the row at their end."""
     events, row = tell(BOAT, (key,), happened, {})
     return events, row.values if row else None

@@ -7,12 +7,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from ingest.lake.starts import Place, Start, beginning, parted
+from ingest.lake.starts import MessagePlace, Start, beginning, parted
 from ingest.order import Order, order_key, order_of
 
 WHOLE = Start(3)
-FILES = Start(3, (Place(2, "b", 1, 40), Place(2, "c", 2, 0)))
-KAFKA = Start(4, (Place(2, "t", 0, 10), Place(3, "t", 1, 7)))
+FILES = Start(3, (MessagePlace(2, "b", 1, 40), MessagePlace(2, "c", 2, 0)))
+KAFKA = Start(4, (MessagePlace(2, "t", 0, 10), MessagePlace(3, "t", 1, 7)))
 
 
 def epochs_of(starts: list[Start], *rows: tuple[int, str, int, int]) -> list[int]:

@@ -12,7 +12,7 @@ from ingest.change import TableId
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import Order, order_key
-from ingest.quality.cell_diff import History, differences, expected
+from ingest.quality.cell_diff import KeyHistory, differences, expected
 from ingest.quality.cell_values import of_text
 
 COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
@@ -48,7 +48,10 @@ def truncate(at: int) -> dict[str, Any]:
 
 
 def found(
-    history: History, rows: list[list[str | None]], sample: Collection[int] | None = None, closed: bool = True
+    history: KeyHistory,
+    rows: list[list[str | None]],
+    sample: Collection[int] | None = None,
+    closed: bool = True,
 ) -> list[str]:
     """What is wrong with a mirror's rows, as texts."""
     wanted = expected(history, MIRROR, lambda key: sample is None or key[0] in sample)
@@ -74,8 +77,8 @@ STORY = [
 
 def test_equal_rows_pass() -> None:
     """A false alarm on a right mirror stops every run."""
-    assert [] == found(History(STORY), [["3", "z", "1.10"]])
-    assert [] == found(History(STORY[::-1]), [["3", "z", "1.1"]])
+    assert [] == found(KeyHistory(STORY), [["3", "z", "1.10"]])
+    assert [] == found(KeyHistory(STORY[::-1]), [["3", "z", "1.1"]])
 
 
 @pytest.mark.parametrize(
@@ -92,12 +95,12 @@ def test_equal_rows_pass() -> None:
 )
 def test_each_fault_is_named(rows: list[list[str | None]], told: str) -> None:
     """A wrong cell that passes is what the check is for."""
-    assert [told] == found(History(STORY), rows)
+    assert [told] == found(KeyHistory(STORY), rows)
 
 
 def test_only_the_sample_is_compared() -> None:
     """A key whose history was not read is no fault."""
-    history = History([row(1, "insert", 1, a="x"), row(2, "update", 2, was=7, a="y")])
+    history = KeyHistory([row(1, "insert", 1, a="x"), row(2, "update", 2, was=7, a="y")])
     assert [] == found(history, [["1", "x", None]], {1, 7}, closed=False)
     assert ["1 a holds 'q', the changes give 'x'"] == found(history, [["1", "q", None]], {1}, closed=False)
 
@@ -108,7 +111,7 @@ def test_statements_take_part() -> None:
         SchemaStep(place(2), "add_column", "n", default="7"),
         SchemaStep(place(3), "rename_column", "b", "a"),
     ]
-    history = History([row(1, "insert", 1, b="old"), row(4, "insert", 2, a="new")], steps)
+    history = KeyHistory([row(1, "insert", 1, b="old"), row(4, "insert", 2, a="new")], steps)
     assert [] == found(history, [["1", "old", "7"], ["2", "new", None]])
     assert ["1 n holds NULL, the changes give '7'"] == found(
         history, [["1", "old", None], ["2", "new", None]]
@@ -120,8 +123,8 @@ def test_statements_take_part() -> None:
 
 def test_truncates_and_incarnations_clear() -> None:
     """Rows from before a TRUNCATE are surplus rows."""
-    cleared = History([row(1, "insert", 1, a="x"), truncate(2), row(3, "insert", 2, a="y")])
-    again = History(
+    cleared = KeyHistory([row(1, "insert", 1, a="x"), truncate(2), row(3, "insert", 2, a="y")])
+    again = KeyHistory(
         [row(1, "insert", 1, a="x"), row(3, "insert", 2, a="y")], [SchemaStep(place(2), "new_incarnation")]
     )
     for history in (cleared, again):
@@ -133,7 +136,7 @@ def test_truncates_and_incarnations_clear() -> None:
 
 def test_part_of_a_history_says_only_what_it_can() -> None:
     """A partial update without its row's beginning says nothing of the cells that it does not carry."""
-    history = History([row(5, "update", 1, partial=True, a="z"), row(6, "insert", 2, a="y")], whole=False)
+    history = KeyHistory([row(5, "update", 1, partial=True, a="z"), row(6, "insert", 2, a="y")], whole=False)
     assert {(1,)} == expected(history, MIRROR).partly
     right = [["1", "z", "3"], ["2", "y", None]]
     assert [] == found(history, right, closed=False)
@@ -149,19 +152,19 @@ def test_part_of_a_history_says_only_what_it_can() -> None:
 def test_a_moved_row_without_its_beginning() -> None:
     """A row inherits from changes that were not read: those cells are not known, and the old key is gone."""
     story = [row(5, "update", 2, was=1, partial=True, a="z"), row(6, "update", 2, partial=True, n="4")]
-    history = History(story, whole=False)
+    history = KeyHistory(story, whole=False)
     assert [] == found(history, [["2", "z", "4"]], closed=False)
     assert ["2 n holds '3', the changes give '4'"] == found(history, [["2", "z", "3"]], closed=False)
     told = "1  is a row that the changes do not give"
     assert [told] == found(history, [["1", "old", None], ["2", "z", "4"]], closed=False)
-    assert {(2,)} == expected(History(story, linked=False), MIRROR).partly
-    assert set() == expected(History(story), MIRROR).partly
+    assert {(2,)} == expected(KeyHistory(story, linked=False), MIRROR).partly
+    assert set() == expected(KeyHistory(story), MIRROR).partly
 
 
 def test_nothing_from_before_a_truncate_is_unknown() -> None:
     """A row that a partial update makes after a TRUNCATE has NULL where it sends nothing."""
     story = [row(4, "update", 1, partial=True, a="x"), truncate(5), row(6, "update", 1, partial=True, a="z")]
-    history = History(story, whole=False)
+    history = KeyHistory(story, whole=False)
     assert set() == expected(history, MIRROR).partly
     assert ["1 n holds '3', the changes give NULL"] == found(history, [["1", "z", "3"]], closed=False)
 
@@ -175,5 +178,5 @@ def test_keys_are_typed() -> None:
         one["after"] = json.dumps({"id": text, "a": json.loads(one["after"])["a"]})
     there = [values(["2024-01-01T00:00:00Z", "y"], mirror)]
     assert [] == list(
-        differences(expected(History(rows), mirror), there, mirror, ["TIMESTAMP", "STRING"], closed=True)
+        differences(expected(KeyHistory(rows), mirror), there, mirror, ["TIMESTAMP", "STRING"], closed=True)
     )

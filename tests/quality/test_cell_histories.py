@@ -15,9 +15,9 @@ from ingest.change import TableId
 from ingest.fold import Key, Placed, Row, fold
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import order_key
-from ingest.quality.cell_diff import Expected, History, Wrong, differences, expected
+from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
 from ingest.quality.cell_values import of_text
-from ingest.quality.cells import KeyMarks, Marks, Sample, among
+from ingest.quality.cells import KeyMarks, KeySample, Marks, among
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import COLUMNS, KINDS, Kind, history
 
@@ -42,11 +42,11 @@ class Step(NamedTuple):
 
     def check(self, events: Sequence[Placed], limit: int, *, whole: bool) -> tuple[Expected, Marks | None]:
         """What the changes that were read say."""
-        sample = Sample(KeyMarks(self.mirror, 7), self.high, limit)
+        sample = KeySample(KeyMarks(self.mirror, 7), self.high, limit)
         sample.add(pa.RecordBatch.from_pylist([as_row(event) for event in events], ROWS))
         rows, marks, _ = sample.chosen()
         wanted = expected(
-            History(rows, whole=whole, linked=marks is None), self.mirror, among(sample.marks, marks)
+            KeyHistory(rows, whole=whole, linked=marks is None), self.mirror, among(sample.marks, marks)
         )
         return wanted, marks
 

@@ -20,7 +20,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Era, Mirror
 from ingest.order import Order, order_key
 from ingest.quality.cells import REACH, Asked, Compared, compare
-from ingest.quality.subjects import Lane, Subject
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 TABLE = TableId("shop", None, "t")
 COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
@@ -115,12 +115,12 @@ class Shop:
         old = [one["order_key"] for one in self.changes if one["batch"] <= since]
         places = sorted(one["order_key"] for one in new)
         count = {name: sum(one["op"] == name for one in new) for name in ("delete", "truncate", "read")}
-        lane = Lane(
+        lane = CheckedLane(
             "s", TABLE, 9, len(new), count["read"], count["delete"], 0, count["truncate"], 0, ever or len(self.changes), 0,
             places[0] if new else None, places[-1] if new else None, max(old, default=None), None, 1,
         )  # fmt: skip
         kinds = {one.column: one.delta for one in mirror.columns}
-        subject = Subject(TABLE, mirror.path, mirror, 9, exists=True, types=kinds, lanes=[lane])
+        subject = CheckedMirror(TABLE, mirror.path, mirror, 9, exists=True, types=kinds, lanes=[lane])
         stated = {"s": max((batch, str(step.order)) for step, batch in self.steps)} if self.steps else {}
         asked = Asked(lambda *_: self.steps, lambda _: limit, lambda _: deep, stated)
         [(_, found)] = compare(lake, [subject], since, asked)

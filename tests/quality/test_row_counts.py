@@ -12,7 +12,7 @@ from ingest.change import TableId
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import Order, order_key
-from ingest.quality.cell_diff import History
+from ingest.quality.cell_diff import KeyHistory
 from ingest.quality.row_counts import differences, folded
 
 MIRROR = Mirror(
@@ -37,7 +37,7 @@ def row(
     }
 
 
-def rows(history: History, *, appends: bool = False) -> Counter[tuple[object, ...]]:
+def rows(history: KeyHistory, *, appends: bool = False) -> Counter[tuple[object, ...]]:
     """The folded rows, with their moments as microseconds of the second."""
     found = folded(history, MIRROR, appends=appends)
     return Counter(
@@ -55,8 +55,8 @@ def test_rows_come_and_go() -> None:
         row(place(5), "update", {"a": AT, "n": "2"}, {"n": "1"}),
         row(place(6), "delete", None, {"a": AT, "n": "9"}),
     ]
-    assert {(123456, 2): 1, (123789, 1): 1} == rows(History(story))
-    assert {(123456, 1): 1, (123789, 1): 2} == rows(History(story), appends=True)
+    assert {(123456, 2): 1, (123789, 1): 1} == rows(KeyHistory(story))
+    assert {(123456, 1): 1, (123789, 1): 2} == rows(KeyHistory(story), appends=True)
 
 
 def test_statements_and_truncates() -> None:
@@ -67,21 +67,21 @@ def test_statements_and_truncates() -> None:
         row(place(4), "delete", None, {"a": AT, "n": "7"}),
     ]
     step = SchemaStep(place(2), "add_column", "n", default="7")
-    assert {(123456, None): 1} == rows(History(story, [step]))
+    assert {(123456, None): 1} == rows(KeyHistory(story, [step]))
     story.append(row(place(5), "truncate"))
-    assert {} == rows(History(story, [step]))
+    assert {} == rows(KeyHistory(story, [step]))
 
 
 @pytest.mark.parametrize(("weak", "count"), [(False, 1), (True, 2)])
 def test_repetitions(weak: bool, count: int) -> None:
     """One change delivered twice is one row where the dialect has positions, and two where it has none."""
     story = [row(place(1, arrival, weak=weak), "insert", {"a": AT}) for arrival in (1, 2)]
-    assert {(123456, None): count} == rows(History(story))
+    assert {(123456, None): count} == rows(KeyHistory(story))
 
 
 def test_differences_are_said() -> None:
     """Whoever repairs the mirror must see the row and both counts."""
-    wanted = folded(History([row(place(1), "insert", {"n": "1"})]), MIRROR, appends=False)
+    wanted = folded(KeyHistory([row(place(1), "insert", {"n": "1"})]), MIRROR, appends=False)
     assert [] == list(differences(wanted, [[None, 1]], ["TIMESTAMP_NTZ", "INT"]))
     told = list(differences(wanted, [[None, 1], [None, 1], [None, 2]], ["TIMESTAMP_NTZ", "INT"]))
     assert [

@@ -13,8 +13,8 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.order import Order, order_key
-from ingest.source.database import Column
-from ingest.source.known import Known, known
+from ingest.source.database import SourceColumn
+from ingest.source.known import KnownTable, known
 from ingest.source.snapshot import agreed
 
 BINS = TableId("depot", None, "bins")
@@ -28,7 +28,7 @@ def key(epoch: int, number: int) -> str:
 def test_the_highest_place_of_the_table_and_the_newest_epoch_of_its_source(tmp_path: Path) -> None:
     """Rows at another table's place, or in an old epoch, would win or lose against the wrong changes."""
     pipeline = Pipeline("p", Path("/p.yaml"), str(tmp_path), ())
-    assert Known() == known(pipeline, "s", BINS)
+    assert KnownTable() == known(pipeline, "s", BINS)
     lines = [
         (1, "s", BINS, key(0, 9), {"id": "int32"}),
         (2, "s", BINS, key(0, 100), {"id": "int64", "v": "boolean"}),
@@ -65,7 +65,7 @@ def test_the_highest_place_of_the_table_and_the_newest_epoch_of_its_source(tmp_p
 )
 def test_a_column_has_the_type_of_its_stream(own: str, streamed: str, wanted: str) -> None:
     """A mirror would widen its column to text, or hold a row's value twice in two forms."""
-    column = agreed(BINS, Column("c", own, own, "c"), streamed)
+    column = agreed(BINS, SourceColumn("c", own, own, "c"), streamed)
     assert wanted == column.type
     assert ("'true'" in column.text) == (wanted == "boolean")
 
@@ -76,4 +76,4 @@ def test_a_column_has_the_type_of_its_stream(own: str, streamed: str, wanted: st
 def test_forms_that_cannot_be_turned_into_each_other_are_refused(own: str, streamed: str) -> None:
     """A wall clock taken for an instant is off by hours, and nothing would show it."""
     with pytest.raises(IngestError, match="`columns:`"):
-        agreed(BINS, Column("c", own, own, "c"), streamed)
+        agreed(BINS, SourceColumn("c", own, own, "c"), streamed)

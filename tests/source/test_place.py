@@ -11,7 +11,7 @@ from ingest.change import Change, Hints, Image, Message, Op
 from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
 from ingest.order import Order, order_key, order_of
-from ingest.source.place import Place, after, number_after
+from ingest.source.place import SnapshotPlace, after, number_after
 
 KEYS = ("id",)
 IDS = 12
@@ -101,7 +101,7 @@ class Lake:
         return {int(row.values["id"] or ""): row.values for row in found.values()}
 
 
-def chunk(source: Source, place: Place, number: int) -> bytes:
+def chunk(source: Source, place: SnapshotPlace, number: int) -> bytes:
     """The rows of a range of keys, as they are now."""
     low = number * CHUNK
     rows = [list(row.values()) for key, row in source.rows.items() if low <= key < low + CHUNK]
@@ -201,7 +201,7 @@ def test_a_number_grows_over_landed_and_waiting_snapshots():
 def test_an_epoch_without_changes_of_the_table_is_begun_by_the_rows():
     """After the positions of the old server, rows would lose against whatever it ever said."""
     old = order_key(Order(0, 1, (5, 3), 0, (1, 0, 0, 0), 0))
-    assert after(old, 4, 5, epoch=1) == Place(0, (5,), 3, 4, 5)
+    assert after(old, 4, 5, epoch=1) == SnapshotPlace(0, (5,), 3, 4, 5)
 
 
 def test_rows_that_were_read_are_decoded_beside_messages_of_another_format() -> None:
