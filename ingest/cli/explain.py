@@ -74,7 +74,11 @@ def _suspect(reject: Mapping[str, Any]) -> str:
     if reject["kind"] == "cell":
         return f"the cell {reject['column']} is NULL since batch {reject['batch']}: {reject['raw']} does not fit it"
     what = f"of batch {reject['batch']}{place} was rejected ({reject['reason']}: {reject['detail']})"
-    return f"a change {what}" if reject["kind"] == "change" else f"a message {what}; it may have been about this row"
+    return (
+        f"a change {what}"
+        if reject["kind"] == "change"
+        else f"a message {what}; it may have been about this row"
+    )
 
 
 def headline(story: Story) -> str:
