@@ -28,6 +28,7 @@ VERBS = {
     "status": "look_verbs",
     "wait": "waiting",
     "alerts": "look_verbs",
+    "serve": "serve_verb",
     "sql": "look_verbs",
     "explain": "explain",
     "ddl": "ddl_verbs",

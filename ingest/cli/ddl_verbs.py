@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -43,7 +43,7 @@ def listing(
     with looked_at(file, jars_dir) as lake:
         found = [one for one in listed(lake) if one.pending or not pending][-limit:]
     if output_as == "json":
-        output.json([_described(one) for one in found])
+        output.json([one.described() for one in found])
         return
     columns = ("id", "batch", "mirror", "state", "statement", "what it does")
     rows = [(one.statement.id, one.statement.batch, one.mirror, one.state, one.statement.text, _lines(one))
@@ -82,28 +82,12 @@ def _settle(
     with opened(file, jars_dir) as lake:
         found = settle(lake, statement, verb, reason)
     if output_as == "json":
-        output.json([{**_described(one), "decided": verb} for one in found])
+        output.json([{**one.described(), "decided": verb} for one in found])
         return
     does = "does" if verb == "approve" else "would have done"
     columns = ("mirror", f"{verb}d", f"what it {does}")
     output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
     output.follow("run", file)
-
-
-def _described(one: Listed) -> dict[str, Any]:
-    statement = one.statement
-    return {
-        "id": statement.id,
-        "batch": statement.batch,
-        "source": statement.source,
-        "table": str(statement.table),
-        "mirror": one.mirror,
-        "class": statement.kind,
-        "state": one.state,
-        "pending": one.pending,
-        "statement": statement.text,
-        "does": list(one.verdict.does),
-    }
 
 
 def _lines(one: Listed) -> str:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
-
-if TYPE_CHECKING:
-    from ingest.change import Image
-    from ingest.gold.explain import Story, StoryEffect, StoryEvent
 
 app = typer.Typer()
 
@@ -31,6 +25,7 @@ def explain(
 ) -> None:
     """A row's whole life: each raw message, its change, what the fold did with it and why."""
     from ingest.gold import explain as explaining
+    from ingest.inspect import story as telling
     from ingest.lake.delta import UnreadableError
 
     try:
@@ -43,100 +38,7 @@ def explain(
     if output_as == "json":
         output.json(story)
     else:
-        for text in lines(story):
+        for text in telling.lines(story):
             output.line(text)
     if not story.equal:
         raise typer.Exit(1)
-
-
-def lines(story: Story) -> list[str]:
-    """The story as people read it."""
-    found = [headline(story), ""]
-    for event in story.events:
-        found.extend(_event(event))
-        found.append("")
-    if story.folded is not None:
-        found.append(f"the fold ends with  {_image(story.folded)}")
-        if not story.complete:
-            found.append("it is incomplete: the row was never sent whole")
-    for row in story.mirror_rows:
-        found.append(f"the mirror holds    {_image(row)}")
-    for one in story.suspects:
-        found.append(f"suspect: {_suspect(one)}")
-    return found
-
-
-def _suspect(reject: Mapping[str, Any]) -> str:
-    """A reject that may concern the row: a cell of it, a change of it, or a message whose table is unknown."""
-    place = ""
-    if reject["topic"] is not None:
-        place = f" at {reject['topic']}/{reject['partition']}/{reject['offset']}"
-    if reject["kind"] == "cell":
-        return f"the cell {reject['column']} is NULL since batch {reject['batch']}: {reject['raw']} does not fit it"
-    what = f"of batch {reject['batch']}{place} was rejected ({reject['reason']}: {reject['detail']})"
-    return (
-        f"a change {what}"
-        if reject["kind"] == "change"
-        else f"a message {what}; it may have been about this row"
-    )
-
-
-def headline(story: Story) -> str:
-    """One sentence: how many events, and whether the mirror says the same as they do."""
-    key = ", ".join(f"{name} = {value}" for name, value in story.key.items())
-    count = f"{len(story.events)} event" + ("" if len(story.events) == 1 else "s")
-    waiting = f", {story.waiting} more wait to be folded" if story.waiting else ""
-    return f"{story.mirror}, {key}: {count} up to batch {story.batch}{waiting}; {_verdict(story)}."
-
-
-def _verdict(story: Story) -> str:
-    if story.equal:
-        cells = sum(one["kind"] == "cell" for one in story.suspects)
-        but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
-        return f"the mirror's row is what they say{but}" if story.mirror_rows else "no row, as they say"
-    if not story.mirror_rows:
-        return "the mirror LACKS the row that they give"
-    if len(story.mirror_rows) > 1:
-        return f"the mirror holds the key {len(story.mirror_rows)} TIMES"
-    if story.folded is None:
-        return "the mirror holds a row that they DO NOT give"
-    return f"the mirror DIFFERS in {', '.join(story.differing)}"
-
-
-def _event(event: StoryEvent) -> list[str]:
-    place = "" if event.topic is None else f"  {event.topic}/{event.partition}/{event.offset}"
-    moment = f"  {event.event_time}" if event.event_time else ""
-    sequence = f"  sequence {event.sequence}" if event.sequence else ""
-    found = [f"{event.number}. batch {event.batch}  {event.op}{moment}{sequence}{place}"]
-    if event.statement:
-        found.append(f"   statement  {event.statement}")
-    if event.before is not None:
-        found.append(f"   before     {_image(event.before)}")
-    if event.after is not None:
-        found.append(f"   after      {_image(event.after)}{'  (partial)' if event.partial else ''}")
-    found.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
-    if not event.effects:
-        found.append("   nothing: there was no row")
-    found.extend(f"   {text}" for text in event.remarks)
-    if event.note:
-        found.append(f"   note       {event.note}")
-    if event.raw is not None:
-        cut = (
-            ""
-            if len(event.raw.text.encode("utf-8", "replace")) >= event.raw.length or event.raw.binary
-            else f" ... ({event.raw.length} bytes)"
-        )
-        found.append(f"   {'base64' if event.raw.binary else 'message'}    {event.raw.text}{cut}")
-    return found
-
-
-def _effect(effect: StoryEffect, event: StoryEvent) -> str:
-    key = ", ".join(effect.key)
-    undone = ""
-    if effect.superseded_by is not None and any(text.startswith("late") for text in event.remarks):
-        undone = f"; superseded by event {effect.superseded_by}"
-    return f"{effect.effect:<10} ({key}) {effect.why}{undone}"
-
-
-def _image(image: Image) -> str:
-    return json.dumps(image, ensure_ascii=False)

@@ -82,7 +82,8 @@ def status(
     jars_dir: JarsDir = None,
 ) -> None:
     """Lag and health of every mirror, what waits for a person, and the next command to type."""
-    from ingest.cli import prom, watching
+    from ingest.cli import watching
+    from ingest.inspect import prom
     from ingest.inspect import status as looking
 
     if watch is not None and output_as == "prom":

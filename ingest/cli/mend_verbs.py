@@ -220,14 +220,14 @@ def resume(
 
 def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars_dir: Path | None) -> None:
     with opened(file, jars_dir) as lake:
-        from ingest.lake import lock, mirrors, pauses
+        from ingest.lake import decisions, lock, mirrors, pauses
 
         known: dict[str, Mirror] = {one.name: one for one in mirrors.known(lake).values()}
         if table not in known:
             listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
             raise IngestError(f"There is no mirror {table}; there are {listed}.")
         with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
-            pauses.decide(lake, known[table], kind, reason)
+            pauses.decide(lake, known[table], kind, reason, decisions.user())
     state = f"{kind}d"
     if output_as == "json":
         output.json({"table": table, "state": state})

@@ -6,11 +6,8 @@ base64, dates and times are canonical text.  Colour follows the terminal, ``NO_C
 
 from __future__ import annotations
 
-import base64
-import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +16,6 @@ import typer
 from ingest.errors import command
 
 if TYPE_CHECKING:
-    import msgspec
     from rich.console import Console
     from rich.table import Table
 
@@ -49,22 +45,18 @@ def text(whole: str) -> None:
     _write(lines(whole).encode())
 
 
-def json(value: Any, indent: int = 2) -> None:
-    """One JSON document of result, with escapes for what drives a terminal or turns the direction of writing."""
-    import msgspec
+def json(value: Any) -> None:
+    """One JSON document of result, indented."""
+    from ingest.inspect.exact_json import encoded
 
-    document = msgspec.json.format(_encoder().encode(value), indent=indent)
-    if not document.isascii() or b"\x7f" in document:
-        document = _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode()).encode()
-    _write(document + b"\n")
+    _write(encoded(value, indent=2) + b"\n")
 
 
 def json_line(value: Any) -> None:
     """One JSON document of result on one line."""
-    json(value, indent=-1)
+    from ingest.inspect.exact_json import encoded
 
-
-_DRIVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+    _write(encoded(value) + b"\n")
 
 
 def yaml(value: Any) -> None:
@@ -160,18 +152,6 @@ def console(stderr: bool = False) -> Console:
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 200
     return Console(stderr=stderr, highlight=False, width=width)
-
-
-@cache
-def _encoder() -> msgspec.json.Encoder:
-    import msgspec
-
-    def as_json(value: Any) -> Any:
-        if isinstance(value, bytes | bytearray | memoryview):
-            return base64.b64encode(value).decode("ascii")
-        return str(value)
-
-    return msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 
 
 def _write(data: bytes) -> None:

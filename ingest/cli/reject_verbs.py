@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, locked, looked_at, opened
 from ingest.errors import IngestError
-
-if TYPE_CHECKING:
-    from ingest.lake.tables import Tables
 
 app = typer.Typer()
 group = typer.Typer(cls=Listing, no_args_is_help=True)
@@ -28,10 +25,6 @@ Which = Annotated[
     str,
     typer.Argument(metavar="N|TOPIC/PARTITION/OFFSET", help="The reject's number in the list, or its place."),
 ]
-_COLUMNS = (
-    "number", "source", "topic", "partition", "offset", "batch", "stage", "kind", "database", "schema", "table",
-    "key", "column", "reason", "detail", "raw", "decoder",
-)  # fmt: skip
 
 
 @group.command(LIST, hidden=True)
@@ -43,20 +36,19 @@ def listing(
     jars_dir: JarsDir = None,
 ) -> None:
     """What is open: grouped by reason and column, or (json) one by one."""
+    from ingest.lake import rejects
+
     with looked_at(file, jars_dir) as lake:
-        rows = _rows(lake, every=every)
+        rows = rejects.listed(lake, every=every)
     rows = rows[:limit] if limit else rows
     if output_as == "json":
-        output.json([{name: row[name] for name in _COLUMNS} for row in rows])
+        output.json([rejects.described(row) for row in rows])
         return
-    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["kind"], row["reason"], row["column"] or ""), []).append(row)
     output.table(
         ("kind", "reason", "column", "count", "for example", "where", "number"),
         [
-            (kind, reason, column, len(found), found[0]["detail"], _where(found[0]), found[0]["number"])
-            for (kind, reason, column), found in sorted(groups.items())
+            (*group, len(found), found[0]["detail"], rejects.place_of(found[0]), found[0]["number"])
+            for group, found in rejects.grouped(rows).items()
         ],
     )
     if rows:
@@ -66,16 +58,17 @@ def listing(
 @group.command()
 def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
     """One reject: the bytes as they came, and the decoder's complaint."""
+    from ingest.lake import rejects
     from ingest.lake.raw import raw
 
     with looked_at(file, jars_dir) as lake:
-        row = chosen(_rows(lake, every=True), which)
-        bytes_of = list(raw(lake, [row]).values()) if row["topic"] is not None else []
-    found = {name: row[name] for name in _COLUMNS} | {"message": bytes_of[0] if bytes_of else None}
+        row = rejects.chosen(rejects.listed(lake), which)
+        bytes_of = list(raw(lake, [row]).values())
+    found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
     if output_as == "json":
         output.json(found)
         return
-    for name in _COLUMNS:
+    for name in rejects.COLUMNS:
         if found[name] is not None:
             output.line(f"{name:<10} {found[name]}")
     for one in bytes_of:
@@ -96,14 +89,14 @@ def dismiss(
     if not reason.strip():
         raise IngestError("Say with --reason why the reject may be left out.")
     with locked(file, jars_dir, "rejects dismiss") as lake:
-        from ingest.lake import rejects
+        from ingest.lake import decisions, rejects
 
-        row = chosen(_rows(lake, every=False), which)
-        rejects.dismiss(lake, [row], reason)
+        row = rejects.chosen(rejects.listed(lake, every=False), which)
+        rejects.dismiss(lake, [row], reason, decisions.user())
     if output_as == "json":
-        output.json({name: row[name] for name in _COLUMNS} | {"dismissed": reason})
+        output.json(rejects.described(row) | {"dismissed": reason})
     else:
-        output.line(f"dismissed: {_where(row)} ({row['reason']})")
+        output.line(f"dismissed: {rejects.place_of(row)} ({row['reason']})")
 
 
 @app.command(rich_help_panel="Mend")
@@ -138,28 +131,3 @@ def replay(
         output.error(text)
     if result is not None and result.exit_code:
         raise typer.Exit(result.exit_code)
-
-
-def chosen(rows: list[dict[str, Any]], which: str) -> dict[str, Any]:
-    """The reject of a number in the list, or at a place.
-
-    Raises:
-        IngestError: there is none.
-    """
-    found = [row for row in rows if which in (str(row["number"]), _where(row))]
-    if not found:
-        raise IngestError(f"There is no reject {which}: `ingest rejects FILE --all -o json` numbers them.")
-    return found[0]
-
-
-def _rows(lake: Tables, *, every: bool) -> list[dict[str, Any]]:
-    from ingest.lake import rejects
-
-    return [row for row in rejects.listed(lake) if every or row["open"]]
-
-
-def _where(row: dict[str, Any]) -> str:
-    if row["topic"] is None:
-        table = ".".join(row[part] for part in ("database", "schema", "table") if row[part])
-        return f"{table} {row['key'] or ''} {row['column'] or ''}".strip()
-    return f"{row['topic']}/{row['partition']}/{row['offset']}"

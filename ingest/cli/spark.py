@@ -45,8 +45,11 @@ def session_for(
         os.environ["INGEST_JARS_DIR"] = str(jars_dir)
     os.environ["TZ"] = "UTC"  # Spark hands instants to Python in the process' own zone
     time.tzset()
+    from pyspark import SparkContext
+
     from ingest.lake.session import session, stop
 
+    warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
     kafka = any(source.kind == "kafka" for one in pipelines for source in one.sources)
     spark = session(
@@ -55,7 +58,8 @@ def session_for(
     try:
         yield spark
     finally:
-        stop(spark)
+        if not warm:
+            stop(spark)
 
 
 @contextlib.contextmanager

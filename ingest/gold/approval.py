@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command
@@ -47,6 +46,22 @@ class Listed:
         """True if it waits for a person."""
         asks = (policy.HELD, policy.NOTICED, policy.PARTLY)
         return self.verdict.state in asks and not self.statement.decided
+
+    def described(self) -> dict[str, Any]:
+        """The statement as scripts read it."""
+        statement = self.statement
+        return {
+            "id": statement.id,
+            "batch": statement.batch,
+            "source": statement.source,
+            "table": str(statement.table),
+            "mirror": self.mirror,
+            "class": statement.kind,
+            "state": self.state,
+            "pending": self.pending,
+            "statement": statement.text,
+            "does": list(self.verdict.does),
+        }
 
 
 def listed(lake: Tables) -> list[Listed]:
@@ -113,7 +128,7 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
         )
     for one in found:
         _refuse(one, verb)
-    by = _user()
+    by = decisions.user()
     decisions.append(lake, [_decision(one, verb, reason, by) for one in found])
     return found
 
@@ -137,10 +152,3 @@ def _refuse(one: Listed, verb: str) -> None:
 def _decision(one: Listed, verb: str, reason: str, by: str) -> Decision:
     value = {"statement": one.statement.id, "text": one.statement.text, "does": list(one.verdict.does)}
     return Decision(verb, one.path, value, one.statement.batch, reason, by)
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # no name in the user database, as in some containers
-        return "somebody"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,14 @@ _VIEW = re.compile(r"_table_(\d+)_")
 
 
 @dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a query may take where many people ask one process."""
+
+    seconds: float
+    memory: str  # as DuckDB writes it
+
+
+@dataclass(frozen=True, slots=True)
 class Named:
     """A table that a query may name: its place, and the version to read."""
 
@@ -51,12 +60,12 @@ def query(lake: Tables, text: str, limit: int = 0) -> tuple[list[str], list[list
 
 
 def query_as_of(
-    lake: Tables, text: str, limit: int, batch: int | None
+    lake: Tables, text: str, limit: int, batch: int | None, bounds: Bounds | None = None
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """Run one query over the mirrors as they were after a batch; the last list names those that are behind.
 
     Raises:
-        IngestError: as for `query`, or a version that the log no longer holds.
+        IngestError: as for `query`, a version that the log no longer holds, or more time than it is given.
     """
     mirrors, behind = _mirrors(lake, batch)
     products = {one.name: Named(lake.path(one.name)) for one in ALL if lake.exists(one.name)}
@@ -71,7 +80,7 @@ def query_as_of(
             "duckdb",
         )
         used = {f"_table_{number}_": places[int(number)] for number in set(_VIEW.findall(given))}
-        names, rows = _run(given, used, limit)
+        names, rows = _run(given, used, limit, bounds)
     except IngestError as error:
         raise IngestError(" ".join([str(error), *behind])) from None
     return names, rows, behind
@@ -93,10 +102,18 @@ def _mirrors(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], lis
     }, asof.complaints(pinned, batch)
 
 
-def _run(text: str, views: dict[str, Named], limit: int) -> tuple[list[str], list[list[Any]]]:
+def _run(
+    text: str, views: dict[str, Named], limit: int, bounds: Bounds | None
+) -> tuple[list[str], list[list[Any]]]:
     import duckdb
 
     base = duck.opened()
+    ends = threading.Timer(bounds.seconds if bounds else 0.0, base.interrupt)
+    if bounds:
+        base.execute(f"SET memory_limit = {duck.text(bounds.memory)}")
+        base.execute("SET temp_directory = ''")
+        base.execute("SET threads = 1")
+        ends.start()
     files: list[str] = []
     for name, place in views.items():
         state = delta.snapshot(place.folder, place.version)
@@ -112,9 +129,14 @@ def _run(text: str, views: dict[str, Named], limit: int) -> tuple[list[str], lis
         cells = ", ".join(sql.format(column) for column, (sql, _) in zip(columns, made, strict=True))
         most = f" LIMIT {limit}" if limit else ""
         found = base.execute(f"SELECT {cells} FROM ({text}) AS q({', '.join(columns)}){most}").fetchall()
+    except duckdb.InterruptException:
+        raise IngestError(
+            f"The query was stopped after {bounds.seconds if bounds else 0:.0f} seconds: ask for less, or with `ingest sql`."
+        ) from None
     except duckdb.Error as error:
         raise IngestError(f"DuckDB refuses the query: {_said(error)}") from None
     finally:
+        ends.cancel()
         with suppress(duckdb.Error):
             base.close()
     rows = [[_cell(cell, read) for cell, (_, read) in zip(row, made, strict=True)] for row in found]

@@ -129,7 +129,6 @@ def status(lake: Tables) -> dict[str, Any]:
     entries = tables(lake)
     lines = completeness.reached(lake)
     lanes, complete = _lanes(lake, lines), completeness.of_mirrors(lake, entries, lines)
-    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
     rows = []
     for entry in entries:
         lane = lanes.get(entry["table"], {})
@@ -140,8 +139,7 @@ def status(lake: Tables) -> dict[str, Any]:
                 "state": entry["state"],
                 "batch": entry["batch"],
                 "newest commit": None if newest is None else _zoneless(newest) + "Z",
-                "lag": None if newest is None else _span(now - newest),
-                "lag_seconds": None if newest is None else int((now - newest).total_seconds()),
+                **_lag(newest),
                 **_until(complete.get(entry["table"], Complete())),
                 "rows": entry["rows"],
                 "rejected": lane.get("rejected", 0),
@@ -179,6 +177,30 @@ def _until(one: Complete) -> dict[str, Any]:
         "complete_by": one.by or None,
         "complete_reason": one.reason,
     }
+
+
+def aged(found: dict[str, Any]) -> dict[str, Any]:
+    """The same status a while later: its mirrors lag by so much more."""
+    moments = (row["newest commit"] for row in found["tables"])
+    newest = [None if one is None else dt.datetime.fromisoformat(one).replace(tzinfo=None) for one in moments]
+    rows = [row | _lag(one) for row, one in zip(found["tables"], newest, strict=True)]
+    return found | {"tables": rows}
+
+
+def _lag(newest: dt.datetime | None) -> dict[str, Any]:
+    if newest is None:
+        return {"lag": None, "lag_seconds": None}
+    span = dt.datetime.now(dt.UTC).replace(tzinfo=None) - newest
+    return {"lag": _span(span), "lag_seconds": int(span.total_seconds())}
+
+
+def verdicts(lake: Tables) -> dict[str, int]:
+    """How many checks came out how, when each mirror and source was last checked."""
+    rows = lake.ask(
+        """SELECT state, count(*) AS n FROM (SELECT mirror, source, state FROM {checks}
+        QUALIFY rank() OVER (PARTITION BY mirror, source ORDER BY checked_at DESC) = 1) AS c GROUP BY state"""
+    )
+    return {row["state"]: row["n"] for row in rows}
 
 
 _ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")

@@ -6,7 +6,9 @@ back between two decisions; rows of an older version have none and keep the orde
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -55,6 +57,14 @@ class Decisions:
     def newest(self, *kinds: str) -> dict[str, Decision]:
         """The last decision of these kinds on each subject."""
         return {one.subject: one for one in self.of(*kinds)}
+
+
+def user() -> str:
+    """Who decides: INGEST_USER where another process decides for a user, else the account's name."""
+    try:
+        return os.environ.get("INGEST_USER") or getpass.getuser()
+    except (KeyError, OSError):  # no name in the user database, as in some containers
+        return "somebody"
 
 
 def read(lake: Tables) -> Decisions:

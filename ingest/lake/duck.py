@@ -46,8 +46,9 @@ def rows(query: str) -> list[dict[str, Any]]:
 
 
 def text(value: str) -> str:
-    """A text as a literal of SQL."""
-    return "'" + value.replace("'", "''") + "'"
+    """A text as SQL; a zero byte would end the query where it stands."""
+    parts = ["'" + part.replace("'", "''") + "'" for part in value.split("\0")]
+    return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
 
 
 def value(given: str | int | None) -> str:

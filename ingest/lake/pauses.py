@@ -19,6 +19,6 @@ def paused(lake: Tables) -> frozenset[str]:
     return frozenset(path for path, one in newest.items() if one.kind == PAUSE)
 
 
-def decide(lake: Lake, mirror: Mirror, kind: str, reason: str) -> None:
+def decide(lake: Lake, mirror: Mirror, kind: str, reason: str, by: str = "") -> None:
     """Write down a pause or its end."""
-    decisions.append(lake, [Decision(kind, mirror.path, reason=reason)])
+    decisions.append(lake, [Decision(kind, mirror.path, reason=reason, by=by)])

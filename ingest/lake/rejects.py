@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ingest.errors import IngestError
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import DISMISS_REJECT, Decision
 from ingest.lake.schemas import REJECTS
@@ -20,6 +21,11 @@ REPLAY = "replay"  # bronze's kind of a row that says: decode these old bytes in
 PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")
 _NAME = ("kind", "batch", *PLACE, *_CELL, "raw")
+_ORDER = ("batch", *PLACE, *_CELL, "raw")  # of the list, whose numbers are names
+COLUMNS = (
+    "number", *PLACE, "batch", "stage", "kind", *_CELL, "reason", "detail", "raw", "decoder",
+)  # fmt: skip
+"""What people and scripts are shown of a reject."""
 
 
 def still_open(lake: Lake) -> DataFrame | None:
@@ -27,14 +33,14 @@ def still_open(lake: Lake) -> DataFrame | None:
     return lake.frame(open_sql(lake)) if lake.exists(REJECTS.name) else None
 
 
-def open_sql(lake: Tables) -> str:
-    """The open rows of ``rejects``, as a query for `Tables.ask`.
+def open_sql(lake: Tables, of: str = "{rejects}") -> str:
+    """The open rows of ``rejects``, or of a query over it, as a query for `Tables.ask`.
 
     A replayed message is told by bronze itself, so that the mark and the replay are one commit.  A dismissal by an
     older version names no batch and no text, and has the batch beside the name.
     """
     there = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
-    found = f"""SELECT r.* FROM {{rejects}} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
+    found = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
         SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {there}
         AND CAST(json_extract_string(decode(p.value), '$.batch') AS BIGINT) = r.batch))"""
     names = [(json.loads(one.subject), one.batch) for one in decisions.read(lake).of(DISMISS_REJECT)]
@@ -65,20 +71,78 @@ def name_of(row: Mapping[str, Any]) -> str:
     return json.dumps(named, ensure_ascii=False, separators=(",", ":"))
 
 
-def listed(lake: Tables) -> list[Row]:
-    """All rejects, numbered by their place among all of them, so that a number stays what it is; some are ``open``."""
-    order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in ("batch", *PLACE, *_CELL, "raw"))
-    waiting = {name_of(row) for row in lake.ask(open_sql(lake))}
+def waiting(
+    lake: Tables, group: Sequence[str] = (), limit: int = 50, offset: int = 0, number: int | None = None
+) -> list[Row]:
+    """Some of the open rejects, however many there are: of a kind, reason and column, or the one of a number."""
+    order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)
+    numbered = f"(SELECT *, row_number() OVER (ORDER BY {order}) AS number FROM {{rejects}})"
+    named = zip(("kind", "reason", "column"), group, strict=False)
+    wanted = " AND ".join(f"coalesce(o.{duck.name(name)}, '') = {duck.text(given)}" for name, given in named)
+    if number is not None:
+        wanted = f"o.number = {number}"
+    return lake.ask(
+        f"SELECT o.* FROM ({open_sql(lake, numbered)}) AS o WHERE {wanted or 'true'} "
+        f"ORDER BY o.number LIMIT {limit} OFFSET {offset}"
+    )
+
+
+def groups(lake: Tables) -> list[Row]:
+    """How many rejects are open for which kind, reason and column, with an example of each; the most first."""
+    return lake.ask(
+        f"""SELECT kind, coalesce(reason, '') AS reason, coalesce("column", '') AS "column", count(*) AS n,
+        min(detail) AS detail, max(batch) AS batch FROM ({open_sql(lake)}) AS o GROUP BY ALL ORDER BY n DESC, kind, reason"""
+    )
+
+
+def listed(lake: Tables, *, every: bool = True) -> list[Row]:
+    """All rejects or the ``open`` ones, numbered by their place among all, so that a number stays what it is."""
+    order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)
+    names = {name_of(row) for row in lake.ask(open_sql(lake))}
     rows = lake.ask(f"SELECT * FROM {{rejects}} ORDER BY {order}")
-    return [row | {"number": i, "open": name_of(row) in waiting} for i, row in enumerate(rows, 1)]
+    found = [row | {"number": i, "open": name_of(row) in names} for i, row in enumerate(rows, 1)]
+    return [row for row in found if every or row["open"]]
 
 
-def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str) -> None:
+def described(row: Row) -> dict[str, Any]:
+    """A reject of the list, as scripts read it."""
+    return {name: row[name] for name in COLUMNS}
+
+
+def grouped(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
+    """Rejects by kind, reason and column."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["kind"], row["reason"], row["column"] or ""), []).append(row)
+    return dict(sorted(groups.items()))
+
+
+def chosen(rows: Iterable[Row], which: str) -> Row:
+    """The reject of a number in the list, or at a place.
+
+    Raises:
+        IngestError: there is none.
+    """
+    found = next((row for row in rows if which in (str(row["number"]), place_of(row))), None)
+    if found is None:
+        raise IngestError(f"There is no reject {which}: `ingest rejects FILE --all -o json` numbers them.")
+    return found
+
+
+def place_of(row: Row) -> str:
+    """Where a reject is from: its message, or its table, key and column."""
+    if row["topic"] is None:
+        table = ".".join(row[part] for part in _CELL[:3] if row[part])
+        return f"{table} {row['key'] or ''} {row['column'] or ''}".strip()
+    return f"{row['topic']}/{row['partition']}/{row['offset']}"
+
+
+def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:
     """Close rejects."""
     decisions.append(
         lake,
         [
-            Decision(DISMISS_REJECT, name_of(row), {"reason": row["reason"]}, row["batch"], reason)
+            Decision(DISMISS_REJECT, name_of(row), {"reason": row["reason"]}, row["batch"], reason, by)
             for row in rows
         ],
     )

@@ -13,7 +13,7 @@ from typing import Any
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.lake import mirrors
+from ingest.lake import duck, mirrors
 from ingest.lake.mirrors import Mirror, target
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -40,10 +40,15 @@ _LANE_SQL = '"database", "schema", "table"'
 _NO_MIRROR = "~"  # before the name of what was checked and is no mirror; no path begins so
 
 
-def gather(lake: Tables) -> Facts:
+def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     """Everything that the report shows, as of the last batch that a run has recorded.
 
     A run records itself last of all, so that of a batch under way nothing is shown.
+
+    Args:
+        lake: the lake.
+        only: a mirror's name, if nothing is asked of the others.
+        trend: how many numbers of each check, and batches of each mirror, are read.
     """
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
@@ -51,11 +56,11 @@ def gather(lake: Tables) -> Facts:
     facts.sources = [SourceFact(one.name, one.format) for one in pipeline.sources]
     facts.batch = _last_batch(lake)
     _add_books(lake, facts, tables)
-    _add_runs(lake, facts, tables)
-    _add_checks(lake, facts, tables)
+    _add_runs(lake, facts, tables, only, trend)
+    _add_checks(lake, facts, tables, only, trend)
     _add_ddl(lake, tables, facts.batch)
     facts.rejects = _rejects(lake, facts.batch)
-    facts.tables = [tables[path] for path in sorted(tables)]
+    facts.tables = [tables[path] for path in sorted(tables) if only in ("", tables[path].name)]
     for table in facts.tables:
         _complete(table, pipeline)
     for source in facts.sources:
@@ -133,12 +138,14 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
 # --- runs ---
 
 
-def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
+def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: str, trend: int) -> None:
     """The last runs, and what each did to which mirror."""
     ended = _ended(facts.batch)
+    wanted = f"(r.subject IS NULL OR r.subject = {duck.text(only)})" if only else "true"
     found = lake.ask(
         f"""SELECT r.* FROM {{runs}} AS r JOIN (SELECT run, max(started_at) AS began FROM {{runs}} WHERE {ended}
-        GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run WHERE {ended.replace("batch", "r.batch")}"""
+        GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run WHERE {ended.replace("batch", "r.batch")} AND {wanted}
+        QUALIFY r.subject IS NULL OR row_number() OVER (PARTITION BY r.subject ORDER BY r.started_at DESC) <= {trend}"""
     )
     by_name = {table.name: table for table in tables.values()}
     runs: dict[str, RunFact] = {}
@@ -173,12 +180,13 @@ def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: di
 # --- checks ---
 
 
-def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
+def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: str, trend: int) -> None:
     """The newest verdicts of every subject, with their numbers over the last runs."""
+    wanted = f"mirror = {duck.text(only)}" if only else "true"
     rows = lake.ask(
         f"""SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing
-        FROM {{checks}} WHERE {_ended(facts.batch)} QUALIFY row_number() OVER (
-        PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {TREND}"""
+        FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted} QUALIFY row_number() OVER (
+        PARTITION BY mirror, source, "check", "column" ORDER BY checked_at DESC) <= {trend}"""
     )
     trends: dict[tuple[Any, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["checked_at"], reverse=True):
@@ -186,8 +194,8 @@ def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> Non
     by_name = {table.name: table for table in tables.values()}
     by_source = {source.name: source for source in facts.sources}
     found: dict[tuple[str | None, str | None], list[list[Row]]] = {}
-    for (mirror, source, *_), trend in trends.items():
-        found.setdefault((mirror, source), []).append(trend)
+    for (mirror, source, *_), rows_of in trends.items():
+        found.setdefault((mirror, source), []).append(rows_of)
     newest = max((trend[0]["checked_at"] for trend in trends.values()), default=None)
     for (mirror, source), group in found.items():
         checks, at = _newest(group)

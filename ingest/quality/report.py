@@ -24,7 +24,7 @@ LIGHTS = {"bad": "Failing", "warn": "Warning", "good": "Good", "none": "Not chec
 _WORST = ("bad", "warn", "none", "good")
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {0x09, 0x0A, 0x0D}
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_UNSEEN = {code: f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
+UNSEEN = {code: f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
 """Characters of names and values that nobody sees, or that turn the text around them, as their codes."""
 STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"}
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
@@ -77,7 +77,8 @@ class Page:
 
 def render(facts: Facts) -> str:
     """The whole report as HTML."""
-    return _template().render(page=page(facts), facts=facts, now=facts.now).translate(_UNSEEN)
+    template = environment().get_template("report.html.j2")
+    return template.render(page=page(facts), facts=facts, now=facts.now).translate(UNSEEN)
 
 
 def page(facts: Facts) -> Page:
@@ -349,17 +350,18 @@ def moment(at: dt.datetime | None) -> str:
 
 
 @cache
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("ingest.quality"),
+def environment(*packages: str) -> jinja2.Environment:
+    """The templates of the report with what they use; before them those of other packages, which share its parts."""
+    found = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one) for one in (*packages, "ingest.quality")]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(
+    found.filters.update(
         spark=spark, sign=sign, moment=moment, duration=duration, number=number, title_of=title, words=words,
         observed=observed, limit=limit, asks=asks, word_of=state_word, light_of=_check_light, ticks=ticks,
     )  # fmt: skip
-    environment.globals.update(most=MOST_PROBLEMS)
-    return environment.get_template("report.html.j2")
+    found.globals.update(most=MOST_PROBLEMS)
+    return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ingest.cli.explain import lines
 from ingest.gold.explain import Story
+from ingest.inspect.story import lines
 
 ROW = {"id": "7", "at": None}
 PLACE = {"topic": "pay.jsonl", "partition": 0, "offset": 512, "batch": 3, "column": None}

@@ -179,7 +179,8 @@ def test_every_row_is_explained(shops: dict[str, Example]) -> None:
 
 def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Example]) -> None:
     """The contract for scripts is one: every cell of every table, to its last digit, whichever engine is asked."""
-    from ingest.cli import output, spark_query
+    from ingest.cli import spark_query
+    from ingest.inspect.exact_json import encoded
 
     texts = ["SELECT * FROM bronze", "SELECT * FROM changes", "SELECT * FROM rejects", "SELECT * FROM books"]
     texts += [f"SELECT * FROM `shop`.`{name}`" for name in ("orders", "customers", "order_lines")]
@@ -188,7 +189,7 @@ def test_queries_answer_as_with_spark(spark: SparkSession, shops: dict[str, Exam
         for text in texts:
             found = [query.query(reader, text), spark_query.query(lake, text)]
             assert found[0][0] == found[1][0]
-            rows = [sorted(output._encoder().encode(row) for row in one[1]) for one in found]
+            rows = [sorted(encoded(row) for row in one[1]) for one in found]
             assert rows[0] == rows[1], text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ingest.cli import prom
+from ingest.inspect import prom
 
 FOUND = {
     "pipeline": 'the "shop"',

@@ -80,8 +80,8 @@ class Browser:
         os.close(self._in)
         os.close(self._out)
 
-    def open(self, file: Path, *, width: int, height: int, dark: bool) -> None:
-        """Show a file at a size and in a colour scheme; events of the pages before are forgotten."""
+    def open(self, page: Path | str, *, width: int, height: int, dark: bool) -> None:
+        """Show a file or an address at a size and in a colour scheme; events of the pages before are forgotten."""
         self.events.clear()
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._ask(
@@ -92,7 +92,7 @@ class Browser:
             mobile=width < 600,
         )
         self._ask("Emulation.setEmulatedMedia", features=[scheme])
-        self._ask("Page.navigate", url=file.as_uri())
+        self._ask("Page.navigate", url=page.as_uri() if isinstance(page, Path) else page)
         self._until("Page.loadEventFired")
 
     def run(self, expression: str) -> Any:

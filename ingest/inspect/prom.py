@@ -16,9 +16,12 @@ Sample = tuple[Labels, float | None]
 STATES = ("ok", "held", "failed", "damaged", "paused")
 
 
-def text(found: Mapping[str, Any]) -> str:
-    """What ``status`` found as gauges, one family after the other; a family without samples is left out."""
-    families = _mirrors(found) | _lake(found)
+def text(*found: Mapping[str, Any]) -> str:
+    """What ``status`` found of pipelines as gauges, family after family; one without samples is left out."""
+    families: dict[str, tuple[str, list[Sample]]] = {}
+    for one in found:
+        for name, (told, samples) in (_mirrors(one) | _lake(one)).items():
+            families.setdefault(name, (told, []))[1].extend(samples)
     return "".join(_family(f"ingest_{name}", told, samples) for name, (told, samples) in families.items())
 
 

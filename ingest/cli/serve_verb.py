@@ -1,0 +1,54 @@
+"""The verb ``serve``: pages, a JSON API and metrics over several pipelines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ingest.cli import output
+from ingest.errors import ConfigError, SetupError
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel="Look")
+def serve(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")],
+    listen: Annotated[
+        str, typer.Option(help="Where to listen, host:port; beyond this machine only with a token.")
+    ] = "127.0.0.1:8765",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file with a token, or `name token` a line; INGEST_SERVE_TOKEN holds one, too."),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A further name under which browsers reach the service.")
+    ] = None,
+) -> None:
+    """Serve pages, a JSON API and metrics over pipelines, until Ctrl-C."""
+    try:
+        import starlette  # noqa: F401 - the extra may be missing
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise SetupError("`ingest serve` needs two more packages: pip install 'ingest[serve]'.") from None
+    from ingest.lake.decisions import user
+    from ingest.serve import guard, server
+    from ingest.serve.app import Service
+    from ingest.serve.fleet import Fleet
+
+    try:
+        address = guard.Address.read(listen)
+    except ValueError as error:
+        raise ConfigError([f"--listen: {error}"]) from None
+    tokens = guard.tokens(token_file, user())
+    if not address.is_loopback and not tokens:
+        raise SetupError(
+            f"--listen {listen} is reached from other machines: give a token with --token-file or {guard.TOKEN}."
+        )
+    made = guard.Guard(address, user(), tokens, guard.names(allow_host or ()))
+    server.run(
+        Service(Fleet(files), made), lambda place: output.note(f"http://{place} shows them; stop with Ctrl-C")
+    )
+    output.follow("status", files[0])

@@ -1,0 +1,30 @@
+"""JSON without loss, as verbs print it and the service answers: every digit, bytes in base64, nothing that drives a terminal."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+
+import msgspec
+
+_DRIVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def encoded(value: Any, indent: int = 0) -> bytes:
+    """A value as one JSON document, with escapes for what drives a terminal or turns the direction of writing."""
+    document = _ENCODER.encode(value)
+    if indent:
+        document = msgspec.json.format(document, indent=indent)
+    if document.isascii() and b"\x7f" not in document:
+        return document
+    return _DRIVING.sub(lambda found: f"\\u{ord(found[0]):04x}", document.decode()).encode()
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode("ascii")
+    return str(value)
+
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number", enc_hook=_as_json)

@@ -1,0 +1,1 @@
+"""The service: pages and a JSON API over several pipelines, and their runs on schedules."""

@@ -1,0 +1,336 @@
+"""The service as a web application: addresses to pages, the JSON API, metrics, and what every answer carries."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlsplit
+
+import jinja2
+import msgspec
+from anyio import CapacityLimiter, to_thread
+from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ingest.errors import ConfigError, IngestError
+from ingest.gold import approval
+from ingest.inspect import prom, status
+from ingest.inspect.exact_json import encoded
+from ingest.lake import faults, rejects
+from ingest.quality import report
+from ingest.serve import pages
+from ingest.serve.fleet import LIGHTS, Fleet, NotHereError
+from ingest.serve.guard import HEADERS, Guard
+from ingest.serve.pages import View, link
+
+LONGEST = 64 * 1024  # bytes of a form or a document
+PATIENCE = 10.0  # seconds for a body to come
+_OPEN = ("/healthz", "/login", "/style.css", "/live.js", "/favicon.ico")  # need no user
+_FORM = f"form-{secrets.token_hex(16)}"  # stands for a page's number until it is sent
+_NOTHING_ASKED = {"q": "", "show": "", "page": ""}
+_slow = CapacityLimiter(8)  # threads that wait for queries and stories
+
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(slots=True)
+class Service:
+    """What the application serves."""
+
+    fleet: Fleet
+    guard: Guard
+
+
+def application(service: Service) -> ASGIApp:
+    """The application with its guard in front."""
+    found = Starlette(
+        routes=[
+            *(Route(f"/{name}", partial(_page, service, name)) for name in pages.PAGES),
+            Route("/row", partial(_row, service)),
+            *(Route(f"/api/{name}", partial(_api, service, make)) for name, make in _API.items()),
+            Route("/metrics", partial(_metrics, service)),
+            Route("/healthz", _healthz),
+            Route("/login", partial(_login, service), methods=["GET", "POST"]),
+            Route("/logout", partial(_logout, service), methods=["POST"]),
+            Route(
+                "/style.css", _file("text/css", "quality/templates/report.css", "serve/templates/serve.css")
+            ),
+            Route("/live.js", _file("text/javascript", "serve/templates/live.js")),
+            Route("/favicon.ico", _file("image/svg+xml", "serve/templates/icon.svg")),
+        ],
+        exception_handlers={
+            HTTPException: partial(_refused, service),
+            IngestError: partial(_refused, service),
+        },
+    )
+    return Front(found, service.guard)
+
+
+class Front:
+    """Looks at every request before the application does: its host, its user, its origin, its size."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app, self._guard = app, guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self._app)(scope, receive, answer)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        headers = Request(scope).headers
+        path = scope["path"]
+        if path == "/healthz":
+            return None
+        if not self._guard.knows(headers.get("host", "")):
+            text = "This service does not go by that name: start it with --allow-host NAME to let it."
+            return PlainTextResponse(text, 421)
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > LONGEST:
+            return PlainTextResponse(f"A request may have at most {LONGEST} bytes.", 413)
+        if scope["method"] not in ("GET", "HEAD") and not self._guard.is_ours(headers):
+            return PlainTextResponse("Another site's page sent this: nothing was done.", 403)
+        scope["user"] = user = self._guard.user(headers)
+        if user is None and path not in _OPEN:
+            if path.startswith("/api/") or path == "/metrics" or "authorization" in headers:
+                text = "Give a valid token: Authorization: Bearer TOKEN."
+                return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
+            asked = f"{path}?{scope['query_string'].decode('latin-1')}".rstrip("?")
+            return RedirectResponse(link("login", to=asked if asked != "/" else ""), 303)
+        return None
+
+
+# --- pages ---
+
+
+async def _page(service: Service, name: str, request: Request) -> Response:
+    asked = dict(request.query_params)
+    view = await _made(partial(pages.PAGES[name], service.fleet, asked), slow=name == "sql")
+    return await _drawn(service, request, view)
+
+
+async def _row(service: Service, request: Request) -> Response:
+    asked = parse_qs(request.url.query, keep_blank_values=True)
+    return await _drawn(service, request, await _made(partial(pages.row, service.fleet, asked), slow=True))
+
+
+async def _made(make: Callable[[], Any], *, slow: bool = False) -> Any:
+    """What a function makes in a thread; once more if a file went away while it was read, as `maintain` lets it."""
+    limiter = _slow if slow else None
+    try:
+        return await to_thread.run_sync(make, limiter=limiter)
+    except IngestError:
+        raise
+    except Exception:
+        await asyncio.sleep(0.2)
+    try:
+        return await to_thread.run_sync(make, limiter=limiter)
+    except IngestError:
+        raise
+    except Exception as error:
+        text = f"The lake cannot be read right now ({faults.said(error)}). If it is being written, try again."
+        raise HTTPException(503, text) from error
+
+
+async def _drawn(service: Service, request: Request, view: View) -> Response:
+    """A page as HTML; nothing if the browser has the same one."""
+    text = await to_thread.run_sync(partial(_html, service, request, view))
+    mark = f'"{hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]}"'
+    if request.headers.get("if-none-match") == mark:
+        return Response(status_code=304, headers={"ETag": mark})
+    text = text.replace(_FORM, service.guard.form(request.scope.get("user") or ""))
+    return Response(text.encode("utf-8", "replace"), view.code, {"ETag": mark}, "text/html")
+
+
+def _html(service: Service, request: Request, view: View) -> str:
+    facts = {
+        "view": view, "asked": _NOTHING_ASKED | dict(request.query_params), "user": request.scope.get("user") or "",
+        "signed_in": bool(service.guard.tokens and request.scope.get("user")), "form": _FORM, "here": request.url.path,
+        "pipeline": "",
+    }  # fmt: skip
+    return _templates().get_template(view.template).render(facts | view.facts).translate(report.UNSEEN)
+
+
+def _templates() -> jinja2.Environment:
+    found = report.environment("ingest.serve")
+    found.globals.update(link=link, shown=_shown, LIGHTS=LIGHTS)
+    return found
+
+
+def _shown(cell: object) -> str:
+    """A cell of a query, as people read it."""
+    if isinstance(cell, msgspec.Raw):
+        return bytes(cell).decode()
+    return cell if isinstance(cell, str) else encoded(cell).decode()
+
+
+async def _refused(service: Service, request: Request, error: Exception) -> Response:
+    """What stands in the way of an answer, in a sentence."""
+    code, text = 404 if isinstance(error, NotHereError) else 400, str(error)
+    if isinstance(error, pages.BusyError):
+        code = 503
+    elif isinstance(error, HTTPException):
+        code = error.status_code
+        usual = {404: "There is no such page.", 405: "This address does not take that."}
+        text = usual.get(code, str(error.detail))
+    if request.url.path.startswith("/api/"):
+        return Response(encoded({"error": text}), code, media_type="application/json")
+    return await _drawn(service, request, View("told.html.j2", "Not here", {"text": text}, live=0, code=code))
+
+
+def _file(kind: str, *parts: str) -> Endpoint:
+    """The address of a file of the service's own, made of one or several."""
+    root = Path(__file__).parent.parent
+    data = b"\n".join((root / part).read_bytes() for part in parts)
+
+    async def answer(_request: Request) -> Response:
+        return Response(data, media_type=kind, headers={"Cache-Control": "max-age=300"})
+
+    return answer
+
+
+# --- who asks ---
+
+
+async def _login(service: Service, request: Request) -> Response:
+    to = _own_address(request.query_params.get("to", ""))
+    if request.method == "GET":
+        return await _drawn(
+            service, request, View("login.html.j2", "Sign in", {"to": to, "wrong": False}, live=0)
+        )
+    user = service.guard.user_of(dict(await form_of(request)).get("token", "").strip())
+    if user is None:
+        await asyncio.sleep(0.5)  # guessing takes its time
+        return await _drawn(
+            service, request, View("login.html.j2", "Sign in", {"to": to, "wrong": True}, live=0, code=401)
+        )
+    return RedirectResponse(to or "/", 303, {"Set-Cookie": service.guard.opened(user)})
+
+
+def _own_address(given: str) -> str:
+    """An address of this service; nothing for one of another."""
+    found = urlsplit(given)
+    return given if given.startswith("/") and given[1:2] not in ("/", "\\") and not found.netloc else ""
+
+
+async def _logout(service: Service, request: Request) -> Response:
+    return RedirectResponse("/login", 303, {"Set-Cookie": service.guard.closed(request.headers)})
+
+
+async def body_of(request: Request) -> bytes:
+    """A request's body, if it is small and comes soon.
+
+    Raises:
+        HTTPException: it is not.
+    """
+    data = bytearray()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for part in request.stream():
+                data += part
+                if len(data) > LONGEST:
+                    raise HTTPException(413, f"A request may have at most {LONGEST} bytes.")
+    except (TimeoutError, ClientDisconnect):
+        raise HTTPException(408, "The request did not come to its end.") from None
+    return bytes(data)
+
+
+async def form_of(request: Request) -> list[tuple[str, str]]:
+    """The fields of a form that was sent."""
+    text = (await body_of(request)).decode("utf-8", "replace")
+    return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
+
+
+# --- scripts ---
+
+
+def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
+    if names := asked.get("pipeline"):
+        return fleet.status(names[0])
+    return [
+        {
+            "pipeline": one.name, "light": one.light, "state": one.word, "lag_seconds": one.lag, "batch": one.batch,
+            "tables": len(one.tables), "not_ok": one.bad, "open_rejects": one.rejects,
+            "pending_statements": one.statements, "failing_checks": one.failing,
+            "last_run": one.status.get("last_run"),
+            "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
+        }
+        for one in fleet.standings()
+    ]  # fmt: skip
+
+
+def _first(asked: Mapping[str, list[str]], name: str) -> str:
+    if not (found := asked.get(name)):
+        raise ConfigError([f"{name}= is missing"])
+    return found[0]
+
+
+def _api_tables(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
+    name = _first(asked, "pipeline")
+    return fleet.kept(name, "tables", fleet.lake(name), status.tables)
+
+
+def _api_rejects(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
+    found = rejects.waiting(fleet.lake(_first(asked, "pipeline")), limit=1000)
+    return [rejects.described(one) for one in found]
+
+
+def _api_ddl(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
+    name = _first(asked, "pipeline")
+    return [one.described() for one in fleet.kept(name, "ddl", fleet.lake(name), approval.listed)]
+
+
+def _api_explain(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
+    return pages.explained(
+        fleet.lake(_first(asked, "pipeline")), _first(asked, "table"), asked.get("key", [])
+    )
+
+
+def _api_sql(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
+    lake = fleet.lake(_first(asked, "pipeline"))
+    columns, rows, _ = pages.queried(lake, _first(asked, "q"), asked.get("batch", [""])[0])
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+Asked = Callable[[Fleet, Mapping[str, list[str]]], Any]
+_API: dict[str, Asked] = {
+    "status": _api_status, "tables": _api_tables, "rejects": _api_rejects, "ddl": _api_ddl, "explain": _api_explain,
+    "sql": _api_sql,
+}  # fmt: skip
+
+
+async def _api(service: Service, make: Asked, request: Request) -> Response:
+    asked = parse_qs(request.url.query, keep_blank_values=True)
+    found = await _made(lambda: encoded(make(service.fleet, asked)), slow=make in (_api_explain, _api_sql))
+    return Response(found, media_type="application/json")
+
+
+async def _metrics(service: Service, request: Request) -> Response:
+    found = await _made(lambda: prom.text(*(one.status for one in service.fleet.standings() if one.status)))
+    return Response(found, media_type="text/plain; version=0.0.4")
+
+
+async def _healthz(request: Request) -> Response:
+    return PlainTextResponse("ok\n")

@@ -1,0 +1,355 @@
+"""What the pages show of several pipelines, kept for as long as the lakes' tables do not change."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ingest.config import Pipeline, load
+from ingest.errors import IngestError, command, counted, first_line
+from ingest.inspect import status
+from ingest.lake import faults, identity
+from ingest.lake.names import MIRRORS
+from ingest.lake.schemas import ALL
+from ingest.lake.tables import LakeReader
+from ingest.quality.catalogue import ERROR, FAIL, WARN
+
+Made = TypeVar("Made")
+OLDEST = 60.0  # seconds after which an answer is made again, whatever the folders say
+PAUSE = 10  # times what an answer cost: it is not made again sooner, while a run commits every second
+LONGEST = 20.0  # seconds of such a pause
+KEPT = 64  # answers
+
+
+@dataclass(slots=True)
+class _Slot:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: object = None
+    value: Any = None
+    made: float | None = None
+    cost: float = 0.0
+
+
+class Answers:
+    """Answers by name, each made by one thread at a time; who asks meanwhile is given the last one."""
+
+    def __init__(self) -> None:
+        self._slots: OrderedDict[tuple[str, ...], _Slot] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, name: tuple[str, ...], seen: object, make: Callable[[], Made]) -> Made:
+        """The answer of that name, as it was made when its tables were as ``seen`` says."""
+        with self._lock:
+            slot = self._slots.setdefault(name, _Slot())
+            self._slots.move_to_end(name)
+            while len(self._slots) > KEPT:
+                self._slots.popitem(last=False)
+        if not self._is_due(slot, seen) or not slot.lock.acquire(blocking=slot.made is None):
+            return slot.value  # type: ignore[no-any-return] # what was made under this name
+        try:
+            if self._is_due(slot, seen):
+                began = time.monotonic()
+                slot.value = make()
+                slot.made = time.monotonic()
+                slot.seen, slot.cost = seen, slot.made - began
+            return slot.value  # type: ignore[no-any-return]
+        finally:
+            slot.lock.release()
+
+    @staticmethod
+    def _is_due(slot: _Slot, seen: object) -> bool:
+        if slot.made is None:
+            return True
+        age = time.monotonic() - slot.made
+        return age > OLDEST or (slot.seen != seen and age > min(LONGEST, PAUSE * slot.cost))
+
+    def forget(self, first: str) -> None:
+        """Make every answer whose name begins so again when it is next asked for."""
+        with self._lock:
+            for name in [name for name in self._slots if name[0] == first]:
+                del self._slots[name]
+
+
+@dataclass(slots=True)
+class Member:
+    """One pipeline file of the service; ``fault`` says why it cannot be read as it is now."""
+
+    file: Path
+    name: str = ""
+    pipeline: Pipeline | None = None
+    fault: str = ""
+    stamp: object = None
+    kept: dict[str, tuple[object, object]] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Read the file again if it was changed; with faults, what it said before holds."""
+        stamp = _stamp(self.file)
+        if stamp == self.stamp and self.stamp is not None:
+            return
+        self.stamp = stamp
+        try:
+            found = load(self.file)
+        except IngestError as error:
+            self.fault = str(error)
+            return
+        if self.pipeline is not None and (found.name, found.lake) != (self.pipeline.name, self.pipeline.lake):
+            self.fault = (
+                f"{self.file}: its name or its lake was changed: stop `ingest serve` and start it again"
+            )
+            return
+        self.pipeline, self.fault = found, ""
+
+
+def _stamp(path: Path | str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - asked a thousand times a second
+    except (OSError, ValueError):
+        return None
+    return found.st_mtime_ns, found.st_ino
+
+
+def versions(lake: str) -> tuple[object, ...]:
+    """What changes with every commit to a lake: when the folders of its tables' logs were last written."""
+    found = [_stamp(f"{lake}/{one.name}/_delta_log") for one in ALL]
+    with suppress(OSError):
+        for database in os.scandir(f"{lake}/{MIRRORS}"):
+            with suppress(OSError):
+                found += [_stamp(f"{table.path}/_delta_log") for table in os.scandir(database.path)]
+    return tuple(found)
+
+
+class Fleet:
+    """Several pipelines, by name."""
+
+    def __init__(self, files: Iterable[Path]) -> None:
+        self._answers = Answers()
+        self.members: dict[str, Member] = {}
+        lakes: dict[str, Path] = {}
+        for file in files:
+            member = Member(file)
+            member.read()
+            member.name = member.pipeline.name if member.pipeline else file.stem
+            if (other := self.members.get(member.name)) is not None:
+                raise IngestError(
+                    f"{other.file} and {file} are both called {member.name}: give each pipeline a name of its own."
+                )
+            self.members[member.name] = member
+            if member.pipeline is not None:
+                lake = member.pipeline.lake.rstrip("/")
+                if (there := lakes.setdefault(lake, file)) != file:
+                    raise IngestError(f"{there} and {file} name the same lake {lake}: give each its own.")
+
+    def member(self, name: str) -> Member:
+        """The pipeline of that name, read again if its file was changed.
+
+        Raises:
+            IngestError: there is none.
+        """
+        found = self.members.get(name)
+        if found is None:
+            raise NotHereError(
+                f"There is no pipeline {name!r} here; there are {', '.join(sorted(self.members))}."
+            )
+        found.read()
+        return found
+
+    def lake(self, name: str) -> LakeReader:
+        """The lake of a pipeline, for questions.
+
+        Raises:
+            IngestError: it cannot be read, or is not there.
+        """
+        member = self.member(name)
+        if member.pipeline is None:
+            raise IngestError(member.fault)
+        lake = member.pipeline.lake
+        if "://" in lake:
+            raise IngestError(f"{lake} is read by Spark alone: ask with {command('status', member.file)}.")
+        if not Path(lake).is_dir():
+            raise NoLakeError(
+                f"There is no lake at {lake} yet: the first run makes it, {command('run', member.file)}."
+            )
+        found = LakeReader(member.pipeline, member.kept)
+        self.kept(name, "identity", found, identity.look)
+        return found
+
+    def kept(self, name: str, what: str, lake: LakeReader, make: Callable[[LakeReader], Made]) -> Made:
+        """An answer about a lake, made again only after one of its tables was written."""
+        return self._answers.get(
+            (name, what), (versions(lake.pipeline.lake), lake.pipeline), lambda: make(lake)
+        )
+
+    def status(self, name: str) -> dict[str, Any]:
+        """What `ingest status` says, with the lag of this moment."""
+        lake = self.lake(name)
+        return status.aged(self.kept(name, "status", lake, status.status))
+
+    def forget(self, name: str) -> None:
+        """Look again at once: something was decided or run here."""
+        self._answers.forget(name)
+
+    def standings(self) -> list[Standing]:
+        """Every pipeline's state, the worst first."""
+        found = [self.standing(name) for name in self.members]
+        return sorted(found, key=lambda one: (LIGHTS.index(one.light), -(one.lag or 0), one.name))
+
+    def standing(self, name: str) -> Standing:
+        """One pipeline's state; whatever keeps it from being read is its state, too."""
+        member = self.members[name]
+        try:
+            member.read()
+            lake = self.lake(name)
+            found = self.status(name)
+            checks = self.kept(name, "checks", lake, status.verdicts)
+        except NoLakeError as error:
+            return Standing(
+                name,
+                member,
+                "none",
+                "Not run yet",
+                [Trouble("none", str(error), command("run", member.file))],
+            )
+        except Exception as error:
+            return Standing(
+                name,
+                member,
+                "bad",
+                "Cannot be read",
+                [Trouble("bad", _said(error), command("validate", member.file))],
+            )
+        return _standing(name, member, found, checks)
+
+
+class NotHereError(IngestError):
+    """What is asked for does not exist."""
+
+
+class NoLakeError(NotHereError):
+    """A pipeline has not been run yet."""
+
+
+LIGHTS = ("bad", "warn", "none", "good")
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that is wrong with a pipeline, in words, and the command that leads out."""
+
+    light: str
+    text: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A pipeline's state in one line."""
+
+    name: str
+    member: Member
+    light: str
+    word: str
+    troubles: list[Trouble]
+    status: dict[str, Any] = field(default_factory=dict)
+    checks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int | None:
+        """Seconds since the newest commit of the mirror that lags most."""
+        lags = [one["lag_seconds"] for one in self.tables if one["lag_seconds"] is not None]
+        return max(lags, default=None)
+
+    @property
+    def tables(self) -> list[dict[str, Any]]:
+        """The lines of `ingest status`."""
+        found: list[dict[str, Any]] = self.status.get("tables", [])
+        return found
+
+    @property
+    def batch(self) -> int | None:
+        """The newest batch of any mirror."""
+        return max((one["batch"] for one in self.tables if one["batch"] is not None), default=None)
+
+    @property
+    def bad(self) -> int:
+        """Mirrors that are not up to date."""
+        return sum(one["state"] != "ok" for one in self.tables)
+
+    @property
+    def rejects(self) -> int:
+        """Rejects that wait."""
+        return sum(self.status.get("open_rejects", {}).values())
+
+    @property
+    def statements(self) -> int:
+        """Statements that wait for a decision."""
+        return int(self.status.get("pending_statements", 0))
+
+    @property
+    def failing(self) -> int:
+        """Checks that failed or could not be judged."""
+        return sum(self.checks.get(state, 0) for state in (FAIL, ERROR))
+
+    @property
+    def ended(self) -> dt.datetime | None:
+        """When the last run ended."""
+        last = self.status.get("last_run")
+        return dt.datetime.fromisoformat(last["ended"]) if last else None
+
+
+def _standing(name: str, member: Member, found: dict[str, Any], checks: dict[str, int]) -> Standing:
+    made = Standing(
+        name,
+        member,
+        "good",
+        "Good",
+        sorted(_troubles(member, found, checks), key=lambda one: LIGHTS.index(one.light)),
+        found,
+        checks,
+    )
+    light = min((one.light for one in made.troubles), key=LIGHTS.index, default="good")
+    states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
+    if states:
+        word = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states))
+    else:
+        word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
+    if light == "good" and not found["tables"]:
+        light, word = "none", "No table yet"
+    return Standing(name, member, light, word, made.troubles, found, checks)
+
+
+def _troubles(member: Member, found: dict[str, Any], checks: dict[str, int]) -> Iterator[Trouble]:
+    if member.fault:
+        yield Trouble("bad", member.fault, command("validate", member.file))
+    bad = {
+        f"{row['table']} is {row['state']}: {row['message']}"
+        for row in found["tables"]
+        if row["state"] != "ok"
+    }
+    for i, text in enumerate(found["problems"]):
+        next_one = found["next"].partition(" (")[0] if i == 0 and bad else ""  # a remark may follow it
+        yield Trouble("bad" if text in bad else "warn", text, next_one)
+    if count := checks.get(FAIL, 0) + checks.get(ERROR, 0):
+        yield Trouble(
+            "bad",
+            f"{counted(count, 'check')} failed or could not be judged.",
+            command("quality", member.file),
+        )
+    if count := checks.get(WARN, 0):
+        yield Trouble("warn", f"{counted(count, 'check')} {'warns' if count == 1 else 'warn'}.", "")
+    last = found["last_run"]
+    if last and last["failed"] and not bad:
+        yield Trouble("bad", "The last run ended with a failure or an alarm.", command("run", member.file))
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, IngestError):
+        return str(error)
+    return f"{faults.fault(error) or f'{type(error).__name__}: {first_line(error)}'}."

@@ -1,0 +1,352 @@
+"""What each page shows: facts for its template, without Spark. A page is a function of the fleet and of the address."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from ingest.change import TableId
+from ingest.errors import IngestError, command
+from ingest.gold import approval
+from ingest.gold.approval import Listed
+from ingest.inspect import query, status, story
+from ingest.lake import decisions, mirrors, rejects
+from ingest.lake.decisions import PAUSE, Decision
+from ingest.lake.raw import raw
+from ingest.lake.tables import LakeReader
+from ingest.quality import report
+from ingest.quality.facts import Facts, RunFact
+from ingest.quality.gather import gather
+from ingest.serve.fleet import Fleet
+
+PER_PAGE = 50
+ROWS = 200  # of a query
+BOUNDS = query.Bounds(10.0, "256MB")
+AT_ONCE = 2  # queries and stories
+STAGES = ("bronze", "silver", "gold", "quality")
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    """One page of a list."""
+
+    rows: Sequence[Any]
+    page: int
+    pages: int
+    total: int
+
+
+@dataclass(slots=True)
+class View:
+    """A page: its template and what that is given; ``live`` is how often it is looked at again."""
+
+    template: str
+    title: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    live: int = 5
+    code: int = 200
+
+
+class BusyError(IngestError):
+    """Too many are asking for what takes long."""
+
+
+_places = threading.BoundedSemaphore(AT_ONCE)
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    """A place among the few that may ask for what takes long; who finds none for a moment is sent away."""
+    if not _places.acquire(timeout=5):
+        raise BusyError("Others are asking already: try again in a moment.")
+    try:
+        yield
+    finally:
+        _places.release()
+
+
+def page_of(rows: Sequence[Any], asked: Query, size: int = PER_PAGE) -> Paged:
+    """The rows of the page that is asked for, or of the nearest one."""
+    pages = max(1, -(-len(rows) // size))
+    page = min(max(1, _number(asked.get("page", ""), 1)), pages)
+    return Paged(rows[(page - 1) * size : page * size], page, pages, len(rows))
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise
+
+
+def link(page: str, /, **words: object) -> str:
+    """The address of a page. Names travel as words of the query: in a path, a browser would resolve ``..``."""
+    given = {name: word for name, word in words.items() if word not in (None, "")}
+    return f"/{page}?{urlencode(given, doseq=True)}" if given else f"/{page}"
+
+
+# --- the fleet and a pipeline ---
+
+
+def fleet(fleet: Fleet, asked: Query) -> View:
+    """All pipelines, the worst first."""
+    everything = fleet.standings()
+    wanted = asked.get("q", "").lower()
+    rows = [
+        one for one in everything
+        if wanted in one.name.lower() and (asked.get("show") != "bad" or one.light in ("bad", "warn"))
+    ]  # fmt: skip
+    bad = sum(one.light == "bad" for one in everything)
+    warn = sum(one.light == "warn" for one in everything)
+    light = next((one.light for one in everything), "none")
+    return View("fleet.html.j2", "All pipelines", {
+        "all": everything, "shown": page_of(rows, asked), "light": light,
+        "headline": _headline(len(everything), bad, warn, light),
+        "tables": sum(len(one.tables) for one in everything),
+        "held": sum(one.bad for one in everything),
+        "rejects": sum(one.rejects for one in everything),
+        "statements": sum(one.statements for one in everything),
+        "failing": sum(one.failing for one in everything),
+    })  # fmt: skip
+
+
+def _headline(count: int, bad: int, warn: int, light: str) -> str:
+    pipelines = f"{count} pipeline{'' if count == 1 else 's'}"
+    if bad:
+        return f"{bad} of {pipelines} {'needs' if bad == 1 else 'need'} attention now."
+    if warn:
+        return f"{warn} of {pipelines} {'has' if warn == 1 else 'have'} something to look at."
+    return (
+        f"{'All ' if count > 1 else ''}{pipelines}: nothing needs attention."
+        if light == "good"
+        else f"{pipelines}, none with tables yet."
+    )
+
+
+def pipeline(fleet: Fleet, asked: Query) -> View:
+    """One pipeline: its tables, batches and books."""
+    name = asked.get("pipeline", "")
+    standing = fleet.standing(name) if fleet.member(name) else None
+    facts = made = None
+    flow: list[tuple[str, int]] = []
+    if standing is not None and standing.status:
+        lake = fleet.lake(name)
+        facts = fleet.kept(name, "facts", lake, lambda lake: gather(lake, trend=8))
+        facts.now = dt.datetime.now(dt.UTC)
+        made = report.page(facts)
+        flow = fleet.kept(name, "flow", lake, _flow)
+    wanted, show = asked.get("q", "").lower(), asked.get("show", "")
+    rows = [
+        row for row in (made.rows if made else [])
+        if wanted in row.fact.name.lower() and (show != "bad" or row.light in ("bad", "warn"))
+    ]  # fmt: skip
+    states = {one["table"]: one for one in standing.tables} if standing else {}
+    return View("pipeline.html.j2", name, {
+        "pipeline": name, "standing": standing, "facts": facts, "made": made, "states": states,
+        "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
+        "tallest": max((sum(one.seconds.values()) for one in facts.runs), default=0) if facts else 0,
+        "books": _books(facts) if facts else [],
+    })  # fmt: skip
+
+
+def _flow(lake: LakeReader) -> list[tuple[str, int]]:
+    """How many changes the last batches brought for which mirror, the most first."""
+    rows = lake.ask(
+        """SELECT "database", "schema", "table", CAST(sum(changes) AS BIGINT) AS n FROM {books}
+        WHERE "table" IS NOT NULL AND batch > (SELECT max(batch) FROM {books}) - 30
+        GROUP BY "database", "schema", "table" """
+    )
+    found: dict[str, int] = {}
+    for row in rows:
+        source = TableId(row["database"], row["schema"], row["table"])
+        name = str(mirrors.target(lake.pipeline.rule(source), source))
+        found[name] = found.get(name, 0) + row["n"]
+    return sorted(((name, n) for name, n in found.items() if n), key=lambda one: (-one[1], one[0]))
+
+
+def _books(facts: Facts) -> list[tuple[str, str, int]]:
+    """Where the messages of the last batches went: a word, its class, and how many."""
+    names = ("changes", "ddl", "control", "routed_out", "rejected", "missing")
+    words = ("row changes", "DDL", "control marks", "routed out", "rejected", "missing")
+    sums = [sum(getattr(line, name) for line in facts.books) for name in names]
+    return [(word, name, n) for word, name, n in zip(words, names, sums, strict=True) if n]
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A run in the timeline: its stages as boxes of a drawing 60 high."""
+
+    run: RunFact
+    x: float
+    width: float
+    boxes: list[tuple[str, float, float]]  # stage, y, height
+
+    @property
+    def words(self) -> str:
+        """What it says to whoever points at it."""
+        parts = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in self.run.seconds.items())
+        batch = "no batch" if self.run.batch is None else f"batch {self.run.batch}"
+        return f"{batch}, {report.moment(self.run.at)} UTC: {parts or 'nothing done'}" + (
+            f"; {len(self.run.alarms)} alarms" if self.run.alarms else ""
+        )
+
+
+def bars(runs: Sequence[RunFact]) -> list[Bar]:
+    """The last runs as bars, the oldest first; the longest fills the drawing."""
+    ordered = list(reversed(runs))
+    longest = max((sum(one.seconds.values()) for one in ordered), default=0) or 1
+    width = 600 / max(20, len(ordered))
+    found = []
+    for i, one in enumerate(ordered):
+        y, boxes = 60.0, []
+        for stage in STAGES:
+            height = 56 * one.seconds.get(stage, 0.0) / longest
+            y -= height
+            boxes.append((stage, y, height))
+        found.append(Bar(one, i * width, width - 3, boxes))
+    return found
+
+
+# --- a table and a row ---
+
+
+def table(fleet: Fleet, asked: Query) -> View:
+    """One mirror: freshness, checks, columns, schema changes, batches."""
+    name, table = asked.get("pipeline", ""), asked.get("table", "")
+    lake = fleet.lake(name)
+    entry = status.named(fleet.status(name)["tables"], table)
+    facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: gather(lake, only=table))
+    facts.now = dt.datetime.now(dt.UTC)
+    made = report.page(facts)
+    own = decisions.read(lake).newest(PAUSE, decisions.RESUME)
+    row = made.rows[0] if made.rows else None
+    paused: Decision | None = own.get(row.fact.path) if row else None
+    return View("table.html.j2", table, {
+        "pipeline": name, "table": table, "entry": entry, "facts": facts, "page": made, "now": facts.now,
+        "row": row, "paused": paused if paused and paused.kind == PAUSE else None,
+        "file": lake.pipeline.file,
+        "problems": [one for one in made.problems if one.subject == table],
+        "all_rows": link("sql", pipeline=name, q=f"SELECT * FROM {_quoted(row.fact.id)} LIMIT 100" if row else ""),
+    })  # fmt: skip
+
+
+def _quoted(table: TableId) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in table if part is not None)
+
+
+def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
+    """One row's whole life: raw messages, changes, the mirror's cells."""
+    first = {name: values[0] for name, values in asked.items() if values}
+    name, table, key = first.get("pipeline", ""), first.get("table", ""), list(asked.get("key", ()))
+    lake = fleet.lake(name)
+    told = explained(lake, table, key)
+    names = list(dict.fromkeys([*(told.folded or {}), *(cell for one in told.mirror_rows for cell in one)]))
+    return View("row.html.j2", table, {
+        "pipeline": name, "table": told.mirror, "story": told, "headline": story.headline(told),
+        "light": "good" if told.equal else "bad", "names": names,
+        "suspects": [story.suspect(one) for one in told.suspects],
+        "typed": command("explain", lake.pipeline.file, told.mirror, "--", *key),
+    }, live=0)  # fmt: skip
+
+
+def explained(lake: LakeReader, table: str, key: Sequence[str]) -> Any:
+    """The story of a row, as `ingest explain` tells it."""
+    with _place():
+        from ingest.gold import explain  # Spark's packages, of which nothing else here has need
+
+        return explain.explain(lake, table, key)
+
+
+# --- what waits ---
+
+
+def rejected(fleet: Fleet, asked: Query) -> View:
+    """The open rejects by reason, and those of one reason."""
+    name = asked.get("pipeline", "")
+    lake = fleet.lake(name)
+    groups = fleet.kept(name, "rejects", lake, rejects.groups)
+    group = tuple(asked.get(word, "") for word in ("kind", "reason", "column")) if "kind" in asked else ()
+    total = sum(
+        one["n"] for one in groups if not group or (one["kind"], one["reason"], one["column"]) == group
+    )
+    page = min(max(1, _number(asked.get("page", ""), 1)), max(1, -(-total // PER_PAGE)))
+    rows = rejects.waiting(lake, group, PER_PAGE, (page - 1) * PER_PAGE)
+    return View("rejects.html.j2", f"Rejects of {name}", {
+        "pipeline": name, "groups": groups, "group": group, "file": lake.pipeline.file,
+        "shown": Paged(rows, page, max(1, -(-total // PER_PAGE)), total), "place_of": rejects.place_of,
+    })  # fmt: skip
+
+
+def reject(fleet: Fleet, asked: Query) -> View:
+    """One reject: the bytes as they came, and the decoder's complaint."""
+    name = asked.get("pipeline", "")
+    lake = fleet.lake(name)
+    found = rejects.waiting(lake, (), 1, 0, number=_number(asked.get("number", ""), 0))
+    if not found:
+        raise IngestError(
+            f"There is no open reject {asked.get('number', '')}: it was replayed or dismissed, or never was."
+        )
+    return View("reject.html.j2", f"Reject {found[0]['number']} of {name}", {
+        "pipeline": name, "row": found[0], "fields": rejects.described(found[0]), "file": lake.pipeline.file,
+        "raw": list(raw(lake, found).values()),
+    }, live=0)  # fmt: skip
+
+
+def ddl(fleet: Fleet, asked: Query) -> View:
+    """The DDL ledger: what waits first, with what each statement does."""
+    name = asked.get("pipeline", "")
+    lake = fleet.lake(name)
+    listed = fleet.kept(name, "ddl", lake, approval.listed)
+    pending = [one for one in listed if one.pending]
+    rows = (
+        pending
+        if asked.get("show") == "pending"
+        else [*pending, *(one for one in reversed(listed) if not one.pending)]
+    )
+    return View("ddl.html.j2", f"DDL of {name}", {
+        "pipeline": name, "shown": page_of(rows, asked), "pending": len({one.statement.id for one in pending}),
+        "light_of": _light_of, "file": lake.pipeline.file,
+    })  # fmt: skip
+
+
+def _light_of(one: Listed) -> str:
+    return "warn" if one.pending else "none" if one.state in ("logged", "dismissed") else "good"
+
+
+def sql(fleet: Fleet, asked: Query) -> View:
+    """One query, read-only, with so many rows and so much time."""
+    name, text = asked.get("pipeline", ""), asked.get("q", "").strip()
+    lake = fleet.lake(name)
+    facts: dict[str, Any] = {
+        "pipeline": name,
+        "q": text,
+        "batch": asked.get("batch", ""),
+        "file": lake.pipeline.file,
+    }
+    facts |= {"columns": None, "rows": [], "behind": [], "error": "", "most": ROWS, "seconds": 0.0}
+    code = 200
+    if text:
+        began = time.monotonic()
+        try:
+            facts["columns"], facts["rows"], facts["behind"] = queried(lake, text, asked.get("batch", ""))
+        except IngestError as error:
+            facts["error"], code = str(error), 503 if isinstance(error, BusyError) else 400
+        facts["seconds"] = time.monotonic() - began
+    else:
+        facts["names"] = [one["table"] for one in fleet.status(name)["tables"]][:200]
+    return View("sql.html.j2", f"SQL over {name}", facts, live=0, code=code)
+
+
+def queried(lake: LakeReader, text: str, batch: str = "") -> tuple[list[str], list[list[Any]], list[str]]:
+    """A query's columns and first rows, and which mirrors lack some of the batch."""
+    with _place():
+        return query.query_as_of(lake, text, ROWS, _number(batch, 0) or None, BOUNDS)
+
+
+PAGES: dict[str, Callable[[Fleet, Query], View]] = {
+    "": fleet, "pipeline": pipeline, "table": table, "rejects": rejected, "reject": reject, "ddl": ddl, "sql": sql,
+}  # fmt: skip

@@ -1,0 +1,76 @@
+"""The process that serves: it listens, answers, and ends when it is asked to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import signal
+import socket
+from collections.abc import Callable, Iterator
+
+import uvicorn
+
+from ingest.errors import SetupError
+from ingest.serve.app import Service, application
+from ingest.serve.guard import Address
+
+GRACE = 3  # seconds that answers under way are given
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us, who have more to end than connections."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def run(service: Service, say: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM.
+
+    Args:
+        service: what is served.
+        say: is told the place at which it listens.
+
+    Raises:
+        SetupError: the address cannot be had.
+    """
+    listening = _bound(service.guard.address)
+    server = _Server(config(service))
+
+    def end(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    signal.signal(signal.SIGINT, end)
+    signal.signal(signal.SIGTERM, end)
+    host, port = listening.getsockname()[:2]
+    say(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    server.run([listening])
+
+
+def config(service: Service) -> uvicorn.Config:
+    """How it is served."""
+    return uvicorn.Config(
+        application(service), log_level="warning", access_log=False, server_header=False, lifespan="off",
+        timeout_graceful_shutdown=GRACE, timeout_keep_alive=10, backlog=1024, proxy_headers=False,
+    )  # fmt: skip
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((address.host, address.port))
+        found.listen(1024)
+    except OSError as error:
+        found.close()
+        why = (
+            "another process listens there"
+            if error.errno == errno.EADDRINUSE
+            else error.strerror or str(error)
+        )
+        raise SetupError(
+            f"{address.host}:{address.port} cannot be listened at ({why}): name another with --listen."
+        ) from None
+    return found

@@ -1,0 +1,201 @@
+"""The pages: they say what the verbs say, the worst first, and every one is well-formed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.lake.schemas import BY_NAME
+from tests.quality.test_report import Reader
+from tests.serve.conftest import Client, client_of
+from tests.written import Written, commit
+
+PAGES = {
+    "fleet": "/",
+    "pipeline": "/pipeline?pipeline=depot",
+    "table": "/table?pipeline=depot&table=depot.bins",
+    "held table": "/table?pipeline=depot&table=depot.box",
+    "row": "/row?pipeline=depot&table=depot.bins&key=2",
+    "no row": "/row?pipeline=depot&table=depot.bins&key=99",
+    "rejects": "/rejects?pipeline=depot",
+    "rejects of a reason": "/rejects?pipeline=depot&kind=message&reason=bad-json&column=",
+    "reject": "/reject?pipeline=depot&number=1",
+    "ddl": "/ddl?pipeline=depot",
+    "sql": "/sql?pipeline=depot",
+    "query": "/sql?pipeline=depot&q=SELECT+*+FROM+depot.bins",
+}
+
+
+def words(text: str) -> str:
+    """A page's text without its tags, blanks as one."""
+    main = text[text.index("<main") : text.index("</main>")]
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", main))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_is_whole_and_loads_only_from_here(client: Client, page: str) -> None:
+    """A page with an open tag shows cells where they mean something else; a foreign address tells who looks."""
+    answer = client.get(PAGES[page])
+    assert 200 == answer.code
+    read = Reader(answer.text)
+    assert [] == read.open
+    places = [
+        value
+        for _, attributes in read.tags
+        for name, value in attributes.items()
+        if name in ("href", "src", "action")
+    ]
+    assert [] == [one for one in places if not re.match(r"/(?!/)|#", one or "")]
+    assert [{"src": "/live.js", "defer": None}] == read.named("script")
+    assert [] == [
+        tag
+        for tag, attributes in read.tags
+        if "style" in attributes or any(name.startswith("on") for name in attributes)
+    ]
+    ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("fleet", ["needs attention now", "1 held", "depot.box has no key", "ingest retry", "2 rows are missing|1 check failed"]),
+        ("pipeline", ["depot.box is held", "depot.shelf0", "bronze", "row changes", "messages could not be decoded"]),
+        ("table", ["No row is missing|2 rows are missing", "ADD COLUMN more", "id", "Last batches", "int64"]),
+        ("held table", ["Held", "no_key: append"]),
+        ("row", ["new 2", "old 3", "insert carries the row", "The mirror's row is what its messages say"]),
+        ("no row", ["No message has named this key"]),
+        ("rejects", ["2 rejects wait", "bad-json", "ingest replay"]),
+        ("reject", ["{&#34;broken&#34;:", "bad-json", "ingest rejects dismiss"]),
+        ("ddl", ["1 statement waits for a decision", "ADD COLUMN more INT", "ingest ddl approve"]),
+        ("sql", ["depot.bins", "read-only"]),
+        ("query", ["4 rows", "old 1"]),
+    ],
+)  # fmt: skip
+def test_each_page_says_what_it_is_for(client: Client, page: str, told: list[str]) -> None:
+    """A page without the words that lead out sends people to the terminal to find them."""
+    text = words(client.get(PAGES[page]).text)
+    assert [] == [
+        one for one in told if not any(word.replace("'", "&#39;") in text for word in one.split("|"))
+    ], text
+
+
+def test_the_api_answers_as_the_verbs_do(client: Client, lake: Written) -> None:
+    """Scripts that move from the command to the service would read other values."""
+    runner = CliRunner()
+    for verb, address in {
+        ("status",): "status?pipeline=depot", ("tables",): "tables?pipeline=depot", ("rejects",): "rejects?pipeline=depot",
+        ("ddl",): "ddl?pipeline=depot", ("sql", "SELECT * FROM depot.bins"): "sql?pipeline=depot&q=SELECT+*+FROM+depot.bins",
+        ("explain", "depot.bins", "2"): "explain?pipeline=depot&table=depot.bins&key=2",
+    }.items():  # fmt: skip
+        done = runner.invoke(app, [verb[0], str(lake.file), *verb[1:], "-o", "json"])
+        assert 0 == done.exit_code, done.output
+        answer = client.get(f"/api/{address}")
+        assert "application/json" == answer.headers["content-type"]
+        assert without_ages(json.loads(done.stdout)) == without_ages(answer.json), verb
+
+
+def without_ages(found: object) -> object:
+    """JSON without what changes from moment to moment."""
+    text = json.dumps(found)
+    return json.loads(text, object_hook=lambda one: {k: v for k, v in one.items() if not k.startswith("lag")})
+
+
+def test_metrics_are_those_of_the_verb(client: Client, lake: Written) -> None:
+    """Dashboards made for the textfile collector must go on."""
+    done = CliRunner().invoke(app, ["status", str(lake.file), "-o", "prom"])
+    ages = re.compile(r"(lag_seconds\{.*\}) \d+")
+    assert ages.sub(r"\1", done.stdout) == ages.sub(r"\1", client.get("/metrics").text)
+
+
+def test_metrics_of_several_pipelines_are_one_family_each(lake: Written, tmp_path: Path) -> None:
+    """A second TYPE line of one name makes a scraper drop everything."""
+    other = Written(tmp_path, "garden")
+    other.take(['{"broken": \n'])
+    text = client_of(lake.file, other.file).get("/metrics").text
+    types = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+    assert {"depot", "garden"} == set(re.findall(r'ingest_last_run_failed\{pipeline="(\w+)"', text))
+
+
+def test_the_worst_comes_first(lake: Written, tmp_path: Path) -> None:
+    """What is on fire must not be on the second screen."""
+    good, new, wrong = Written(tmp_path, "apple"), Written(tmp_path, "basil"), tmp_path / "zinc.yaml"
+    good.take([json.dumps({"data": [{"id": "1"}], "database": "d", "es": 1, "id": 1, "isDdl": False, "mysqlType": {"id": "bigint"},
+                           "old": None, "pkNames": ["id"], "sql": "", "table": "t", "ts": 1, "type": "INSERT"})])  # fmt: skip
+    shutil.rmtree(new.lake)
+    wrong.write_text("pipeline: zinc\nlak: x\n", "utf-8")
+    found = client_of(good.file, new.file, wrong, lake.file).get("/api/status").json
+    assert ["depot", "zinc", "basil", "apple"] == [one["pipeline"] for one in found]
+    assert ["bad", "bad", "none", "good"] == [one["light"] for one in found]
+    assert "zinc.yaml:2" in found[1]["troubles"][0]["text"]
+    assert found[2]["troubles"][0]["command"].startswith("ingest run ")
+
+
+def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
+    """Fifty desks that look every five seconds would be a load."""
+    address = "/rejects?pipeline=depot"
+    first = client.get(address)
+    again = client.get(address, {"If-None-Match": first.headers["etag"]})
+    assert (304, b"") == (again.code, again.data)
+
+
+def test_a_commit_is_seen_by_the_next_look(own: Path) -> None:
+    """A page that keeps yesterday's answer is worse than none."""
+    client = client_of(own)
+    assert 2 == client.get("/api/status?pipeline=depot").json["open_rejects"]["message"]
+    row = {
+        "source": "bins",
+        "topic": "x",
+        "partition": 0,
+        "offset": 1,
+        "batch": 5,
+        "kind": "message",
+        "reason": "bad-json",
+    }
+    commit(own.parent / "depot-lake" / "rejects", BY_NAME["rejects"].types, [row])
+    client.service.fleet._answers._slots["depot", "status"].cost = 0.0  # no pause
+    assert 3 == client.get("/api/status?pipeline=depot").json["open_rejects"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("SELECT * FROM read_text('/etc/passwd')", ""),
+        ("DROP TABLE depot.bins", ""),
+        (f"SELECT sum(c0.batch) FROM {', '.join(f'changes c{n}' for n in range(9))}", "was stopped after"),
+        ("SELECT repeat('x', 1000000000 + id) FROM depot.bins", "DuckDB refuses"),
+        ("nonsense", ""),
+    ],
+)
+def test_a_query_reads_the_lake_and_nothing_more(
+    client: Client, monkeypatch: pytest.MonkeyPatch, text: str, told: str
+) -> None:
+    """A page that runs any text is a shell for everyone who reaches it, and one query must not stop the others."""
+    from ingest.inspect.query import Bounds
+
+    monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(0.5, "64MB"))
+    answer = client.get(f"/sql?pipeline=depot&q={quote(text)}")
+    assert 400 == answer.code
+    assert told in answer.text
+    assert "root:" not in answer.text
+    assert 400 == client.get(f"/api/sql?pipeline=depot&q={quote(text)}").code
+
+
+def test_a_pipeline_file_is_read_again_when_it_changes(own: Path) -> None:
+    """A policy written during an incident would hold only after a restart; a typing error must not end the service."""
+    client = client_of(own)
+    good = own.read_text("utf-8")
+    own.write_text(good.replace("freeze", "freez"), "utf-8")
+    troubles = client.get("/api/status").json[0]["troubles"]
+    assert any("freez" in one["text"] for one in troubles)
+    assert 200 == client.get(PAGES["ddl"]).code
+    own.write_text(good, "utf-8")
+    assert not any("freez" in one["text"] for one in client.get("/api/status").json[0]["troubles"])

@@ -1,0 +1,278 @@
+"""A lake written without Spark, from messages: tests of what only looks at one cost seconds.
+
+Bronze, the decoding and the fold are the product's own; only the files and logs are written here.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ingest.change import TableId
+from ingest.config import load
+from ingest.fold import Placed, fold
+from ingest.gold.refold import change_of
+from ingest.lake.books import Line, merged
+from ingest.lake.decisions import SCHEMA
+from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.names import column_name, mirror_path
+from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
+from ingest.lake.tables import LakeReader
+from ingest.order import order_of
+from ingest.silver.lift import Lifting, lift
+from tests.lakes import FORMAT
+
+NOW = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)
+_DELTA = {"STRING": "string", "BIGINT": "long", "INT": "integer", "DOUBLE": "double", "BOOLEAN": "boolean", "BINARY": "binary",
+          "TIMESTAMP": "timestamp", "DATE": "date"}  # fmt: skip
+_ARROW = {"STRING": pa.string(), "BIGINT": pa.int64(), "INT": pa.int32(), "DOUBLE": pa.float64(), "BOOLEAN": pa.bool_(),
+          "BINARY": pa.binary(), "TIMESTAMP": pa.timestamp("us", tz="UTC"), "DATE": pa.date32()}  # fmt: skip
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_HEADERS_DELTA = {
+    "type": "array", "containsNull": True,
+    "elementType": {"type": "struct", "fields": [
+        {"name": "key", "type": "string", "nullable": True, "metadata": {}},
+        {"name": "value", "type": "binary", "nullable": True, "metadata": {}},
+    ]},
+}  # fmt: skip
+
+
+def commit(
+    folder: Path, types: dict[str, str], rows: Sequence[dict[str, Any]], *, by: Sequence[str] = (),
+    writer: tuple[str, int] | None = None, metadata: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Append rows to a Delta table, which the first commit makes."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    version = len(list(log.glob("*.json")))
+    actions: list[dict[str, Any]] = [{"commitInfo": {"userMetadata": json.dumps(metadata or {})}}]
+    if version == 0:
+        fields = [
+            {"name": name, "type": _DELTA.get(kind, _HEADERS_DELTA), "nullable": True, "metadata": {}}
+            for name, kind in types.items()
+        ]
+        schema = json.dumps({"type": "struct", "fields": fields})
+        actions.append({"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}})
+        format_ = {"provider": "parquet", "options": {}}
+        actions.append({"metaData": {"id": str(uuid.uuid4()), "format": format_, "schemaString": schema,
+                                     "partitionColumns": list(by), "configuration": {}}})  # fmt: skip
+    if writer:
+        actions.append({"txn": {"appId": writer[0], "version": writer[1]}})
+    parts: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        parts.setdefault(tuple(row[name] for name in by), []).append(row)
+    for values, mine in parts.items():
+        file = folder / f"part-{uuid.uuid4().hex}.parquet"
+        columns = {
+            name: pa.array([row.get(name) for row in mine], _ARROW.get(kind, _HEADERS))
+            for name, kind in types.items()
+            if name not in by
+        }
+        pq.write_table(pa.table(columns), file)
+        partition = {name: str(value) for name, value in zip(by, values, strict=True)}
+        stats = json.dumps({"numRecords": len(mine)})
+        actions.append({"add": {"path": file.name, "partitionValues": partition, "size": file.stat().st_size,
+                                "modificationTime": 0, "dataChange": True, "stats": stats}})  # fmt: skip
+    text = "\n".join(json.dumps(one) for one in actions)
+    (log / f"{version:020d}.json").write_text(text + "\n", "utf-8")
+
+
+class Written:
+    """A pipeline over one file of Canal messages, and its lake as runs would have left it."""
+
+    def __init__(self, folder: Path, name: str = "depot", more: str = "") -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = folder / f"{name}.yaml"
+        self.file.write_text(
+            f"pipeline: {name}\nlake: ./{name}-lake\nsources:\n"
+            f"  - {{name: bins, kind: files, path: ./{name}-*.jsonl, format: {FORMAT}, settle: 1s}}\n{more}",
+            "utf-8",
+        )
+        self.name, self.batch, self.decided, self.offset = name, 0, 0, 0
+        self.pipeline = load(self.file)
+        self.lake = Path(self.pipeline.lake)
+        self.lake.mkdir(exist_ok=True)
+        self.changes: list[dict[str, Any]] = []
+        self.columns: dict[TableId, dict[str, str]] = {}
+        self.now = NOW
+
+    @property
+    def reader(self) -> LakeReader:
+        """The lake, for questions."""
+        return LakeReader(self.pipeline)
+
+    def product(self, name: str, rows: Iterable[dict[str, Any]], stage: str = "", **metadata: Any) -> None:
+        """Append rows to one of the product's tables."""
+        schema = BY_NAME[name]
+        writer = (f"{self.name}/{stage}/{name}/0", self.batch) if stage else None
+        commit(
+            self.lake / name,
+            schema.types,
+            list(rows),
+            by=schema.partition_by,
+            writer=writer,
+            metadata=metadata,
+        )
+
+    def take(self, messages: Sequence[str], *, held: dict[str, str] | None = None, fold: bool = True) -> None:
+        """One batch, from messages to mirrors; of those ``held`` only the message is recorded."""
+        self.batch += 1
+        rows = []
+        for text in messages:
+            data = text.encode()
+            rows.append({"kind": "message", "batch": self.batch, "source": "bins", "topic": "bins-1.jsonl", "partition": 0,
+                         "offset": self.offset, "value": data, "ingested_at": self.now, "day": self.now.date()})  # fmt: skip
+            self.offset += len(data) + 1
+        self.product(BRONZE.name, rows, "bronze")
+        types = {**_ARROW, "headers": _HEADERS}
+        names = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
+        table = pa.table({
+            name: pa.array([row.get(name) for row in rows], types.get(BRONZE.types[name], _HEADERS)) for name in names
+        })  # fmt: skip
+        found = [
+            row for page in lift(Lifting(self.pipeline))(iter(table.to_batches())) for row in page.to_pylist()
+        ]
+        self.product(CHANGES.name, found, "silver")
+        told = [(row, json.loads(row["payload"])) for row in found if row["payload"]]
+        parsed = [(row | {"statement": one["statement"], "class": one["parsed"]["kind"], "reason": one["parsed"]["reason"],
+                          "effects": json.dumps(one["parsed"]["effects"])}) for row, one in told if row["kind"] == "ddl"]  # fmt: skip
+        self.product(DDL.name, parsed, "silver")
+        self.product(REJECTS.name, [
+            {**{name: row[name] for name in ("source", "topic", "partition", "offset", "batch", "database", "schema", "table")},
+             "stage": "silver", "kind": "message", "reason": one["reason"], "detail": one["detail"], "decoder": "1"}
+            for row, one in told if row["kind"] == "reject"
+        ], "silver")  # fmt: skip
+        lines = merged(Line.from_json(row["payload"]) for row in found if row["kind"] == "book")
+        self.product(BOOKS.name, map(_book, lines), "silver")
+        self.changes += [row for row in found if row["kind"] == "change"]
+        for line in lines:
+            if line.changes:
+                self.columns.setdefault(line.table_id, {}).update(line.columns)
+        self._run(lines, held or {}, fold=fold)
+        self.now += dt.timedelta(minutes=10)
+
+    def _run(self, lines: Sequence[Line], held: dict[str, str], *, fold: bool) -> None:
+        counts = {"read": sum(one.messages for one in lines), "changes": sum(one.changes for one in lines),
+                  "ddl": sum(one.ddl for one in lines), "control": 0, "rejected": sum(one.rejected for one in lines)}  # fmt: skip
+        head = {
+            "run": f"run-{self.batch}",
+            "pipeline": self.name,
+            "batch": self.batch,
+            "started_at": self.now,
+        }
+        runs = [
+            {
+                **head,
+                "stage": stage,
+                "state": "done",
+                "seconds": seconds,
+                "counts": json.dumps(counts),
+                "message": "",
+            }
+            for stage, seconds in (
+                ("bronze", 0.9),
+                ("silver", 2.1),
+                ("gold", 4.0 + self.batch % 3),
+                ("quality", 1.2),
+            )
+        ]
+        checks = []
+        for table in dict.fromkeys(one.table_id for one in lines if one.changes):
+            name = str(table)
+            state = "held" if name in held else "done"
+            version = self.mirror(table) if state == "done" and fold else None
+            runs.append({**head, "stage": "gold", "subject": name, "state": state, "seconds": 0.5, "version": version,
+                         "counts": json.dumps({"inserted": 2, "updated": 1}), "message": held.get(name, "")})  # fmt: skip
+            checks += [
+                self.check(name, check, 0.0) for check in ("key_unique", "missing_rows", "surplus_rows")
+            ]
+        for name, text in held.items():
+            runs.append(
+                {
+                    **head,
+                    "stage": "alarm",
+                    "state": "alarm",
+                    "seconds": 0.0,
+                    "counts": "{}",
+                    "message": f"{name} held: {text}",
+                }
+            )
+        self.product(CHECKS.name, checks, checked=self.batch)
+        self.product(RUNS.name, runs, complete=self.batch, lagging=[])
+
+    def check(
+        self, mirror: str, name: str, observed: float, state: str = "pass", detail: str = ""
+    ) -> dict[str, Any]:
+        """A row of `checks`."""
+        return {"run": f"run-{self.batch}", "batch": self.batch, "mirror": mirror, "check": name, "severity": "error", "state": state,
+                "observed": observed, "detail": detail, "checked_at": self.now + dt.timedelta(minutes=1), "failing": "[]"}  # fmt: skip
+
+    def decide(
+        self, kind: str, subject: str, value: dict[str, Any], by: str = "run", reason: str = ""
+    ) -> None:
+        """A row of `decisions`."""
+        self.decided += 1
+        self.product(DECISIONS.name, [{"decided_at": self.now, "kind": kind, "subject": subject, "batch": self.batch, "by": by,
+                                       "value": json.dumps(value), "reason": reason, "number": self.decided}])  # fmt: skip
+
+    def mirror(self, table: TableId) -> int:
+        """Make a mirror anew as the fold of its changes; gives its version."""
+        mine = [row for row in self.changes if (row["database"], row["schema"], row["table"]) == tuple(table)]
+        keys = tuple(json.loads(mine[0]["keys"]))
+        taken: set[str] = set()
+        columns = tuple(
+            Column(name, column_name(name, taken), kind) for name, kind in self.columns[table].items()
+        )
+        made = Mirror(table, mirror_path(table), keys, columns)
+        if (path := self.lake / made.path) and not path.exists():
+            self.decide(SCHEMA, made.path, made.to_value())
+        rows = fold(
+            (Placed(order_of(row["order_key"]), change_of(row, keys)) for row in mine), keys,
+            {one.name: one.type for one in columns},
+        )  # fmt: skip
+        cells = [
+            {one.column: _cell(row.values.get(one.name), one.delta) for one in columns}
+            for row in rows.values()
+        ]
+        state = self.reader.snapshot(made.path)
+        log = self.lake / made.path / "_delta_log"
+        writer = (f"{self.name}/gold/{made.path}/0", self.batch)
+        commit(
+            self.lake / made.path,
+            {one.column: one.delta for one in columns},
+            cells,
+            writer=writer,
+            metadata={"batch": self.batch},
+        )
+        version = max(int(one.stem) for one in log.glob("*.json"))
+        with (log / f"{version:020d}.json").open("a", encoding="utf-8") as file:
+            for old in state.files:
+                file.write(
+                    json.dumps({"remove": {"path": old.path, "dataChange": True, "deletionTimestamp": 0}})
+                    + "\n"
+                )
+        return version
+
+
+def _cell(text: str | None, delta: str) -> Any:
+    """A cell as its column holds it; what does not fit is NULL."""
+    if text is None or delta == "STRING":
+        return text
+    return int(text) if text.lstrip("-").isdecimal() else None
+
+
+def _book(line: Line) -> dict[str, Any]:
+    found = {name: getattr(line, name) for name in BOOKS.types}
+    for name in ("keys", "columns", "servers"):
+        found[name] = json.dumps(found[name])
+    for name in ("event_low", "event_high"):
+        if found[name] is not None:
+            found[name] = dt.datetime.fromtimestamp(found[name] / 1e6, dt.UTC)
+    return found
