@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ingest.cli import output
+from ingest.cli.output import Output
 from ingest.errors import ConfigError, SetupError
 
 app = typer.Typer()
@@ -26,6 +28,7 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which browsers reach the service.")
     ] = None,
+    output_as: Output = "table",
 ) -> None:
     """Serve pages, a JSON API and metrics over pipelines, until Ctrl-C."""
     try:
@@ -48,7 +51,12 @@ def serve(
             f"--listen {listen} is reached from other machines: give a token with --token-file or {guard.TOKEN}."
         )
     made = guard.Guard(address, user(), tokens, guard.names(allow_host or ()))
-    server.run(
-        Service(Fleet(files), made), lambda place: output.note(f"http://{place} shows them; stop with Ctrl-C")
-    )
-    output.follow("status", files[0])
+
+    def say(address: str) -> None:
+        if output_as == "json":
+            output.json_line({"address": address})
+            sys.stdout.flush()
+        else:
+            output.note(f"{address} shows them; stop with Ctrl-C")
+
+    server.run(Service(Fleet(files), made), say)

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,8 @@ Made = TypeVar("Made")
 OLDEST = 60.0  # seconds after which an answer is made again, whatever the folders say
 PAUSE = 10  # times what an answer cost: it is not made again sooner, while a run commits every second
 LONGEST = 20.0  # seconds of such a pause
-KEPT = 64  # answers
+KEPT = 64  # answers, and as many of each pipeline as the page of all of them needs
+OF_EACH = 4
 
 
 @dataclass(slots=True)
@@ -41,7 +42,8 @@ class _Slot:
 class Answers:
     """Answers by name, each made by one thread at a time; who asks meanwhile is given the last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._slots: OrderedDict[tuple[str, ...], _Slot] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -50,7 +52,7 @@ class Answers:
         with self._lock:
             slot = self._slots.setdefault(name, _Slot())
             self._slots.move_to_end(name)
-            while len(self._slots) > KEPT:
+            while len(self._slots) > self._most:
                 self._slots.popitem(last=False)
         if not self._is_due(slot, seen) or not slot.lock.acquire(blocking=slot.made is None):
             return slot.value  # type: ignore[no-any-return] # what was made under this name
@@ -129,8 +131,8 @@ def versions(lake: str) -> tuple[object, ...]:
 class Fleet:
     """Several pipelines, by name."""
 
-    def __init__(self, files: Iterable[Path]) -> None:
-        self._answers = Answers()
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._answers = Answers(KEPT + OF_EACH * len(files))
         self.members: dict[str, Member] = {}
         lakes: dict[str, Path] = {}
         for file in files:

@@ -30,7 +30,7 @@ def run(service: Service, say: Callable[[str], None]) -> None:
 
     Args:
         service: what is served.
-        say: is told the place at which it listens.
+        say: is told the address at which it listens.
 
     Raises:
         SetupError: the address cannot be had.
@@ -44,7 +44,7 @@ def run(service: Service, say: Callable[[str], None]) -> None:
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
     host, port = listening.getsockname()[:2]
-    say(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    say(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
     server.run([listening])
 
 
