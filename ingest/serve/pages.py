@@ -130,10 +130,11 @@ def _headline(count: int, bad: int, warn: int, light: str) -> str:
 def pipeline(fleet: Fleet, asked: Query) -> View:
     """One pipeline: its tables, batches and books."""
     name = asked.get("pipeline", "")
-    standing = fleet.standing(name) if fleet.member(name) else None
+    fleet.member(name)
+    standing = fleet.standing(name)
     facts = made = None
     flow: list[tuple[str, int]] = []
-    if standing is not None and standing.status:
+    if standing.status:
         lake = fleet.lake(name)
         facts = fleet.kept(name, "facts", lake, lambda lake: gather(lake, trend=8))
         facts.now = dt.datetime.now(dt.UTC)
@@ -144,7 +145,7 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
         row for row in (made.rows if made else [])
         if wanted in row.fact.name.lower() and (show != "bad" or row.light in ("bad", "warn"))
     ]  # fmt: skip
-    states = {one["table"]: one for one in standing.tables} if standing else {}
+    states = {one["table"]: one for one in standing.tables}
     return View("pipeline.html.j2", name, {
         "pipeline": name, "standing": standing, "facts": facts, "made": made, "states": states,
         "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
