@@ -50,7 +50,7 @@ def serve(
         raise SetupError(
             f"--listen {listen} is reached from other machines: give a token with --token-file or {guard.TOKEN}."
         )
-    made = guard.Guard(address, user(), tokens, guard.names(allow_host or ()))
+    made = guard.AccessGuard(address, user(), tokens, guard.names(allow_host or ()))
 
     def say(address: str) -> None:
         if output_as == "json":

@@ -31,7 +31,7 @@ from ingest.lake import faults, rejects
 from ingest.quality import report
 from ingest.serve import pages
 from ingest.serve.fleet import LIGHTS, Fleet, NotHereError
-from ingest.serve.guard import HEADERS, Guard
+from ingest.serve.guard import HEADERS, AccessGuard
 from ingest.serve.pages import View, link
 
 LONGEST = 64 * 1024  # bytes of a form or a document
@@ -50,7 +50,7 @@ class Service:
     """What the application serves."""
 
     fleet: Fleet
-    guard: Guard
+    guard: AccessGuard
 
 
 def application(service: Service) -> ASGIApp:
@@ -81,7 +81,7 @@ def application(service: Service) -> ASGIApp:
 class Front:
     """Looks at every request before the application does: its host, its user, its origin, its size."""
 
-    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+    def __init__(self, app: ASGIApp, guard: AccessGuard) -> None:
         self._app, self._guard = app, guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -277,7 +277,7 @@ def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
             "last_run": one.status.get("last_run"),
             "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
         }
-        for one in fleet.standings()
+        for one in fleet.states()
     ]  # fmt: skip
 
 
@@ -328,7 +328,7 @@ async def _api(service: Service, make: Asked, request: Request) -> Response:
 
 
 async def _metrics(service: Service, request: Request) -> Response:
-    found = await _made(lambda: prom.text(*(one.status for one in service.fleet.standings() if one.status)))
+    found = await _made(lambda: prom.text(*(one.status for one in service.fleet.states() if one.status)))
     return Response(found, media_type="text/plain; version=0.0.4")
 
 

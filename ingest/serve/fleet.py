@@ -198,12 +198,12 @@ class Fleet:
         """Look again at once: something was decided or run here."""
         self._answers.forget(name)
 
-    def standings(self) -> list[Standing]:
+    def states(self) -> list[PipelineState]:
         """Every pipeline's state, the worst first."""
-        found = [self.standing(name) for name in self.members]
+        found = [self.state(name) for name in self.members]
         return sorted(found, key=lambda one: (LIGHTS.index(one.light), -(one.lag or 0), one.name))
 
-    def standing(self, name: str) -> Standing:
+    def state(self, name: str) -> PipelineState:
         """One pipeline's state; whatever keeps it from being read is its state, too."""
         member = self.members[name]
         try:
@@ -212,7 +212,7 @@ class Fleet:
             found = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
         except NoLakeError as error:
-            return Standing(
+            return PipelineState(
                 name,
                 member,
                 "none",
@@ -220,14 +220,14 @@ class Fleet:
                 [Trouble("none", str(error), command("run", member.file))],
             )
         except Exception as error:
-            return Standing(
+            return PipelineState(
                 name,
                 member,
                 "bad",
                 "Cannot be read",
                 [Trouble("bad", _said(error), command("validate", member.file))],
             )
-        return _standing(name, member, found, checks)
+        return _state_of(name, member, found, checks)
 
 
 class NotHereError(IngestError):
@@ -251,7 +251,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PipelineState:
     """A pipeline's state in one line."""
 
     name: str
@@ -306,8 +306,8 @@ class Standing:
         return dt.datetime.fromisoformat(last["ended"]) if last else None
 
 
-def _standing(name: str, member: Member, found: dict[str, Any], checks: dict[str, int]) -> Standing:
-    made = Standing(
+def _state_of(name: str, member: Member, found: dict[str, Any], checks: dict[str, int]) -> PipelineState:
+    made = PipelineState(
         name,
         member,
         "good",
@@ -324,7 +324,7 @@ def _standing(name: str, member: Member, found: dict[str, Any], checks: dict[str
         word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
     if light == "good" and not found["tables"]:
         light, word = "none", "No table yet"
-    return Standing(name, member, light, word, made.troubles, found, checks)
+    return PipelineState(name, member, light, word, made.troubles, found, checks)
 
 
 def _troubles(member: Member, found: dict[str, Any], checks: dict[str, int]) -> Iterator[Trouble]:

@@ -99,7 +99,7 @@ def tokens(file: Path | None, account: str) -> dict[str, str]:
 
 
 @dataclass(slots=True)
-class Guard:
+class AccessGuard:
     """Decides about requests by their headers. Without tokens everyone on this machine is ``account``."""
 
     address: Address

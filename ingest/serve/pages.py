@@ -94,7 +94,7 @@ def link(page: str, /, **words: object) -> str:
 
 def fleet(fleet: Fleet, asked: Query) -> View:
     """All pipelines, the worst first."""
-    everything = fleet.standings()
+    everything = fleet.states()
     wanted = asked.get("q", "").lower()
     rows = [
         one for one in everything
@@ -131,10 +131,10 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
     """One pipeline: its tables, batches and books."""
     name = asked.get("pipeline", "")
     fleet.member(name)
-    standing = fleet.standing(name)
+    state = fleet.state(name)
     facts = made = None
     flow: list[tuple[str, int]] = []
-    if standing.status:
+    if state.status:
         lake = fleet.lake(name)
         facts = fleet.kept(name, "facts", lake, lambda lake: gather(lake, trend=8))
         facts.now = dt.datetime.now(dt.UTC)
@@ -145,9 +145,9 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
         row for row in (made.rows if made else [])
         if wanted in row.fact.name.lower() and (show != "bad" or row.light in ("bad", "warn"))
     ]  # fmt: skip
-    states = {one["table"]: one for one in standing.tables}
+    states = {one["table"]: one for one in state.tables}
     return View("pipeline.html.j2", name, {
-        "pipeline": name, "standing": standing, "facts": facts, "made": made, "states": states,
+        "pipeline": name, "state": state, "facts": facts, "made": made, "states": states,
         "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
         "tallest": max((sum(one.seconds.values()) for one in facts.runs), default=0) if facts else 0,
         "books": _books(facts) if facts else [],

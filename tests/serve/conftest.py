@@ -17,7 +17,7 @@ import pytest
 from ingest.serve import server
 from ingest.serve.app import Service, application
 from ingest.serve.fleet import Fleet
-from ingest.serve.guard import Address, Guard
+from ingest.serve.guard import Address, AccessGuard
 from tests.lakes import change, statement
 from tests.written import Written
 
@@ -115,7 +115,7 @@ class Client:
 
 def client_of(*files: Path, tokens: Mapping[str, str] | None = None, **given: Any) -> Client:
     """A client of a service over pipeline files."""
-    guard = Guard(Address("127.0.0.1", 8765), "ada", tokens or {}, **given)
+    guard = AccessGuard(Address("127.0.0.1", 8765), "ada", tokens or {}, **given)
     return Client(Service(Fleet(files), guard))
 
 

@@ -173,7 +173,7 @@ def test_tokens_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_form_is_of_its_user_and_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
     """A form that was kept, guessed, or made for somebody else decides nothing."""
-    made = guard.Guard(guard.Address("127.0.0.1", 1), "me", TOKENS)
+    made = guard.AccessGuard(guard.Address("127.0.0.1", 1), "me", TOKENS)
     form = made.form("grace")
     assert made.is_form("grace", form)
     for given in ("", "x", form[:-1], "z" + form, form.replace(".", "")):
