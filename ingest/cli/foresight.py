@@ -6,6 +6,7 @@ asked of its brokers, if one of them answers at all, and that takes Spark; so do
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,10 +18,13 @@ from ingest.bronze import files, kafka
 from ingest.bronze import preview as unread
 from ingest.bronze.land import Positions
 from ingest.bronze.reading import OPEN_END, Range
+from ingest.change import TableId
 from ingest.cli.doctor import answers
-from ingest.config import Pipeline, Source
+from ingest.config import Pipeline, Source, matches
+from ingest.config.words import nearest
+from ingest.errors import command
 from ingest.gold import preview as gold
-from ingest.gold.preview import HOLD, Foreseen, Known
+from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.inspect.idle import read_so_far
 from ingest.lake import decoded_with, identity
 from ingest.lake.identity import Seen
@@ -30,6 +34,7 @@ from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables
 from ingest.silver import preview as silver
 
+_SHOWN = 8  # names in one sentence
 CORES = 1  # of a plan without a session: only the cuts of large files depend on it
 
 
@@ -91,7 +96,8 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     for one in sources.told:
         _add_sample(one, decoded, sum(message[1] == one["source"] for message in sources.messages))
     tables = gold.foresee(pipeline, known, decoded.lines, decoded.statements)
-    guessed = {str(target(pipeline.rule(one), one)) for one in (line.table_id for line in decoded.lines)}
+    sampled = {line.table_id for line in decoded.lines}
+    guessed = {str(target(pipeline.rule(one), one)) for one in sampled}
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
         told = next(one for one in sources.told if one["source"] == outdated.source)
         told["warnings"].append(outdated.sentence(pipeline, known.last))
@@ -106,6 +112,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "sources": sources.told,
         "tables": [_described(one, guessed) for one in tables],
         "problems": _problems(sources, tables),
+        "warnings": [*_idle_rules(pipeline, sampled | _booked(lake)), *_untyped(pipeline, tables)],
     }
 
 
@@ -239,6 +246,43 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
 
 def _column(one: Column) -> dict[str, str]:
     return {"name": one.column, "source": one.name, "type": one.delta, "source_type": one.type}
+
+
+def _booked(lake: Tables | None) -> set[TableId]:
+    """The source tables that the lake has seen."""
+    rows = lake.ask('SELECT DISTINCT "database", "schema", "table" FROM {books}') if lake is not None else ()
+    return {TableId(row["database"], row["schema"], row["table"]) for row in rows}
+
+
+def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
+    """Entries that fit no table: most have a typing error, and are missed only when a mirror is wrong."""
+    sources = {one for one in seen if one.table}
+    if not sources:
+        return
+    mirrors = {target(pipeline.rule(one), one) for one in sources}
+    for rule in pipeline.tables:
+        if not any(matches(rule.match, one) for one in sources):
+            yield f"tables: nothing in the lake or the sample fits match: {rule.match}{nearest(rule.match, map(str, sources))}"
+    for check in pipeline.quality:
+        if not any(matches(check.table, one) for one in mirrors):
+            yield f"quality: no mirror fits table: {check.table}{nearest(check.table, map(str, mirrors))}"
+
+
+def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:
+    """New columns that become texts because no message says a type that holds their values."""
+    for one in tables:
+        new = one.columns if one.action == CREATE else one.added
+        names = [
+            each.column for each in new if each.delta == "STRING" and each.type in ("unknown", "decimal")
+        ]
+        if names:
+            shown = ", ".join(names[:_SHOWN]) + (
+                f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+            )
+            yield (
+                f"{one.mirror}: {shown} would be STRING, for the messages do not say a type or its precision: "
+                f"write columns: for {one.mirror}; `{command('infer', pipeline.file)}` proposes them"
+            )
 
 
 def _problems(sources: Sources, tables: list[Foreseen]) -> list[str]:

@@ -60,6 +60,8 @@ def _show(found: dict[str, Any], sample: int) -> None:
     for source in found["sources"]:
         for text in source["warnings"]:
             output.warning(f"source {source['source']}: {text}")
+    for text in found["warnings"]:
+        output.warning(text)
     for text in found["problems"]:
         output.error(text)
 

@@ -113,6 +113,33 @@ def test_rules_take_part(folder):
     assert "INT" == next(one["type"] for one in table["columns"] if one["name"] == "word")
 
 
+def test_entries_that_fit_nothing_are_told(folder):
+    """A typing error in a name leaves the wrong key, or no check, without a word."""
+    rules = "tables:\n  - {match: depot.binz, keys: [id]}\n  - {match: depot.*}\nquality:\n  - {table: depot.shelfs}\n"
+    found = planned(folder, FILES, rules)["warnings"]
+    assert 2 == len(found)
+    assert "match: depot.binz; did you mean depot.bins?" in found[0]
+    assert "table: depot.shelfs; did you mean depot.shelves found[1]
+    assert (
+        [] == planned(folder, FILES, rules.replace("binz", "bins").replace("shelfs", "shelves"))["warnings"]
+    )
+    (folder / "bins-1.jsonl").write_text("", "utf-8")
+    assert [] == planned(folder, FILES, rules)["warnings"]
+
+
+def test_columns_that_nobody_gives_a_type_are_told(folder):
+    """An amount that is a text is found out when it is summed up."""
+    types = {"id": "bigint", "word": "varchar", "price": "decimal"}
+    row = change("INSERT", "bins", 1, {"id": "1", "word": "a", "price": "9.50"}, mysqlType=types)
+    (folder / "bins-1.jsonl").write_text(row, "utf-8")
+    touch(folder / "bins-1.jsonl")
+    (told,) = planned(folder)["warnings"]
+    assert "depot.bins: price would be STRING" in told
+    assert "ingest infer" in told
+    declared = 'tables: [{match: depot.bins, columns: {price: "decimal(10,2)"}}]\n'
+    assert [] == planned(folder, FILES, declared)["warnings"]
+
+
 def test_nothing_to_read_is_said(tmp_path):
     """Silence could also mean that nothing was looked at."""
     found = planned(tmp_path)
