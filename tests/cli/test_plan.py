@@ -119,7 +119,7 @@ def test_entries_that_fit_nothing_are_told(folder):
     found = planned(folder, FILES, rules)["warnings"]
     assert 2 == len(found)
     assert "match: depot.binz; did you mean depot.bins?" in found[0]
-    assert "table: depot.shelfs; did you mean depot.shelves found[1]
+    assert "table: depot.shelfs; did you mean depot.shelves" in found[1]
     assert (
         [] == planned(folder, FILES, rules.replace("binz", "bins").replace("shelfs", "shelves"))["warnings"]
     )
