@@ -17,7 +17,7 @@ import pytest
 from ingest.serve import server
 from ingest.serve.app import Service, application
 from ingest.serve.fleet import Fleet
-from ingest.serve.guard import Address, AccessGuard
+from ingest.serve.guard import AccessGuard, Address
 from tests.lakes import change, statement
 from tests.written import Written
 
