@@ -11,7 +11,7 @@ keeps its own text: later stages set such a cell aside with its text, never the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingest import types
@@ -134,8 +134,9 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
         return _list(column(field.fields[0], None, meanings, reading))
     if field.type == "bytes":
         reading = reading._replace(binary=reading.schema_bytes)
-    if declared and declared != "unknown" and not _fits(field, declared):
-        return declared_column(declared, reading)
+    as_it_is = (PHYSICAL.get(field.type), "string", "enum", "set", "json", "interval", "unknown", None, "")
+    if declared not in as_it_is:
+        return declared_column(str(declared), reading)
     if field.type == "bytes" and reading.binary != "base64":
         return declared_column("binary", reading)
     logical = declared or PHYSICAL.get(field.type, "unknown")
@@ -145,16 +146,15 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
 def _list(item: ColumnReader) -> ColumnReader:
     """An array whose items have a meaning: a JSON list of their canonical texts."""
 
-    def texts(values: list[Any], text: Text) -> str:
-        return compact([None if each is None else text(each) for each in values])
+    def listed(of_item: Text, of_other: Text) -> Text:
+        def read(value: Any) -> str | None:
+            if type(value) is not list:
+                return of_other(value)
+            return compact([None if each is None else of_item(each) for each in value])
 
-    def read(value: Any) -> str | None:
-        return texts(value, item.json) if type(value) is list else json_values.text(value)
+        return read
 
-    def plain(value: Any) -> str | None:
-        return texts(value, item.plain) if type(value) is list else plain_text(value)
-
-    return ColumnReader("json", read, plain)
+    return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
 
 
 def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Image | None:
@@ -184,16 +184,15 @@ def json_field(schema: Any) -> Field:
     if not isinstance(schema, dict):
         raise Undecodable("bad-schema", "a field of the message's schema is not a JSON object")
     below = schema.get("fields") or ([schema["items"]] if isinstance(schema.get("items"), dict) else [])
-    parameters = schema.get("parameters")
+    given = schema.get("parameters")
+    parameters = {name: str(value) for name, value in given.items()} if isinstance(given, dict) else {}
     if not isinstance(below, list):
         raise Undecodable("bad-schema", "the fields of the message's schema are not a list")
     return Field(
         name=str(schema.get("field") or ""),
         type=str(schema.get("type")).lower(),
         semantic=str(schema.get("name") or ""),
-        parameters={name: str(value) for name, value in parameters.items()}
-        if isinstance(parameters, dict)
-        else {},
+        parameters=parameters,
         fields=tuple(map(json_field, below)),
     )
 
@@ -228,10 +227,7 @@ def duration(count: int, unit: int) -> str:
     return f"{sign}PT{seconds}{fraction(str(rest).rjust(len(str(unit)) - 1, '0'))}S"
 
 
-_PLAIN: dict[str, Callable[[Any], str | None]] = {
-    "float": float32_text,
-    "float32": float32_text,
-}
+_PLAIN: dict[str, Callable[[Any], str | None]] = {"float": float32_text, "float32": float32_text}
 
 
 # --- values with a semantic name ----------------------------------------------------------------
@@ -242,7 +238,8 @@ def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> ColumnRe
     logical = meaning.logical
     if declared:
         if types.base(declared) == "timestamp" and logical == "datetime":
-            convert = partial(_instant, convert, reading.timezone)
+            zoneless, zone = meaning.text, reading.timezone
+            convert = lambda value: zoned(zoneless(value), zone)  # noqa: E731
         logical = without_digits(declared)
     usual, unpack = _UNPACK[meaning.shape]
 
@@ -261,25 +258,21 @@ def _meant(meaning: Meaning, declared: str | None, reading: Reading) -> ColumnRe
     return ColumnReader(logical, read, plain)
 
 
-def _instant(convert: Callable[[Any], str], timezone: str, value: Any) -> str:
-    return zoned(convert(value), timezone)
-
-
 def _int(value: Any) -> int:
     if type(value) is not Number:
-        raise ValueError("no integer")
+        raise ValueError("not an integer")
     return int(value)
 
 
 def _bytes(value: Any) -> bytes:
     if type(value) is not str:
-        raise ValueError("no text of bytes")
+        raise ValueError("not a text of bytes")
     return bytes_of(value, "base64")
 
 
 def _struct(value: Any) -> dict[str, str | None]:
     if type(value) is not dict:
-        raise ValueError("no object")
+        raise ValueError("not an object")
     return json_values.texts(value)
 
 
@@ -290,12 +283,6 @@ _UNPACK: dict[str, tuple[type | None, Callable[[Any], Any]]] = {
     "struct": (None, _struct),
 }
 """By shape, the type of a JSON value that is ready as it is, and what makes others ready."""
-
-
-def _fits(field: Field, declared: str) -> bool:
-    """True if the physical type is the declared one already, so that nothing needs converting."""
-    physical = PHYSICAL.get(field.type)
-    return physical == declared or declared in ("string", "enum", "set", "json", "interval")
 
 
 def _small(value: str | None) -> int | None:

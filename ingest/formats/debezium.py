@@ -21,15 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
 from ingest.decoding import connect, connectors, json_values
+from ingest.decoding.connect import ConnectPlan, Field
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values
-from ingest.decoding.rows import present
+from ingest.decoding.rows import named_table, noted, present
 from ingest.decoding.semantics import meanings
 from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
@@ -87,98 +88,97 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         return [no_value(message, json_key(message.key, hints), hints)]
     kind = connectors.kind_of(found)
     if kind == "row":
-        return [_row(document.schema, found, message, hints, note)]
+        return [wrapped_row(JSON, document.schema, found, message, hints, note)]
     if kind == "flat":
-        return [_flat(document.schema, found, message, hints, note)]
+        return [flat_row(JSON, document.schema, found, message, hints, note)]
     return connectors.control(kind, found)
 
 
-class RowEvent(msgspec.Struct, gc=False):
-    """A wrapped row, its images canonical already; ``key`` is the Kafka key's image."""
+class Encoding(NamedTuple):
+    """How an encoding writes events: JSON here, Avro in the sister format.
 
-    op: str | None
-    source: Image
-    table: TableId
-    before: Image | None
-    after: Image | None
-    types: Mapping[str, str]
-    key: Image | None
-    old_key: Image | None
-    transaction: str | None
-    note: str | None = None
+    Args:
+        text: one value as text.
+        texts: a small record's members as texts; none of what is not a record.
+        image: an image of a wrapped row, or None.
+        columns: the columns of a flattened row as an image.
+        key: the columns of a Kafka key, or None.
+        envelope_fields: the columns that a wrapped row's schema names.
+        row_fields: the columns that a flattened row's schema names.
+    """
 
-
-def _row(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
-    source = json_values.texts(found.get("source"))
-    op = json_values.text(found["op"])
-    table = NO_TABLE if op == MESSAGE else table_of(source, message, hints)
-    declared = hints.tables(table)
-    plan = connect.plan(schema, connect.envelope_fields, declared.columns, meanings, reading(hints.options))
-    return row_change(
-        RowEvent(
-            op=op,
-            source=source,
-            table=table,
-            before=_image(found.get("before"), plan),
-            after=_image(found.get("after"), plan),
-            types=plan.types,
-            key=json_key(message.key, hints, declared),
-            old_key=_old_key(message, hints, declared),
-            transaction=json_values.texts(found.get("transaction")).get("id"),
-            note=note,
-        ),
-        declared,
-        hints.options,
-    )
+    text: Callable[[Any], str | None]
+    texts: Callable[[Any], Image]
+    image: Callable[[Any, ConnectPlan], Image | None]
+    columns: Callable[[Mapping[str, Any], ConnectPlan], Image]
+    key: Callable[[bytes | None, Hints, TableHints | None], Image | None]
+    envelope_fields: Callable[[Any], Iterable[Field]]
+    row_fields: Callable[[Any], Iterable[Field]]
 
 
-def row_change(event: RowEvent, declared: TableHints, options: Options) -> Change:
-    """The change of one wrapped row, however it was encoded."""
-    op = OPS.get(event.op or "")
+def wrapped_row(
+    encoding: Encoding,
+    schema: str | bytes,
+    found: Mapping[str, Any],
+    message: Message,
+    hints: Hints,
+    note: str | None = None,
+) -> Change:
+    """The change of one wrapped row."""
+    source = encoding.texts(found.get("source"))
+    named = encoding.text(found["op"])
+    table = NO_TABLE if named == MESSAGE else _table(source, message, hints)
+    declared, options = hints.tables(table), hints.options
+    plan = connect.plan(schema, encoding.envelope_fields, declared.columns, meanings, reading(options))
+    images = encoding.image(found.get("before"), plan), encoding.image(found.get("after"), plan)
+    key = encoding.key(message.key, hints, declared)
+    old = next((value for name, value in message.headers if name == OLD_KEY), None)
+    old_key = None if old is None else encoding.key(old, hints, declared)
+    transaction = encoding.texts(found.get("transaction")).get("id")
+    op = OPS.get(named or "")
     if op is None:
-        raise Undecodable("unknown-operation", f"op is {event.op!r}, none of {' '.join(OPS)}")
-    places, position = connectors.sequence(event.source)
+        raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
+    places, position = connectors.sequence(source)
     if op is CONTROL:
-        return Change(
-            op=op, table=event.table, event_time=connectors.event_time(event.source), note="message"
-        )
-    before, after, notes = _images(op, event)
+        return Change(op=op, table=table, event_time=connectors.event_time(source), note="message")
+    before, after = _images(op, images, key, old_key)
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
-    if missing:
-        notes.append(f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}")
+    absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
         op=op,
-        table=event.table,
-        keys=declared.keys or tuple(event.key or ()),
+        table=table,
+        keys=declared.keys or tuple(key or ()),
         before=before,
         after=after,
-        types=event.types,
+        types=plan.types,
         partial=bool(missing and op is not DELETE),
-        phase=_phase(op, event.source, places),
+        phase=_phase(op, source, places),
         sequence=places,
         position=position,
-        servers=binlog(event.source.get("server_id"), event.source.get("file")),
-        event_time=connectors.event_time(event.source),
-        transaction=event.transaction or event.source.get("gtid") or event.source.get("txId"),
-        note="; ".join(notes) or None,
+        servers=binlog(source.get("server_id"), source.get("file")),
+        event_time=connectors.event_time(source),
+        transaction=transaction or source.get("gtid") or source.get("txId"),
+        note=noted(note, "the key changed" if op is INSERT and old_key else None, absent),
     )
 
 
-def _images(op: Op, event: RowEvent) -> tuple[Image | None, Image | None, list[str]]:
+def _images(
+    op: Op, images: tuple[Image | None, Image | None], key: Image | None, old_key: Image | None
+) -> tuple[Image | None, Image | None]:
     """Before and after as the operation needs them, from the message's images and the keys."""
-    notes = [event.note] if event.note else []
+    before, after = images
     if op is TRUNCATE:
-        return None, None, notes
+        return None, None
     if op is DELETE:
-        before = event.before if event.before is not None else event.key
+        before = before if before is not None else key
         if not before:
             raise Undecodable("no-image", "a delete has neither a before image nor a Kafka key")
-        return before, None, notes
-    if event.after is None:
-        raise Undecodable("no-image", f"op {event.op!r} has no after image")
-    if op is INSERT and event.old_key:
-        return event.old_key, event.after, [*notes, "the key changed"]
-    return (event.before if op is UPDATE else None), event.after, notes
+        return before, None
+    if after is None:
+        raise Undecodable("no-image", f"the {op} has no after image")
+    if op is INSERT and old_key:
+        return old_key, after
+    return (before if op is UPDATE else None), after
 
 
 def _phase(op: Op, source: Image, places: tuple[int, ...], *, ordered: bool = True) -> int:
@@ -204,49 +204,24 @@ def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
 # --- flattened rows -----------------------------------------------------------------------------
 
 
-def _flat(schema: bytes, found: Values, message: Message, hints: Hints, note: str | None) -> Change:
-    table = flat_table(flat_metadata(found, (), json_values.text), message, hints)
-    declared = hints.tables(table)
-    plan = connect.plan(schema, connect.row_fields, declared.columns, meanings, reading(hints.options))
-    key = json_key(message.key, hints, declared)
-    columns = {*declared.columns, *declared.keys, *(key or ())}
-    meta = flat_metadata(found, columns, json_values.text)
-    row = connect.json_image(
-        {name: value for name, value in found.items() if not connectors.is_metadata(name, columns)}, plan
-    )
-    return flat_change(meta, row, plan.types, table, key, declared, hints.options, note)
-
-
-def flat_metadata(
-    found: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]
-) -> Image:
-    """The members that flattening added to a row, without their prefix."""
-    return {name[2:]: text(value) for name, value in found.items() if connectors.is_metadata(name, columns)}
-
-
-def flat_table(meta: Image, message: Message, hints: Hints) -> TableId:
-    """The table of a flattened row: from its ``__`` members, else from ``options.table``."""
-    name = meta.get("table") or meta.get("source_table") or meta.get("collection")
-    if not name:
-        return _table_by_topic(message, hints)
-    database = meta.get("db") or meta.get("source_db")
-    schema = meta.get("schema") or meta.get("source_schema")
-    if not database and (known := hints.table_of(message.topic)):
-        database, schema = known.database, schema or known.schema
-    return TableId(database, schema, name)
-
-
-def flat_change(
-    meta: Image,
-    row: Image,
-    known: Mapping[str, str],
-    table: TableId,
-    key: Image | None,
-    declared: TableHints,
-    options: Options,
+def flat_row(
+    encoding: Encoding,
+    schema: str | bytes,
+    found: Mapping[str, Any],
+    message: Message,
+    hints: Hints,
     note: str | None = None,
 ) -> Change:
     """The change of one flattened row; without an operation it is an upsert."""
+    table = _flat_table(_metadata(found, (), encoding.text), message, hints)
+    declared, options = hints.tables(table), hints.options
+    plan = connect.plan(schema, encoding.row_fields, declared.columns, meanings, reading(options))
+    key = encoding.key(message.key, hints, declared)
+    columns = {*declared.columns, *declared.keys, *(key or ())}
+    meta = _metadata(found, columns, encoding.text)
+    row = encoding.columns(
+        {name: value for name, value in found.items() if not connectors.is_metadata(name, columns)}, plan
+    )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns and no member of a Debezium event")
     op = DELETE if meta.get("deleted") == "true" else FLAT_OPS.get(meta.get("op") or "u")
@@ -256,28 +231,46 @@ def flat_change(
     ordered = "deleted" in meta
     places, position = connectors.sequence(source) if ordered else ((), None)
     missing = _drop_unavailable(row, options)
+    clocks = {name: meta.get("source_" + name) for name in connectors.CLOCKS}
     return Change(
         op=op,
         table=table,
         keys=declared.keys or tuple(key or ()),
         before=row if op is DELETE else None,
         after=None if op is DELETE else row,
-        types=present(known, row),
+        types=present(plan.types, row),
         partial=bool(missing) and op is not DELETE,
         phase=_phase(op, source, places, ordered=ordered),
         sequence=places,
         position=position,
         servers=binlog(source.get("server_id"), source.get("file")),
-        event_time=connectors.event_time({name: meta.get("source_" + name) for name in connectors.CLOCKS}),
+        event_time=connectors.event_time(clocks),
         transaction=source.get("gtid") or source.get("txId"),
         note=note,
     )
 
 
+def _metadata(found: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]) -> Image:
+    """The members that flattening added to a row, without their prefix."""
+    return {name[2:]: text(value) for name, value in found.items() if connectors.is_metadata(name, columns)}
+
+
+def _flat_table(meta: Image, message: Message, hints: Hints) -> TableId:
+    """The table of a flattened row: from its ``__`` members, else from ``options.table``."""
+    name = meta.get("table") or meta.get("source_table") or meta.get("collection")
+    if not name:
+        return named_table(NO_TABLE, hints, message.topic)
+    database = meta.get("db") or meta.get("source_db")
+    schema = meta.get("schema") or meta.get("source_schema")
+    if not database and (known := hints.table_of(message.topic)):
+        database, schema = known.database, schema or known.schema
+    return TableId(database, schema, name)
+
+
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def table_of(source: Image, message: Message, hints: Hints) -> TableId:
+def _table(source: Image, message: Message, hints: Hints) -> TableId:
     """The table of a wrapped row: from its source, else from ``options.table``."""
     if source.get("connector") == "mongodb" or source.get("collection"):
         raise Undecodable(
@@ -286,14 +279,7 @@ def table_of(source: Image, message: Message, hints: Hints) -> TableId:
     name = source.get("table")
     if name:
         return TableId(source.get("db") or source.get("keyspace"), source.get("schema"), name)
-    return _table_by_topic(message, hints)
-
-
-def _table_by_topic(message: Message, hints: Hints) -> TableId:
-    table = hints.table_of(message.topic)
-    if table is None:
-        raise Undecodable("no-table", "the message names no table; give it in options.table")
-    return table
+    return named_table(NO_TABLE, hints, message.topic)
 
 
 def json_key(key: bytes | None, hints: Hints, declared: TableHints | None = None) -> Image | None:
@@ -305,13 +291,6 @@ def json_key(key: bytes | None, hints: Hints, declared: TableHints | None = None
     )
 
 
-def _old_key(message: Message, hints: Hints, declared: TableHints) -> Image | None:
-    for name, value in message.headers:
-        if name == OLD_KEY:
-            return json_key(value, hints, declared)
-    return None
-
-
 @lru_cache(maxsize=1024)
 def _reading(binary: str | None, units: str | None, timezone: str, scale: int | None) -> Reading:
     time = "micros" if units in (None, "adaptive") else units
@@ -321,16 +300,6 @@ def _reading(binary: str | None, units: str | None, timezone: str, scale: int | 
 def reading(options: Options) -> Reading:
     """How this format's bare values read under a source's options."""
     return _reading(options.binary, options.time_units, options.timezone, options.decimal_scale)
-
-
-def _image(found: object, plan: connect.ConnectPlan) -> Image | None:
-    if found is None:
-        return None
-    if isinstance(found, str):
-        raise Undecodable("unsupported-source", "an image that is JSON text is a MongoDB document, no row")
-    if not isinstance(found, dict):
-        raise Undecodable("bad-message", "an image is not a JSON object")
-    return connect.json_image(found, plan)
 
 
 def _drop_unavailable(image: Image | None, options: Options) -> list[str]:
@@ -357,6 +326,27 @@ def _placeholders(plain: str) -> frozenset[str]:
             *(f"[{quoted}]", f"[{codes}]", f"{{{quoted}:{quoted}}}"),  # arrays of texts, of bytes; maps
         ]
     )
+
+
+def _image(found: object, plan: ConnectPlan) -> Image | None:
+    if found is None:
+        return None
+    if isinstance(found, str):
+        raise Undecodable("unsupported-source", "an image that is JSON text is a MongoDB document, not a row")
+    if not isinstance(found, dict):
+        raise Undecodable("bad-message", "an image is not a JSON object")
+    return connect.json_image(found, plan)
+
+
+JSON = Encoding(
+    text=json_values.text,
+    texts=json_values.texts,
+    image=_image,
+    columns=connect.json_image,
+    key=json_key,
+    envelope_fields=connect.envelope_fields,
+    row_fields=connect.row_fields,
+)
 
 
 def recognise(sample: bytes) -> str | None:

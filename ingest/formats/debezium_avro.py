@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, TableHints
+from ingest.change import Change, Hints, Image, Message, TableHints
 from ingest.decoding import avro, connect, json_values
 from ingest.decoding.connect import Field
-from ingest.decoding.connectors import control, is_metadata, kind_of
+from ingest.decoding.connectors import control, kind_of
 from ingest.decoding.declared import compact, plain_text
 from ingest.decoding.semantics import meanings
 from ingest.errors import Undecodable
@@ -63,9 +63,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         raise Undecodable("not-this-format", "the datum is not a record")
     kind = kind_of(row)
     if kind == "row":
-        return [_row(text, row, message, hints)]
+        return [debezium.wrapped_row(AVRO, text, row, message, hints)]
     if kind == "flat":
-        return [_flat(text, row, message, hints)]
+        return [debezium.flat_row(AVRO, text, row, message, hints)]
     return control(kind, json_values.object_of(compact(row).encode()))
 
 
@@ -81,40 +81,6 @@ def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:
     except KeyError:
         raise Undecodable("unknown-schema", f"the registry does not know schema {number}") from None
     return text, avro.read(avro.load(text), data[5:])
-
-
-def _row(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Change:
-    source = _texts(row.get("source"))
-    op = plain_text(row["op"])
-    table = NO_TABLE if op == debezium.MESSAGE else debezium.table_of(source, message, hints)
-    declared = hints.tables(table)
-    plan = connect.plan(text, _envelope_fields, declared.columns, meanings, debezium.reading(hints.options))
-    old = next((value for name, value in message.headers if name == debezium.OLD_KEY), None)
-    event = debezium.RowEvent(
-        op=op,
-        source=source,
-        table=table,
-        before=_image(row.get("before"), plan),
-        after=_image(row.get("after"), plan),
-        types=plan.types,
-        key=_key(message.key, hints, declared),
-        old_key=_key(old, hints, declared),
-        transaction=_texts(row.get("transaction")).get("id"),
-    )
-    return debezium.row_change(event, declared, hints.options)
-
-
-def _flat(text: str, row: dict[str, Any], message: Message, hints: Hints) -> Change:
-    table = debezium.flat_table(debezium.flat_metadata(row, (), plain_text), message, hints)
-    declared = hints.tables(table)
-    plan = connect.plan(text, _row_fields, declared.columns, meanings, debezium.reading(hints.options))
-    key = _key(message.key, hints, declared)
-    columns = {*declared.columns, *declared.keys, *(key or ())}
-    meta = debezium.flat_metadata(row, columns, plain_text)
-    image = connect.plain_image(
-        {name: value for name, value in row.items() if not is_metadata(name, columns)}, plan
-    )
-    return debezium.flat_change(meta, image, plan.types, table, key, declared, hints.options)
 
 
 def _key(key: bytes | None, hints: Hints, declared: TableHints | None = None) -> Image | None:
@@ -178,7 +144,7 @@ def _field(schema: avro.AvroSchema, name: str, optional: Any) -> Field:
     semantic = props.get("connect.name")
     if semantic is None and props.get("logical") in LOGICAL:
         semantic = LOGICAL[props["logical"]]
-        parameters = _decimal_parameters(props)
+        parameters = {"scale": props.get("scale", 0), "connect.decimal.precision": props.get("precision", "")}
     items = props.get("items") or props.get("values")
     return Field(
         name=name,
@@ -189,8 +155,15 @@ def _field(schema: avro.AvroSchema, name: str, optional: Any) -> Field:
     )
 
 
-def _decimal_parameters(props: Mapping[str, Any]) -> dict[str, str]:
-    return {"scale": str(props.get("scale", 0)), "connect.decimal.precision": str(props.get("precision", ""))}
+AVRO = debezium.Encoding(
+    text=plain_text,
+    texts=_texts,
+    image=_image,
+    columns=connect.plain_image,
+    key=_key,
+    envelope_fields=_envelope_fields,
+    row_fields=_row_fields,
+)
 
 
 def recognise(sample: bytes) -> str | None:

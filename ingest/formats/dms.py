@@ -58,12 +58,8 @@ ABOUT = About(
 )
 
 OPS = {
-    "load": Op.READ,
-    "insert": Op.INSERT,
-    "update": Op.UPDATE,
-    "delete": Op.DELETE,
-    "truncate-table": Op.TRUNCATE,
-}
+    "load": Op.READ, "insert": Op.INSERT, "update": Op.UPDATE, "delete": Op.DELETE, "truncate-table": Op.TRUNCATE
+}  # fmt: skip
 BEFORE_IMAGE = "before-image"
 BEFORE_PREFIX = "BI_"
 

@@ -48,16 +48,9 @@ ABOUT = About(
 )
 
 OPS = {
-    "INSERT": Op.INSERT,
-    "UPDATE": Op.UPDATE,
-    "DELETE": Op.DELETE,
-    "INIT": Op.READ,
-    "DDL": Op.DDL,
-    "COMMAND": Op.DDL,
-    "BEGIN": Op.BEGIN,
-    "COMMIT": Op.COMMIT,
-    "HEARTBEAT": Op.HEARTBEAT,
-}
+    "INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE, "INIT": Op.READ, "DDL": Op.DDL, "COMMAND": Op.DDL,
+    "BEGIN": Op.BEGIN, "COMMIT": Op.COMMIT, "HEARTBEAT": Op.HEARTBEAT,
+}  # fmt: skip
 """Every other operation of the schema is a mark of the service: control."""
 
 NO_OPERATION = 48  # bytes

@@ -50,37 +50,19 @@ ABOUT = About(
 )
 
 OPS = {
-    "INSERT": Op.INSERT,
-    "UPDATE": Op.UPDATE,
-    "DELETE": Op.DELETE,
-    "DDL": Op.DDL,
-    "BEGIN": Op.BEGIN,
-    "COMMIT": Op.COMMIT,
-    "HEARTBEAT": Op.HEARTBEAT,
-}
+    "INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE, "DDL": Op.DDL, "BEGIN": Op.BEGIN,
+    "COMMIT": Op.COMMIT, "HEARTBEAT": Op.HEARTBEAT,
+}  # fmt: skip
 SMALL = frozenset(
     "INTEGER LONG FLOAT DOUBLE DECIMAL TIMESTAMP DATE TIME DATETIME BOOLEAN BIT ENUM SET".split()
 )
 """Types of ``type_info`` that never hold a large value, so that their NULL is one."""
 
+_SAME = "DECIMAL STRING BINARY TIMESTAMP TIME DATETIME BOOLEAN BIT GEOMETRY ENUM SET"
 NULL_TYPES = {
-    "INTEGER": "int32",
-    "LONG": "int64",
-    "FLOAT": "float32",
-    "DOUBLE": "float64",
-    "DECIMAL": "decimal",
-    "STRING": "string",
-    "BINARY": "binary",
-    "RAW": "binary",
-    "TIMESTAMP": "timestamp",
-    "TIME": "time",
-    "DATETIME": "datetime",
-    "BOOLEAN": "boolean",
-    "BIT": "bit",
-    "GEOMETRY": "geometry",
-    "ENUM": "enum",
-    "SET": "set",
-}
+    **{name: name.lower() for name in _SAME.split()},
+    "INTEGER": "int32", "LONG": "int64", "FLOAT": "float32", "DOUBLE": "float64", "RAW": "binary",
+}  # fmt: skip
 """What a NULL says of its column's type; DATE says nothing (an Oracle one has a time of day)."""
 
 
@@ -143,7 +125,11 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
         unwrap(image, declared.columns)
     gone = 0
     if op is Op.UPDATE and before and after and None in after.values():
-        large = _large(record, names).difference(keys)
+        cells = [
+            *zip(names, record["beforeImages"], strict=True),
+            *zip(names, record["afterImages"], strict=True),
+        ]
+        large = {*names} - {*keys} - {name for name, cell in cells if cell["type_info"] in SMALL}
         gone = len(drop_unchanged(before, after, large.__contains__))
     return replace(
         common,
@@ -179,15 +165,6 @@ def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str
     return image
 
 
-def _large(record: dict[str, Any], names: list[str]) -> set[str]:
-    """The columns that either image says may hold a large value."""
-    images = (record["beforeImages"] or (), record["afterImages"] or ())
-    small = {
-        n for image in images for n, cell in zip(names, image, strict=False) if cell["type_info"] in SMALL
-    }
-    return set(names) - small
-
-
 def _key_columns(record: dict[str, Any], names: list[str]) -> tuple[str, ...]:
     unique = [one for one in record["ukIndexes"] or () if one]
     choices = [record["pkIndexes"]] if record["pkIndexes"] else unique
@@ -214,26 +191,10 @@ def _text(value: str, info: str) -> Read:
     return value, {"ENUM": "enum", "SET": "set"}.get(info, "string")
 
 
-def _string(value: Any, info: str) -> Read:
-    return _text(value["value"], info)
-
-
 def _decimal(value: Any, _info: str) -> Read:
     precision, scale = value["precision"], value["scale"]
     known = 0 < precision <= 1000 and 0 <= scale <= precision
     return values.number_text(value["value"]), f"decimal({precision},{scale})" if known else "decimal"
-
-
-def _date(value: Any, _info: str) -> Read:
-    return _day(value), "date"
-
-
-def _time(value: Any, _info: str) -> Read:
-    return f"{'-' if value['negative'] else ''}{_clock(value)}", "time"
-
-
-def _datetime(value: Any, _info: str) -> Read:
-    return f"{_day(value)} {_clock(value)}", "datetime"
 
 
 def _day(value: Any) -> str:
@@ -267,10 +228,6 @@ def _bit(value: Any, _info: str) -> Read:
     return str(number), "bit(64)" if width == 64 else "bit"
 
 
-def _enum(value: Any, info: str) -> Read:
-    return value["value"], "set" if info == "SET" else "enum"
-
-
 def _geometry(value: Any, _info: str) -> Read:
     return f"SRID={value['srid']};{values.base64_text(value['wkb'])}", "geometry"
 
@@ -282,14 +239,14 @@ READERS: dict[str, Callable[[Any, str], Read]] = {
     "float": lambda value, _info: (values.float_text(value), "float64"),
     "bytes": lambda value, _info: (values.base64_text(value), "binary"),
     "str": _text,
-    "StringObject": _string,
+    "StringObject": lambda value, info: _text(value["value"], info),
     "DecimalObject": _decimal,
-    "DateObject": _date,
-    "TimeObject": _time,
-    "DateTimeObject": _datetime,
+    "DateObject": lambda value, _info: (_day(value), "date"),
+    "TimeObject": lambda value, _info: (f"{'-' if value['negative'] else ''}{_clock(value)}", "time"),
+    "DateTimeObject": lambda value, _info: (f"{_day(value)} {_clock(value)}", "datetime"),
     "TimestampObject": _timestamp,
     "BitObject": _bit,
-    "EnumSetValue": _enum,
+    "EnumSetValue": lambda value, info: (value["value"], "set" if info == "SET" else "enum"),
     "GeometryValue": _geometry,
 }
 

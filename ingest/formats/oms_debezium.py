@@ -21,7 +21,7 @@ from ingest.decoding import connect, json_values
 from ingest.decoding.connect import ConnectPlan, Field, Meaning
 from ingest.decoding.declared import Reading
 from ingest.decoding.json_values import Values, text, texts
-from ingest.decoding.rows import drop_unchanged
+from ingest.decoding.rows import drop_unchanged, named_table
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import integer
@@ -76,9 +76,7 @@ def event(schema: bytes, found: Values, message: Message, hints: Hints, note: st
     if op is Op.HEARTBEAT:
         return Change(op=op, event_time=_micros(source.get("ts_ms") or text(found.get("ts_ms"))))
     name = source.get("table")
-    table = TableId(source.get("db"), None, name) if name else hints.table_of(message.topic)
-    if table is None:
-        raise Undecodable("no-table", "the message names no table; give it in options.table")
+    table = named_table(TableId(source.get("db"), None, name), hints, message.topic)
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, no_meaning, reading(hints.options))
     before, after = _image(found.get("before"), plan), _image(found.get("after"), plan)

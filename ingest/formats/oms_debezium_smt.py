@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ingest.change import Change, Hints, Message, Op
+from ingest.change import NO_TABLE, Change, Hints, Message, Op
 from ingest.decoding import connect, json_values
 from ingest.decoding.connectors import is_metadata
+from ingest.decoding.rows import named_table
 from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium
 
@@ -46,17 +47,10 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
     found, note = json_values.repaired(message.value, json_values.object_of)
-    table = hints.table_of(message.topic)
-    if table is None:
-        raise Undecodable("no-table", "the message names no table; give it in options.table")
+    table = named_table(NO_TABLE, hints, message.topic)
     declared = hints.tables(table)
-    plan = connect.plan(
-        b"",
-        connect.row_fields,
-        declared.columns,
-        oms_debezium.no_meaning,
-        oms_debezium.reading(hints.options),
-    )
+    reading = oms_debezium.reading(hints.options)
+    plan = connect.plan(b"", connect.row_fields, declared.columns, oms_debezium.no_meaning, reading)
     keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
     columns = {*declared.columns, *keys}
     row = connect.json_image(

@@ -55,18 +55,10 @@ ABOUT = About(
 )
 
 OPS = {
-    "ins": Op.INSERT,
-    "insert": Op.INSERT,
-    "upd": Op.UPDATE,
-    "update": Op.UPDATE,
-    "update after": Op.UPDATE,
-    "update before": Op.DELETE,
-    "del": Op.DELETE,
-    "delete": Op.DELETE,
-    "truncate": Op.TRUNCATE,
-    "ddl": Op.DDL,
+    "ins": Op.INSERT, "insert": Op.INSERT, "upd": Op.UPDATE, "update": Op.UPDATE, "update after": Op.UPDATE,
+    "update before": Op.DELETE, "del": Op.DELETE, "delete": Op.DELETE, "truncate": Op.TRUNCATE, "ddl": Op.DDL,
     "drop column": Op.DDL,
-}
+}  # fmt: skip
 
 Order = Callable[[Image, Op, Options], tuple[int, ...]]
 
