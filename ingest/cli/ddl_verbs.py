@@ -21,7 +21,7 @@ ledger = typer.Typer(cls=Listing, no_args_is_help=True)
 app.add_typer(
     ledger,
     name="ddl",
-    rich_help_panel="Mend",
+    rich_help_panel="Repair",
     help="The DDL ledger, and what waits in it for a decision: `ingest ddl FILE` lists.",
 )
 

@@ -24,7 +24,7 @@ _COLUMNS = ("op", "table", "keys", "before", "after", "partial", "order", "event
 File = Annotated[str, typer.Argument(metavar="FILE", help="A file, plain or gz, bz2, zstd; - reads stdin.")]
 Framing = Annotated[
     Literal["lines", "document", "length", "avro-container", "raw"] | None,
-    typer.Option(help="How messages stand in the file; told by its content unless given."),
+    typer.Option(help="How the file is cut into messages; found from its content unless given."),
 ]
 
 
@@ -48,7 +48,7 @@ def decode(
 ) -> None:
     """Decode messages to exact changes, one JSON object each."""
     from ingest import formats
-    from ingest.cli.reading import messages
+    from ingest.cli.messages import messages
 
     module = formats.load(format_)
     given = _pairs("option", option) | ({"table": table} if table else {})
@@ -160,7 +160,7 @@ def detect(
     framing: Framing = None,
     output_: Output = "table",
 ) -> None:
-    """Name the format of a file's messages, with evidence, and what cannot be told from them."""
+    """Name the format of a file's messages, with evidence, and what they cannot show."""
     from ingest.cli import detection
 
     verdict = detection.judge(file, *detection.sample(file, framing, lines))

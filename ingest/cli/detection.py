@@ -15,7 +15,7 @@ from typing import Any
 
 from ingest import formats
 from ingest.change import Hints, Message, Options, TableId
-from ingest.cli.reading import messages
+from ingest.cli.messages import messages
 from ingest.config.words import listed
 from ingest.errors import Undecodable
 
@@ -36,11 +36,17 @@ def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes]
 
 
 def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> dict[str, Any]:
-    """The verdict as one object: format, evidence, rivals, odd messages, what is open, a block to paste."""
+    """The result as one object: format, evidence, rivals, odd messages, what is open, a block to paste."""
     seen = [_evidence(message) for message in sampled]
-    spoken = {name: _speaks(name, sampled, seen) for name in sorted({name for one in seen for name in one})}
+    pairs = list(zip(sampled, seen, strict=True))
+    spoken = {  # for each format with a mark in the sample, whether each message speaks for it
+        name: [name in evidence or _reads_as(name, message, evidence) for message, evidence in pairs]
+        for name in sorted({name for one in seen for name in one})
+    }
+    # at last, how many messages a format can decode by itself: what tells bare Avro from framed
     rank = {
-        name: (sum(said), *_marks(name, seen), _decodable(name, sampled)) for name, said in spoken.items()
+        name: (sum(said), *_marks(name, seen), sum(_reading(name, one) is not None for one in sampled))
+        for name, said in spoken.items()
     }
     best = [name for name in rank if rank[name] == max(rank.values())]
     winner = best[0] if len(best) == 1 else None
@@ -51,7 +57,12 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         "damage": damage,
         "format": winner,
         "candidates": best,
-        "evidence": _counted([(name, one[name]) for one in seen for name in best if name in one]),
+        "evidence": [
+            {"format": name, "evidence": text, "messages": number}
+            for (name, text), number in Counter(
+                (name, one[name]) for one in seen for name in best if name in one
+            ).items()
+        ],
         "odd": _odd(spoken[best[0]], seen) if best else {},
         "open": dict(formats.load(winner).ABOUT.options) if winner else {},
     }
@@ -79,17 +90,9 @@ def _evidence(message: bytes) -> dict[str, str]:
 
 def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
     """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
-    told = [one[name] for one in seen if name in one]
-    shared = sum(text.startswith(formats.PERHAPS) for text in told)
-    return len(told) - shared, shared
-
-
-def _speaks(name: str, sampled: list[bytes], seen: list[dict[str, str]]) -> list[bool]:
-    """For each message, whether it speaks for the format."""
-    return [
-        name in evidence or _reads_as(name, message, evidence)
-        for message, evidence in zip(sampled, seen, strict=True)
-    ]
+    marks = [one[name] for one in seen if name in one]
+    shared = sum(text.startswith(formats.PERHAPS) for text in marks)
+    return len(marks) - shared, shared
 
 
 def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
@@ -108,18 +111,6 @@ def _reading(name: str, message: bytes) -> object:
         return None
 
 
-def _decodable(name: str, sampled: list[bytes]) -> int:
-    """How many messages a format can decode by itself: what tells bare Avro from framed."""
-    return sum(_reading(name, message) is not None for message in sampled)
-
-
-def _counted(found: list[tuple[str, str]]) -> list[dict[str, Any]]:
-    return [
-        {"format": name, "evidence": text, "messages": number}
-        for (name, text), number in Counter(found).items()
-    ]
-
-
 def _odd(said: list[bool], seen: list[dict[str, str]]) -> dict[str, list[int]]:
     """The numbers, from 1, of the messages that do not fit, by the format that they look like."""
     odd: dict[str, list[int]] = {}
@@ -130,7 +121,7 @@ def _odd(said: list[bool], seen: list[dict[str, str]]) -> dict[str, list[int]]:
 
 
 def block(file: str, name: str, framing: str, named: str | None = None) -> str:
-    """A ``sources:`` block to paste; the options that may matter stand in it as comments."""
+    """A ``sources:`` block to paste; the options that may matter are comments in it."""
     about = formats.load(name).ABOUT
     path = "messages.jsonl" if file == "-" else file
     lines = ["sources:", f"  - name: {named or plain_name(Path(path).name.split('.')[0])}", "    kind: files"]

@@ -25,17 +25,19 @@ _INSTALL = "pip install --require-hashes -r requirements.lock"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check; ``state`` is ok, missing or wrong, and ``mend`` is empty when it is ok."""
+    """One check; ``state`` is ok, missing or wrong, and ``repair`` is empty when it is ok."""
 
     check: str
     state: str
     found: str
-    mend: str = ""
+    repair: str = ""
 
 
 def examine(pipeline: Pipeline | None) -> Iterator[Finding]:
     """Every check of this machine, then those of one pipeline."""
-    yield _python()
+    found = f"{platform.python_version()} at {sys.executable}"
+    old = sys.version_info[:2] < _OLDEST_PYTHON  # the command is for a newer python3 on PATH
+    yield Finding("python", "wrong", found, "make distclean demo") if old else Finding("python", "ok", found)
     for name, wanted in _PACKAGES.items():
         yield _package(name, wanted)
     yield _java()
@@ -47,13 +49,6 @@ def examine(pipeline: Pipeline | None) -> Iterator[Finding]:
     if pipeline:
         yield _lake(pipeline.lake)
         yield from _services(pipeline)
-
-
-def _python() -> Finding:
-    found = f"{platform.python_version()} at {sys.executable}"
-    if sys.version_info[:2] >= _OLDEST_PYTHON:
-        return Finding("python", "ok", found)
-    return Finding("python", "wrong", found, "make distclean demo")  # with a newer python3 on PATH
 
 
 def _package(name: str, wanted: str) -> Finding:
@@ -124,12 +119,9 @@ def _lake(lake: str) -> Finding:
     if not nearest.is_dir():
         return Finding("lake", "wrong", f"{nearest} is a file", "give `lake:` another folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
-        return Finding("lake", "wrong", f"{nearest} cannot be written", f"chown {_user()} '{nearest}'")
+        user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "you")
+        return Finding("lake", "wrong", f"{nearest} cannot be written", f"chown {user} '{nearest}'")
     return Finding("lake", "ok", lake if nearest == path else f"{lake} (will be created)")
-
-
-def _user() -> str:
-    return str(os.getuid()) if hasattr(os, "getuid") else os.environ.get("USERNAME", "you")
 
 
 def _services(pipeline: Pipeline) -> Iterator[Finding]:
@@ -157,7 +149,7 @@ def _database(name: str, database: Database) -> Finding:
     except SetupError as error:
         return Finding(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
     except IngestError as error:
-        return Finding(check, "wrong", str(error), "mend `database:` of the source, or start the database")
+        return Finding(check, "wrong", str(error), "correct `database:` of the source, or start the database")
 
 
 def answers(check: str, address: str) -> Finding:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ingest.cli import output
-from ingest.cli.mend_verbs import fail_unless_done, fold_again, printed
 from ingest.cli.output import Output
+from ingest.cli.repair_verbs import fail_unless_done, fold_again, printed
 from ingest.cli.spark import JarsDir, PipelineFile, locked, opened, source_named
 from ingest.errors import ConfigError, IngestError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-@app.command(rich_help_panel="Mend")
+@app.command(rich_help_panel="Repair")
 def epoch(
     file: PipelineFile,
     source: Annotated[str, typer.Argument(help="The source's name.")],

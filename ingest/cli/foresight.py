@@ -42,7 +42,7 @@ CORES = 1  # of a plan without a session: only the cuts of large files depend on
 class Sources:
     """What the sources would give: descriptions, and a sample of messages with their batch and source."""
 
-    told: list[dict[str, Any]] = field(default_factory=list)
+    described: list[dict[str, Any]] = field(default_factory=list)
     messages: list[tuple[Any, ...]] = field(default_factory=list)
 
 
@@ -53,12 +53,12 @@ def has_lake(pipeline: Pipeline) -> bool:
 
 def unreachable(source: Source) -> str:
     """Why none of a Kafka source's brokers can be asked; empty if one of them answers."""
-    return _silence(source.bootstrap_servers)
+    return _silent(source.bootstrap_servers)
 
 
 @cache
-def _silence(servers: str) -> str:
-    """What was found of servers none of which answers; each is tried once, for a dead one takes seconds."""
+def _silent(servers: str) -> str:
+    """Each is tried once, for a dead one takes seconds."""
     rows = [answers("broker", f"//{one.strip()}") for one in servers.split(",")]
     if any(row.state == "ok" for row in rows):
         return ""
@@ -66,7 +66,7 @@ def _silence(servers: str) -> str:
 
 
 def needs_spark(pipeline: Pipeline) -> bool:
-    """True if files alone do not tell the plan."""
+    """True if files alone are not enough for the plan."""
     asked = any(
         source.enabled and source.kind == "kafka" and not unreachable(source) for source in pipeline.sources
     )
@@ -90,18 +90,24 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         identity.check(lake, Seen())
     known = gold.know(lake) if lake is not None else Known()
     last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
-    sources = _landed(lake, known, last, count)
+    sources = Sources()
+    if lake is not None and last > known.last and count:  # a sample of what is landed and waits for silver
+        for source in pipeline.sources:
+            rows = unread.landed(lake, source.name, (known.last + 1, last), count)
+            sources.messages += [(batch, source.name, *row) for batch, row in rows]
     _look(pipeline, lake, last, count, sources)
     decoded = silver.decode(pipeline, sources.messages)
-    for one in sources.told:
+    for one in sources.described:
         _add_sample(one, decoded, sum(message[1] == one["source"] for message in sources.messages))
     tables = gold.foresee(pipeline, known, decoded.lines, decoded.statements)
     sampled = {line.table_id for line in decoded.lines}
     guessed = {str(target(pipeline.rule(one), one)) for one in sampled}
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
-        told = next(one for one in sources.told if one["source"] == outdated.source)
-        told["warnings"].append(outdated.sentence(pipeline, known.last))
-    due = any(one["due"] for one in sources.told)
+        described = next(one for one in sources.described if one["source"] == outdated.source)
+        described["warnings"].append(outdated.sentence(pipeline, known.last))
+    due = any(one["due"] for one in sources.described)
+    problems = [f"source {one['source']}: {text}" for one in sources.described for text in one["problems"]]
+    problems += [f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD]
     return {
         "pipeline": pipeline.name,
         "file": str(pipeline.file),
@@ -109,24 +115,14 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "lake_exists": lake is not None and lake.exists(BRONZE.name),
         "next_batch": last + 1 if due else None,
         "undecoded_batches": list(range(known.last + 1, last + 1)),
-        "sources": sources.told,
+        "sources": sources.described,
         "tables": [_described(one, guessed) for one in tables],
-        "problems": _problems(sources, tables),
+        "problems": problems,
         "warnings": [*_idle_rules(pipeline, sampled | _booked(lake)), *_untyped(pipeline, tables)],
     }
 
 
 # --- sources ------------------------------------------------------------------------------------
-
-
-def _landed(lake: Tables | None, known: Known, last: int, count: int) -> Sources:
-    """A sample of what is landed and waits for silver."""
-    found = Sources()
-    if lake is not None and last > known.last and count:
-        for source in lake.pipeline.sources:
-            rows = unread.landed(lake, source.name, (known.last + 1, last), count)
-            found.messages += [(batch, source.name, *row) for batch, row in rows]
-    return found
 
 
 def _look(pipeline: Pipeline, lake: Tables | None, last: int, count: int, found: Sources) -> None:
@@ -139,14 +135,15 @@ def _look(pipeline: Pipeline, lake: Tables | None, last: int, count: int, found:
         identity.refuse_missing_sources(lake, positions.sources)
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
-            found.told.append(_told(source, [], [], ("enabled: false: nothing more is read of it",)))
+            off = ("enabled: false: nothing more is read of it",)
+            found.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            told, sample = _topics(lake, source, positions, count)
+            one, sample = _topics(lake, source, positions, count)
         else:
-            told, sample = _files(lake, source, rank, positions, count)
-        told["problems"] += sample.faults
-        found.told.append(told)
+            one, sample = _files(lake, source, rank, positions, count)
+        one["problems"] += sample.faults
+        found.described.append(one)
         found.messages += [(last + 1, source.name, *row) for row in sample.rows]
 
 
@@ -156,9 +153,9 @@ def _files(
     cores = lake.spark.sparkContext.defaultParallelism if isinstance(lake, Lake) else CORES
     plan = files.plan(source, rank, positions.files.get(source.name, {}), cores)
     reads = _by_file(plan.ranges)
-    told = _told(source, reads, [one.text for one in plan.alarms], plan.warnings)
-    told["bytes"] = sum(one["bytes"] for one in reads)
-    return told, unread.of_files(plan.ranges, count) if count else unread.Sample()
+    found = _source_described(source, reads, [one.text for one in plan.alarms], plan.warnings)
+    found["bytes"] = sum(one["bytes"] for one in reads)
+    return found, unread.of_files(plan.ranges, count) if count else unread.Sample()
 
 
 def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
@@ -178,7 +175,7 @@ def _topics(
 ) -> tuple[dict[str, Any], unread.Sample]:
     fault = unreachable(source)
     if fault or not isinstance(lake, Lake):
-        return _told(source, [], [fault], ()), unread.Sample()
+        return _source_described(source, [], [fault], ()), unread.Sample()
     look = kafka.look(lake, source, positions.places.get(source.name, {}))
     reads = [
         {
@@ -190,13 +187,13 @@ def _topics(
         }
         for one in look.plan.spans
     ]
-    told = _told(source, reads, list(look.alarms()), look.plan.warnings)
-    told["due"] = look.plan.due
-    told["messages"] = sum(one["messages"] for one in reads)
-    return told, unread.of_topics(lake, look, count) if count else unread.Sample()
+    found = _source_described(source, reads, list(look.alarms()), look.plan.warnings)
+    found["due"] = look.plan.due
+    found["messages"] = sum(one["messages"] for one in reads)
+    return found, unread.of_topics(lake, look, count) if count else unread.Sample()
 
 
-def _told(
+def _source_described(
     source: Source, reads: list[dict[str, Any]], problems: list[str], warnings: tuple[str, ...]
 ) -> dict[str, Any]:
     return {
@@ -210,17 +207,17 @@ def _told(
     }
 
 
-def _add_sample(told: dict[str, Any], decoded: silver.Foretold, count: int) -> None:
-    name = told["source"]
+def _add_sample(source: dict[str, Any], decoded: silver.Foretold, count: int) -> None:
+    name = source["source"]
     rejects = [one for one in decoded.rejects if one[0] == name]
-    told["sampled"], told["rejected"] = count, len(rejects)
+    source["sampled"], source["rejected"] = count, len(rejects)
     if rejects:
         _, reason, detail = rejects[0]
-        told["warnings"].append(
+        source["warnings"].append(
             f"{len(rejects)} of {count} sampled messages would be rejected; the first: {reason}: {detail}"
         )
     if name in decoded.faults:
-        told["problems"].append(decoded.faults[name])
+        source["problems"].append(decoded.faults[name])
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -283,8 +280,3 @@ def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:
                 f"{one.mirror}: {shown} would be STRING, for the messages do not say a type or its precision: "
                 f"write columns: for {one.mirror}; `{command('infer', pipeline.file)}` proposes them"
             )
-
-
-def _problems(sources: Sources, tables: list[Foreseen]) -> list[str]:
-    found = [f"source {one['source']}: {text}" for one in sources.told for text in one["problems"]]
-    return found + [f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD]

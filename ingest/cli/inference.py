@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -40,7 +40,9 @@ def infer(
     seen = infer.observe(_changes(_read(file, format_, table), lines, refused))
     found = {str(each): infer.propose(columns) for each, columns in seen.items()}
     if output_ == "json":
-        output.json([_described(name, proposals) for name, proposals in found.items()])
+        output.json(
+            [{"table": name, "columns": [each._asdict() for each in one]} for name, one in found.items()]
+        )
     else:
         output.line(block(found))
     if refused:
@@ -62,7 +64,7 @@ def block(found: dict[str, list[Proposal]]) -> str:
         lines += (
             ["    columns:"]
             if known
-            else ["    # the messages tell the types of all columns that have values"]
+            else ["    # the messages name the types of all columns that have values"]
         )
         for each in known:
             kind = f'"{each.type}"' if "," in str(each.type) else each.type
@@ -71,10 +73,6 @@ def block(found: dict[str, list[Proposal]]) -> str:
             f"      # {quoted(each.column)}: ?   # {each.evidence}" for each in proposals if not each.type
         ]
     return "\n".join(lines)
-
-
-def _described(name: str, proposals: list[Proposal]) -> dict[str, Any]:
-    return {"table": name, "columns": [each._asdict() for each in proposals]}
 
 
 Read = tuple[str, str, "Hints", str | None]
@@ -101,7 +99,7 @@ def _of_pipeline(file: str) -> Iterator[Read]:
     pipeline = config.load(file)
     for source in pipeline.sources:
         if source.kind != "files":
-            output.warning(f"source {source.name} is no source of files and is left out")
+            output.warning(f"source {source.name} is not a source of files and is left out")
             continue
         for path in sorted(glob(source.path, recursive=True)):  # noqa: PTH207 - absolute patterns
             yield path, source.format, pipeline.hints(source), source.framing or None
@@ -112,7 +110,7 @@ def _detected(file: str) -> str:
 
     verdict = detection.judge(file, *detection.sample(file, None, 200))
     if verdict["format"] is None:
-        raise ConfigError([f"the format of {file} cannot be told; give it as --format"])
+        raise ConfigError([f"the format of {file} cannot be detected; give it as --format"])
     return str(verdict["format"])
 
 
@@ -122,7 +120,7 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
 
     from ingest import formats
     from ingest.change import Message
-    from ingest.cli.reading import messages
+    from ingest.cli.messages import messages
 
     for path, name, hints, framing in files:
         module = formats.load(name)

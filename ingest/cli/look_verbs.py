@@ -81,7 +81,7 @@ def status(
     ] = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Lag and health of every mirror, what waits for a person, and the next command to type."""
+    """Lag and health of every mirror, what waits for the operator, and the next command to type."""
     from ingest.cli import watching
     from ingest.inspect import prom
     from ingest.inspect import status as looking
@@ -136,8 +136,8 @@ def sql(
     jars_dir: JarsDir = None,
 ) -> None:
     """Query mirrors and product tables by name."""
-    columns, rows, behind = _asked(file, query, limit, as_of_batch, engine, jars_dir)
-    for text in behind:
+    columns, rows, lagging = _asked(file, query, limit, as_of_batch, engine, jars_dir)
+    for text in lagging:
         output.warning(text)
     if output_as == "json":
         output.json([dict(zip(columns, row, strict=True)) for row in rows])

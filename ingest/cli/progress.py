@@ -49,7 +49,7 @@ class ProgressLine:
         subject = output.short(subject)
         with self._lock:
             stage = subject.partition(" ")[0]
-            self._steps = {name: told for name, told in self._steps.items() if name.startswith(stage)}
+            self._steps = {name: known for name, known in self._steps.items() if name.startswith(stage)}
             self._steps[subject] = step
         if not self._live:
             output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {subject}: {step}")

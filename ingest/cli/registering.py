@@ -22,12 +22,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
 from ingest.lake.tables import Tables
 
-_SQL = {
-    "long": "BIGINT",
-    "integer": "INT",
-    "short": "SMALLINT",
-    "byte": "TINYINT",
-}  # where Delta's log says otherwise
+_SQL = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}  # by names in Delta's log
 _MOST = 100  # characters of a name; catalogs that sit on a database allow 128
 
 
@@ -39,7 +34,7 @@ class RegisteredColumn:
     delta: str
     source: str
     source_type: str
-    comment: str = ""  # as it stands in the Delta table
+    comment: str = ""  # as the Delta table has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class Registered:
     path: str = ""
     fields: tuple[RegisteredColumn, ...] = ()
     keys: tuple[str, ...] = ()
-    states: bool = False  # it keeps every state of each row, so that a key stands more than once
+    states: bool = False  # it keeps every state of each row, so that a key occurs more than once
     comment: str = ""
     why: str = ""
 
@@ -147,7 +142,7 @@ def remark(text: str) -> str:
 
 
 def _spark(one: Registered, schema: str, name: str) -> Iterator[str]:
-    yield remark(_told(one))
+    yield remark(_title(one))
     yield f"CREATE TABLE IF NOT EXISTS {quoted(schema)}.{quoted(name)} ("
     for i, each in enumerate(one.fields):
         comment = f" COMMENT {literal(visible(each.comment))}" if each.comment else ""
@@ -162,9 +157,9 @@ def _spark(one: Registered, schema: str, name: str) -> Iterator[str]:
 
 def _duckdb(one: Registered, schema: str, name: str) -> Iterator[str]:
     view = f"{double(schema)}.{double(name)}"
-    yield remark(_told(one))
+    yield remark(_title(one))
     yield f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM delta_scan({single(one.path)});"
-    yield f"COMMENT ON VIEW {view} IS {single(_told(one))};"
+    yield f"COMMENT ON VIEW {view} IS {single(_title(one))};"
     for each in one.fields:
         yield f"COMMENT ON COLUMN {view}.{double(each.name)} IS {single(_source_of(each))};"
 
@@ -183,7 +178,7 @@ def single(text: str) -> str:
 
 
 def _trino(one: Registered, schema: str, name: str) -> Iterator[str]:
-    yield remark(_told(one))
+    yield remark(_title(one))
     yield "CALL system.register_table("
     yield f"  schema_name => {single(schema)}, table_name => {single(name)},"
     yield f"  table_location => {single(uri(one.path))});"
@@ -197,7 +192,7 @@ def uri(path: str) -> str:
 # --- shared -------------------------------------------------------------------------------------
 
 
-def _told(one: Registered) -> str:
+def _title(one: Registered) -> str:
     keys = ", ".join(one.keys)
     if one.states:
         return f"history of {str(one.table).removesuffix('__history')}: every state of each row, key ({keys}) and valid_from"
@@ -214,7 +209,7 @@ _OF_HISTORY = {
 def _source_of(each: RegisteredColumn) -> str:
     if each.source in _OF_HISTORY:
         return _OF_HISTORY[each.source]
-    kind = "of a type that the messages do not tell" if each.source_type == "unknown" else each.source_type
+    kind = "of a type that the messages do not name" if each.source_type == "unknown" else each.source_type
     return kind if each.source == each.name else f"{each.source}, {kind}"
 
 

@@ -17,7 +17,7 @@ group = typer.Typer(cls=Listing, no_args_is_help=True)
 app.add_typer(
     group,
     name="rejects",
-    rich_help_panel="Mend",
+    rich_help_panel="Repair",
     help="What could not be decoded or did not fit: `ingest rejects FILE` lists what is open.",
 )
 
@@ -99,7 +99,7 @@ def dismiss(
         output.line(f"dismissed: {rejects.place_of(row)} ({row['reason']})")
 
 
-@app.command(rich_help_panel="Mend")
+@app.command(rich_help_panel="Repair")
 def replay(
     file: PipelineFile,
     reason: Annotated[str, typer.Option(help="Only rejects of this reason code.")] = "",

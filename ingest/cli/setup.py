@@ -44,7 +44,7 @@ def doctor(
         output.json([asdict(row) for row in rows])
     else:
         columns = ("check", "state", "found", "to repair it")
-        output.table(columns, [(row.check, row.state, row.found, row.mend) for row in rows])
+        output.table(columns, [(row.check, row.state, row.found, row.repair) for row in rows])
     if any(row.state != "ok" for row in rows):
         raise typer.Exit(1)
 

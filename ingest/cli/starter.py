@@ -22,7 +22,7 @@ lake: {lake}             # a folder, relative to this file, or a URI
 {plain}
 
 {sources}
-    # settle: 60s              # a file that stands still for so long is finished
+    # settle: 60s              # a file that has not changed for so long is finished
 
 # The first entry that matches a table applies, alone.
 # tables:
@@ -51,14 +51,17 @@ def text(
     """The starter's YAML for one source of files.
 
     Raises:
-        ConfigError: the source's format is neither given nor to be told from its files.
+        ConfigError: the source's format is neither given nor found from its files.
     """
     sample = _first(source)
-    found, framing = (format_name, None) if format_name else _told(source, sample)
+    found, framing = (format_name, None) if format_name else _detected(source, sample)
     about = formats.load(str(found)).ABOUT
     if framing is None:
         framing = detection.sample(sample, None, 1)[0] if sample else about.framing
-    path = source if is_uri(source) else _beside(file, source)
+    path = source
+    if not is_uri(source) and not Path(source).is_absolute():  # as seen from the pipeline file's folder
+        path = os.path.relpath(source, file.parent)
+        path = path if path.startswith("..") else f"./{path}"
     return _TEXT.format(
         schema=SCHEMA_FILE,
         file=file,
@@ -78,22 +81,14 @@ def _first(source: str) -> str | None:
     return str(max(files, key=lambda path: path.stat().st_mtime)) if files else None
 
 
-def _told(source: str, sample: str | None) -> tuple[str, str]:
+def _detected(source: str, sample: str | None) -> tuple[str, str]:
     if sample is None:
-        raise ConfigError([f"{source} matches no file here, so its format cannot be told; give --format"])
+        raise ConfigError([f"{source} matches no file here, so its format is not known; give --format"])
     verdict = detection.judge(sample, *detection.sample(sample, None, 200))
     if not detection.is_one_source(verdict):
         raise ConfigError([detection.in_words(verdict)])
     if not verdict["format"]:
         rivals = verdict["candidates"]
         which = f"it may be {listed(rivals)}" if rivals else "it is like no known one"
-        raise ConfigError([f"the format of {sample} cannot be told ({which}); give --format"])
+        raise ConfigError([f"the format of {sample} cannot be detected ({which}); give --format"])
     return verdict["format"], verdict["framing"]
-
-
-def _beside(file: Path, source: str) -> str:
-    """The source's path as seen from the pipeline file's folder."""
-    if Path(source).is_absolute():
-        return source
-    path = os.path.relpath(source, file.parent)
-    return path if path.startswith("..") else f"./{path}"

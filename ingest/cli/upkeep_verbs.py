@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 app = typer.Typer()
-_PANEL = "Mend"
+_PANEL = "Repair"
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -27,7 +27,7 @@ class Watched(TyperCommand):
     """A command whose ``--watch`` may stand without its seconds."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put the usual seconds behind a ``--watch`` that has none."""
+        """Put the usual seconds after a ``--watch`` that has none."""
         given = list(args)
         for at in [i for i, arg in enumerate(args) if arg == "--watch"][::-1]:
             if at + 1 == len(args) or not _is_number(args[at + 1]):

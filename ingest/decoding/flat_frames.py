@@ -17,7 +17,7 @@ from msgspec import Raw
 from ingest import types
 from ingest.change import Op, TableHints, TableId
 from ingest.decoding import flat
-from ingest.decoding.columns import Converters, Maker, Settings
+from ingest.decoding.converters import Converters, Maker, Settings
 from ingest.decoding.flat import NOWHERE, CanalPosition, Found, Rows
 from ingest.errors import Undecodable
 

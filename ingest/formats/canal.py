@@ -26,7 +26,7 @@ import msgspec
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import flat
-from ingest.decoding.columns import (
+from ingest.decoding.converters import (
     Maker,
     convert,
     geometry_in,
@@ -220,7 +220,7 @@ def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalD
 
 
 def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalPlan) -> list[Pair]:
-    """Each row's images before and after, told apart by content where writers differ."""
+    """Each row's images before and after, distinguished by content where writers differ."""
     data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
     if op is DELETE:
         first, second = (old, data) if dialect.deleted_in_old else (data, old)

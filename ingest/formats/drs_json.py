@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ingest.decoding.columns import bytes_in, instant, zoneless
+from ingest.decoding.converters import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
 from ingest.decoding.flat_frames import CanalDialect
 from ingest.formats import About

@@ -39,8 +39,8 @@ ABOUT = About(
     ddl="sql, with the structure in def",
     losses=(
         "TRUNCATE is not sent.",
-        "Without position the order of arrival is the only order, and rows of one second cannot be told apart.",
-        "A column that a minimal row image leaves out cannot be told from one that does not exist.",
+        "Without position the order of arrival is the only order, and rows of one second cannot be distinguished.",
+        "A column that a minimal row image leaves out cannot be distinguished from one that does not exist.",
     ),
     options={
         "timezone": "zone of TIMESTAMP texts, default UTC",

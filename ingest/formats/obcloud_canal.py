@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from ingest import types
-from ingest.decoding.columns import bytes_in, instant, zoneless
+from ingest.decoding.converters import bytes_in, instant, zoneless
 from ingest.decoding.flat import glimpse, id_decides
 from ingest.decoding.flat_frames import CanalDialect
 from ingest.formats import About
@@ -30,7 +30,7 @@ ABOUT = About(
     types="mysqlType, in full",
     images="full (updates lack unchanged large columns); old holds the changed columns",
     ddl="sql",
-    losses=("A large column set to NULL where it was NULL cannot be told from an unchanged one.",),
+    losses=("A large column set to NULL where it was NULL cannot be distinguished from an unchanged one.",),
     options={
         "timezone": "the zone of TIMESTAMP texts (default UTC)",
         "binary": "the encoding of bytes (default base64)",

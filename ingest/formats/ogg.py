@@ -38,7 +38,7 @@ ABOUT = About(
     losses=(
         "DDL is not sent.",
         "op_ts names no zone: with a wrong `timezone` event times are off by hours.",
-        "A column that a compressed update leaves out cannot be told from one that does not exist.",
+        "A column that a compressed update leaves out cannot be distinguished from one that does not exist.",
     ),
     options={
         "timezone": "zone of op_ts and of times that name none, default UTC",

@@ -22,7 +22,7 @@ from msgspec import Raw
 
 from ingest import types, values
 from ingest.change import Image
-from ingest.decoding.columns import bytes_in, instant
+from ingest.decoding.converters import bytes_in, instant
 from ingest.decoding.flat import Rows, glimpse, sealed_rows
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan
 from ingest.formats import About
@@ -39,7 +39,7 @@ ABOUT = About(
     images="full (updates lack unchanged large columns); old holds the changed columns",
     ddl="sql",
     losses=(
-        "A large column set to NULL where it was NULL cannot be told from an unchanged one.",
+        "A large column set to NULL where it was NULL cannot be distinguished from an unchanged one.",
         "Types carry no precision: a decimal is text in the mirror unless `columns:` declares it.",
     ),
     options={

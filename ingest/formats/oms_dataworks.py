@@ -40,7 +40,7 @@ ABOUT = About(
         "Without a numeric scn the order of arrival is the only order.",
         "FLOAT comes with 7 significant digits and DOUBLE with 16, so the last bits of a double may be gone.",
         "DECIMAL names no precision: without `columns:` it stays text.",
-        "A large object that is NULL before and after an update cannot be told from an unchanged one.",
+        "A large object that is NULL before and after an update cannot be distinguished from an unchanged one.",
     ),
     options={
         "timezone": "zone of TIMESTAMP texts that name none, default UTC",

@@ -30,7 +30,7 @@ ABOUT = About(
     ddl="none",
     losses=(
         "The message names no table, no key, no time and no position.",
-        "An insert cannot be told from an update.",
+        "An insert cannot be distinguished from an update.",
         "A changed key leaves the old row in place unless its delete is sent.",
     ),
     options={

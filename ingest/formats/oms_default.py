@@ -42,7 +42,7 @@ ABOUT = About(
     ddl="postStruct.ddl, its kind in allMetaData.ddlType",
     losses=(
         "FLOAT comes with 7 significant digits and DOUBLE with 16, so the last bits of a double may be gone.",
-        "A large object that is NULL before and after an update cannot be told from an unchanged one.",
+        "A large object that is NULL before and after an update cannot be distinguished from an unchanged one.",
         "The zone name of a DATETIME is dropped; its date and time stay as they were sent.",
         "DDL has no sequence: its place among the rows of its second is known only in one partition or file.",
     ),

@@ -41,8 +41,8 @@ ABOUT = About(
     losses=(
         "Key columns are not named, so `keys:` must name them.",
         "meta.time names no zone: with a wrong `timezone` event times, and the place of DDL, are off by hours.",
-        "Full-load rows cannot be told from inserts.",
-        "A large object that is NULL before and after an update cannot be told from an unchanged one.",
+        "Full-load rows cannot be distinguished from inserts.",
+        "A large object that is NULL before and after an update cannot be distinguished from an unchanged one.",
     ),
     options={
         "timezone": "zone of meta.time and of TIMESTAMP texts that name none, default UTC",

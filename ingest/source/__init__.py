@@ -1,1 +1,1 @@
-"""Reading a source database itself: first loads beside a running stream, and rows read again."""
+"""Reading a source database itself: first loads during a running stream, and rows read again."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ingest.errors import IngestError
-from ingest.source.database import Key, SourceDialect, SourceTable
+from ingest.source.database import Key, SourceDialect, SourceTable, quoted
 
 Bound = list[str]
 """A key's values as text; a range ends with it."""
@@ -79,7 +79,7 @@ def _beyond(
     dialect: SourceDialect, keys: Sequence[Key], bound: Bound, than: str, *, equal: bool = False
 ) -> str:
     """Keys on one side of a bound, column by column; databases find their way through this by an index."""
-    literals = [one.literal.format(dialect.quoted(text)) for one, text in zip(keys, bound, strict=True)]
+    literals = [one.literal.format(quoted(text)) for one, text in zip(keys, bound, strict=True)]
     cases = []
     for at, one in enumerate(keys):
         same = [f"{other.order} = {literals[place]}" for place, other in enumerate(keys[:at])]

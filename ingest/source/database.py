@@ -68,10 +68,6 @@ class SourceDialect(Protocol):
         """How a key column is compared."""
 
     @staticmethod
-    def quoted(text: str) -> str:
-        """A text as a literal."""
-
-    @staticmethod
     def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
         """Each row of ``SELECT columns FROM rest`` as a JSON array of texts and nulls; the columns are texts."""
 
@@ -86,6 +82,11 @@ class SourceDialect(Protocol):
     @staticmethod
     def settled(connection: Any, mark: str) -> str:
         """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
+
+
+def quoted(text: str) -> str:
+    """A text as a literal; backslashes mean nothing to the standard, nor to the sessions of these connections."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def dialect_of(database: Database) -> SourceDialect:
@@ -125,9 +126,9 @@ def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
     try:
         connection = dialect.connect(url, user, password)
     except dialect.ERRORS as error:
-        told = _said(error, password)
+        reason = _said(error, password)
         raise IngestError(
-            f"The database at {place_of(database)} does not let user {user!r} in: {told}. "
+            f"The database at {place_of(database)} does not let user {user!r} in: {reason}. "
             "Look at url, user and password under `database:`."
         ) from None
     try:

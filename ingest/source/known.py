@@ -51,7 +51,7 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
         mine = mine.filter(pc.is_null(mine[name]) if part is None else pc.equal(mine[name], part))
     high = pc.max(mine["order_high"]).as_py() if mine.num_rows else None
     streamed = bool(pc.sum(books.filter(pc.equal(books["source"], source))["messages"]).as_py())
-    told: dict[str, str] = {}
+    types: dict[str, str] = {}
     for text in mine.sort_by("batch")["columns"].to_pylist():
-        told = merged_columns(told, orjson.loads(text or "{}"))
-    return KnownTable(batch, high, order_of(highs).epoch if highs else 0, streamed, told)
+        types = merged_columns(types, orjson.loads(text or "{}"))
+    return KnownTable(batch, high, order_of(highs).epoch if highs else 0, streamed, types)

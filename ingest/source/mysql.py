@@ -21,7 +21,7 @@ from pymysql.cursors import SSCursor
 
 from ingest import types
 from ingest.change import TableId
-from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable
+from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable, quoted
 
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
@@ -60,14 +60,13 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"SELECT column_name FROM information_schema.statistics WHERE {where} AND index_name = 'PRIMARY' "
         "ORDER BY seq_in_index",
     )
-    columns = tuple(_column(name, declared) for name, declared in found)
+    columns = []
+    for name, declared in found:
+        logical = types.mysql(declared)
+        text = _text(name_of(name), declared.lower(), types.base(logical))
+        columns.append(SourceColumn(name, declared, logical, text))
     named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
-    return SourceTable(table, named, columns, tuple(one for (one,) in keys))
-
-
-def _column(name: str, declared: str) -> SourceColumn:
-    logical = types.mysql(declared)
-    return SourceColumn(name, declared, logical, _text(name_of(name), declared.lower(), types.base(logical)))
+    return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
 
 
 def _text(name: str, declared: str, logical: str) -> str:
@@ -124,11 +123,6 @@ def name_of(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def quoted(text: str) -> str:
-    """A text as a literal; the session escapes nothing by backslashes."""
-    return "'" + text.replace("'", "''") + "'"
-
-
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
     """The rows of a short query, every value as text."""
     with connection.cursor() as cursor:
@@ -149,8 +143,8 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
                 yield one if isinstance(one, bytes) else one.encode()
         warned = cursor._result.warning_count if cursor._result is not None else 0
     if warned:
-        told = values(connection, "SHOW WARNINGS LIMIT 1")
-        raise pymysql.DataError(f"a value could not be read whole: {told[0][2] if told else warned}")
+        shown = values(connection, "SHOW WARNINGS LIMIT 1")
+        raise pymysql.DataError(f"a value could not be read whole: {shown[0][2] if shown else warned}")
 
 
 def clock(connection: Any) -> str:

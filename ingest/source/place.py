@@ -1,13 +1,13 @@
-"""Where rows that are read from the source stand among the changes that its stream delivers.
+"""Where rows that are read from the source belong among the changes that its stream delivers.
 
 Whatever the lake had landed of a table before the reading began had been committed in the source by then, and the
-rows that are read hold it.  So they stand right after the newest of these changes: what came earlier loses, also what
+rows that are read hold it.  So their place is right after the newest of these changes: what came earlier loses, also what
 a gap has swallowed, and what the stream says later is applied to them, in its order.  It does not matter that rows
 are read later than that: a change in between is in the row already, and is applied to it once more.
 
-- In a lane whose changes carry positions, the rows take the newest position and put a number of their own behind it.
+- In a lane whose changes carry positions, the rows take the newest position and add a number of their own to it.
 - In a lane that arrival orders, they arrive right after the last batch that had landed.
-- In a lane without changes they stand before everything that the stream will ever say.
+- In a lane without changes they come before everything that the stream will ever say.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class SnapshotPlace(NamedTuple):
 
     def of(self, chunk: int, message: int) -> dict[str, Any]:
         """The place of one message, as it says it; those of one snapshot differ by their arrival alone."""
-        return self._told(self.half, chunk + 1, message)
+        return self._written(self.half, chunk + 1, message)
 
     def end(self) -> dict[str, Any]:
         """The place of the end mark: just before the rows."""
-        return self._told(min(self.half, _END), 0, 0)
+        return self._written(min(self.half, _END), 0, 0)
 
-    def _told(self, half: int, *within: int) -> dict[str, Any]:
+    def _written(self, half: int, *within: int) -> dict[str, Any]:
         arrival = (self.batch, _LAST, self.number, *within)
         return {
             "phase": str(self.phase),
@@ -60,7 +60,7 @@ def after(high: str | None, batch: int, number: int, epoch: int = 0) -> Snapshot
     order = order_of(high) if high is not None else None
     if order is None or order.epoch < epoch:
         return SnapshotPlace(0, (number,), HALF, batch, number)
-    stream = _stream(order)
+    stream = order.sequence[:-1] if _is_read(order) else order.sequence  # the stream's own position
     if not stream and order.phase:
         return SnapshotPlace(order.phase, (), 0, batch, number)
     return SnapshotPlace(order.phase, (*stream, number), HALF, batch, number)
@@ -70,20 +70,11 @@ def number_after(high: str | None, batch: int) -> int:
     """A number that no snapshot of the lane has, and none before had a higher one."""
     order = order_of(high) if high is not None else None
     last = 0
-    if order is not None:
-        last = order.sequence[-1] if _is_read(order) and order.sequence else _arrived(order)
+    if order is not None and _is_read(order):
+        last = order.sequence[-1] if order.sequence else order.arrival[2]
     return max(last, batch) + 1
 
 
 def _is_read(order: Order) -> bool:
     """True for the place of a row or an end mark of a snapshot."""
     return len(order.arrival) > 1 and order.arrival[1] == _LAST
-
-
-def _stream(order: Order) -> tuple[int, ...]:
-    """The stream's own position in a place."""
-    return order.sequence[:-1] if _is_read(order) else order.sequence
-
-
-def _arrived(order: Order) -> int:
-    return order.arrival[2] if _is_read(order) else 0

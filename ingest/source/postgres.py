@@ -15,7 +15,7 @@ import psycopg
 
 from ingest import types
 from ingest.change import TableId
-from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable
+from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable, quoted
 
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 _SETTINGS = {
@@ -107,11 +107,6 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
 def name_of(name: str) -> str:
     """A quoted name."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def quoted(text: str) -> str:
-    """A text as a literal; the standard's strings know no backslash."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:

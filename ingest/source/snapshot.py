@@ -1,7 +1,7 @@
-"""Reading tables of a source beside its stream: chunk by chunk into files that bronze lands as any other.
+"""Reading tables of a source during its stream: chunk by chunk into files that bronze lands as any other.
 
 A snapshot is a folder under ``<lake>/snapshots/<source>/``: its plan, and a file for each chunk that was read whole.
-A chunk whose file is there is not read again, so what was killed goes on where it stood.
+A chunk whose file is there is not read again, so a killed snapshot continues where it was.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def snapshot(
         parallel: the most connections that read at once.
         size: rows of a chunk.
         alone: read although the lake has decoded nothing of the stream.
-        tell: told after each chunk.
+        tell: called after each chunk.
 
     Raises:
         IngestError: the table is not there, or the database failed again and again; type the same to go on.

@@ -188,7 +188,7 @@ def test_the_comments_of_a_starter_are_sound_too(tmp_path: Path, source: Path) -
     [
         (["--source", "{source}/*.jsonl"], "exists already; give --force to overwrite it, or another name"),
         (["--force"], "--source is missing; name the messages that the pipeline reads"),
-        (["--force", "--source", "{source}/*.none"], "its format cannot be told; give --format"),
+        (["--force", "--source", "{source}/*.none"], "its format is not known; give --format"),
         (["--force", "--source", "{source}/odd"], "it is like no known one); give --format"),
         (
             ["--force", "--source", "{source}/x", "--format", "cannal"],

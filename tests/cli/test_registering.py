@@ -77,7 +77,7 @@ def test_duckdb_runs_every_statement():
         ).fetchall()
         found = connection.execute("SELECT label FROM depot.bins").fetchone()
         views = connection.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchone()
-    assert [("label", "of a type that the messages do not tell"), ("no", "int64")] == seen
+    assert [("label", "of a type that the messages do not name"), ("no", "int64")] == seen
     assert ("/lake/mirrors/depot/bins",) == found
     assert (3,) == views
 

@@ -162,7 +162,7 @@ def test_a_verb_killed_anywhere_is_given_again(spark: SparkSession, tmp_path: Pa
 
 def test_a_killed_backfill_is_finished(spark: SparkSession, tmp_path: Path) -> None:
     """Silver is right already, so that nothing differs any more: the mirror would keep the wrong instant."""
-    from ingest.cli.mend_verbs import decode_again
+    from ingest.cli.repair_verbs import decode_again
 
     depot = Depot(tmp_path)
     row: dict[str, str | None] = {"id": "1", "at": "2024-05-01 10:00:00"}
