@@ -1,6 +1,6 @@
 """Write the reference of the pipeline file, docs/pipeline-file.md: ``python -m docs.pipeline_file``.
 
-Keys, defaults and meanings come from `ingest.config.fields`, what a schema policy does from `ingest.gold.policy`; the
+Keys, defaults and meanings come from `ingest.config.schema`, what a schema policy does from `ingest.gold.policy`; the
 examples and what goes wrong without a key are written here, and tested: every key has both, every example is valid.
 """
 
@@ -17,7 +17,7 @@ from pydantic_core import PydanticUndefined
 from docs.marks import cell
 from ingest import ddl, types
 from ingest.change import TableId
-from ingest.config import fields
+from ingest.config import schema
 from ingest.gold import policy
 from ingest.gold.policy import Statement, Subject
 
@@ -62,7 +62,7 @@ _SOURCE = {
 SECTIONS = (
     Section(
         "The file",
-        fields.PipelineKeys,
+        schema.PipelineKeys,
         "One file is one pipeline and one lake.",
         {
             "pipeline": Key("shop", "Another name over an existing lake is refused."),
@@ -90,7 +90,7 @@ SECTIONS = (
     ),
     Section(
         "A source of files",
-        fields.FileKeys,
+        schema.FileKeys,
         "One entry of `sources:` that reads files.",
         _SOURCE
         | {
@@ -105,7 +105,7 @@ SECTIONS = (
     ),
     Section(
         "A source of Kafka topics",
-        fields.KafkaKeys,
+        schema.KafkaKeys,
         "One entry of `sources:` that reads topics. Either `topics` or `topic_pattern`.",
         _SOURCE
         | {
@@ -122,7 +122,7 @@ SECTIONS = (
     ),
     Section(
         "The database of a source",
-        fields.DatabaseKeys,
+        schema.DatabaseKeys,
         "`database:` of a source: the database whose changes the source delivers. It is only read.",
         {
             "url": Key("postgresql://db-1:5432/shop", "There is nothing to read."),
@@ -132,7 +132,7 @@ SECTIONS = (
     ),
     Section(
         "Options of a source",
-        fields.OptionKeys,
+        schema.OptionKeys,
         "`options:` of a source. A format may have more of its own: its vendor page lists them. An option that is "
         "corrected later holds for new batches; `ingest backfill` decodes the old ones again.",
         {
@@ -150,7 +150,7 @@ SECTIONS = (
     ),
     Section(
         "Tables",
-        fields.TableKeys,
+        schema.TableKeys,
         "One entry of `tables:`. The first entry whose `match` fits a source table applies, and no other.",
         {
             "match": Key("shop.order_*", "It matches every table."),
@@ -168,7 +168,7 @@ SECTIONS = (
     ),
     Section(
         "Checks",
-        fields.QualityKeys,
+        schema.QualityKeys,
         "One entry of `quality:`.",
         {
             "table": Key("shop.orders", "It is needed."),
@@ -185,7 +185,7 @@ SECTIONS = (
     ),
     Section(
         "Expectations",
-        fields.ExpectationKeys,
+        schema.ExpectationKeys,
         "One entry of `expect:`.",
         {
             "type": Key("expect_column_values_to_be_unique", "It is needed."),
@@ -194,7 +194,7 @@ SECTIONS = (
     ),
     Section(
         "Alerts",
-        fields.AlertKeys,
+        schema.AlertKeys,
         "One entry of `alerts:`. Either `webhook` or `email`; docs/operations.md shows what is sent.",
         {
             "webhook": Key("'${ALERT_HOOK}'", "Mails are sent, if addresses are given."),
@@ -208,7 +208,7 @@ SECTIONS = (
     ),
     Section(
         "Lineage",
-        fields.LineageKeys,
+        schema.LineageKeys,
         "`openlineage:`. Either `url` or `file`.",
         {
             "url": Key("http://marquez:5000", "Events go to the file, if one is named."),

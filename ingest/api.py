@@ -154,7 +154,7 @@ def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | No
     if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
         raise IngestError(f"There is no lake at {pipeline.lake} yet: run the pipeline first.")
     text = query if " " in query.strip() else f"SELECT * FROM {query}"
-    frame, behind = spark_query.frame(Lake(spark, pipeline), text, batch)
-    if behind:
-        raise IngestError(" ".join(behind))
+    frame, lagging = spark_query.frame(Lake(spark, pipeline), text, batch)
+    if lagging:
+        raise IngestError(" ".join(lagging))
     return frame

@@ -45,7 +45,7 @@ def init(
 ) -> None:
     """Write a starter pipeline file for a source of files: its format detected, the rest as comments."""
     from ingest.cli import detection, starter
-    from ingest.config.fields import json_schema
+    from ingest.config.schema import json_schema
 
     if file.exists() and not force:
         raise ConfigError([f"{file} exists already; give --force to overwrite it, or another name"])
@@ -149,6 +149,6 @@ def _put(tree: Any, where: tuple[str | int, ...], value: str) -> None:
 @app.command(rich_help_panel=_PANEL)
 def schema(output_: Output = "json") -> None:
     """Print the JSON Schema of a pipeline file, for editors."""
-    from ingest.config.fields import json_schema
+    from ingest.config.schema import json_schema
 
     output.json(json_schema())

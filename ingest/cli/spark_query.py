@@ -14,10 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from ingest.errors import IngestError, first_line
-from ingest.inspect import asof
-from ingest.inspect.status import histories_of
-from ingest.lake import mirrors as known_mirrors
+from ingest.inspect.query import places
 from ingest.lake.lake import Lake
+from ingest.lake.names import quoted
 from ingest.lake.query import refuse_commands, rewrite
 from ingest.lake.schemas import ALL
 from ingest.values import fraction
@@ -35,12 +34,12 @@ def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[A
 def query_as_of(
     lake: Lake, text: str, limit: int, batch: int | None
 ) -> tuple[list[str], list[list[Any]], list[str]]:
-    """Run one query over the mirrors as they were after a batch; the last list names those that are behind.
+    """Run one query over the mirrors as they were after a batch; the last list names those that lack some of it.
 
     Raises:
         IngestError: as for `query`, or a version that the log no longer holds.
     """
-    found, behind = frame(lake, text, batch)
+    found, lagging = frame(lake, text, batch)
     try:
         if limit:
             found = found.limit(limit)
@@ -49,7 +48,8 @@ def query_as_of(
     except PySparkException as error:
         raise IngestError(f"Spark refuses the query: {_said(error)}") from None
     kinds = [field.dataType for field in found.schema.fields]
-    return names, [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows], behind
+    cells = [[_json(cell, kind) for cell, kind in zip(row, kinds, strict=True)] for row in rows]
+    return names, cells, lagging
 
 
 def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str]]:
@@ -58,29 +58,21 @@ def frame(lake: Lake, text: str, batch: int | None) -> tuple[DataFrame, list[str
     Raises:
         IngestError: the query is none, names no table, or Spark refuses it.
     """
-    behind: list[str] = []
-    if batch is None:
-        known = known_mirrors.known(lake).values()
-        # Later names win: a mirror keeps its name, whatever lies beside others.
-        mirrors = {one.table: lake.named(one.path) for one in [*histories_of(lake, known).values(), *known]}
-    else:
-        pinned = asof.mirrors(lake, batch)
-        histories = histories_of(lake, [one.mirror for one in pinned.values()])
-        mirrors = {
-            table: f"{lake.named(one.mirror.path)} VERSION AS OF {one.version}"
-            for table, one in (asof.beside(lake, batch, pinned.values(), histories) | pinned).items()
-            if one.version is not None
-        }
-        behind = asof.complaints(pinned, batch)
+    found, lagging = places(lake, batch)
+    mirrors = {
+        table: f"delta.{quoted(one.folder)}"
+        + ("" if one.version is None else f" VERSION AS OF {one.version}")
+        for table, one in found.items()
+    }
     products = {one.name: lake.named(one.name) for one in ALL if lake.exists(one.name)}
     try:
         given = rewrite(text, mirrors, products, lake.pipeline.lake)
         refuse_commands(lake.spark, given)
-        return lake.spark.sql(given), behind
+        return lake.spark.sql(given), lagging
     except PySparkException as error:
-        raise IngestError(" ".join([f"Spark refuses the query: {_said(error)}", *behind])) from None
+        raise IngestError(" ".join([f"Spark refuses the query: {_said(error)}", *lagging])) from None
     except IngestError as error:
-        raise IngestError(" ".join([str(error), *behind])) from None
+        raise IngestError(" ".join([str(error), *lagging])) from None
 
 
 def _said(error: PySparkException) -> str:
@@ -92,13 +84,12 @@ def _exact(frame: DataFrame) -> DataFrame:
     """Instants and floats as Spark's own text: Python would shift the one and widen the other."""
     columns: list[Column] = []
     for position, field in enumerate(frame.schema.fields):
-        name = f"_{position}"
-        columns.append(F.col(name).cast("string") if _as_text(field.dataType) else F.col(name))
+        column = F.col(f"_{position}")
+        columns.append(column.cast("string") if isinstance(field.dataType, _AS_TEXT) else column)
     return frame.toDF(*[f"_{position}" for position in range(len(frame.columns))]).select(*columns)
 
 
-def _as_text(kind: T.DataType) -> bool:
-    return isinstance(kind, T.TimestampType | T.FloatType | T.DoubleType | T.TimestampNTZType | T.DateType)
+_AS_TEXT = (T.TimestampType, T.FloatType, T.DoubleType, T.TimestampNTZType, T.DateType)
 
 
 def _json(cell: Any, kind: T.DataType) -> Any:
@@ -122,15 +113,9 @@ def _nested(value: Any) -> Any:
         return {str(name): _nested(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_nested(item) for item in value]
-    if isinstance(value, dt.datetime):
-        return _zoneless(value)
-    return value
+    return _fractioned(value.isoformat("T")) if isinstance(value, dt.datetime) else value
 
 
 def _fractioned(text: str) -> str:
     whole, _, digits = text.partition(".")
     return whole + fraction(digits)
-
-
-def _zoneless(moment: dt.datetime) -> str:
-    return _fractioned(moment.isoformat("T"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ingest import formats
 from ingest.change import TableId
-from ingest.config import fields
+from ingest.config import schema
 from ingest.config.document import Document, Where, is_secret
 from ingest.config.model import Pipeline
 from ingest.config.words import is_uri
@@ -24,7 +24,7 @@ class CheckedFile:
 
     pipeline: Pipeline
     document: Document
-    keys: fields.PipelineKeys
+    keys: schema.PipelineKeys
 
 
 def refuse(document: Document, pipeline: Pipeline) -> None:
@@ -136,7 +136,7 @@ def leaves(tree: object, where: Where = ()) -> Iterator[tuple[Where, object]]:
 
 def _brokers(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.keys.sources):
-        if not isinstance(source, fields.KafkaKeys):
+        if not isinstance(source, schema.KafkaKeys):
             continue
         for broker in source.bootstrap_servers.split(","):
             if not broker.strip().rpartition(":")[2].isdigit():

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import advice, fields, suite, words
+from ingest.config import advice, schema, suite, words
 from ingest.config.advice import CheckedFile
 from ingest.config.document import Document, Where, is_secret, read
 from ingest.config.model import (
@@ -27,7 +27,7 @@ from ingest.config.model import (
 )
 from ingest.errors import ConfigError
 
-_STANDARD_OPTIONS = tuple(fields.OptionKeys.model_fields)
+_STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
 
 
 def check(path: str | Path) -> CheckedFile:
@@ -39,7 +39,7 @@ def check(path: str | Path) -> CheckedFile:
     document = read(Path(path))
     keys = None
     try:
-        keys = fields.PipelineKeys.model_validate(document.tree)
+        keys = schema.PipelineKeys.model_validate(document.tree)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             _note(document, fault)
@@ -68,7 +68,7 @@ def options(given: Mapping[str, Any], format_name: str) -> Options:
         for key in unknown
     ]
     try:
-        keys = fields.OptionKeys.model_validate(dict(given))
+        keys = schema.OptionKeys.model_validate(dict(given))
     except ValidationError as error:
         problems += [f"option {fault['loc'][0]}: {_sentence(fault)}" for fault in error.errors()]
     if problems:
@@ -131,10 +131,10 @@ def _sentence(fault: Mapping[str, Any], model: tuple[str, ...] = ()) -> str:
 
 
 def _unknown_key(key: str, model: tuple[str, ...]) -> str:
-    for other, keys in fields.MODELS.items():
+    for other, keys in schema.MODELS.items():
         if other[:1] == model[:1] == ("sources",) and key in keys.model_fields:
             return f"the key {key!r} belongs to a source of kind {other[1]}, not {model[1]}"
-    known = fields.MODELS[model].model_fields if model in fields.MODELS else ()
+    known = schema.MODELS[model].model_fields if model in schema.MODELS else ()
     return f"the key {key!r} is unknown here{words.nearest(key, known)}"
 
 
@@ -168,7 +168,7 @@ def _check_options(document: Document) -> None:
             document.fault(where, f"the option {key!r} is unknown{words.nearest(key, known)}")
 
 
-def _suites(document: Document, keys: fields.PipelineKeys) -> dict[int, tuple[Expectation, ...]]:
+def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Expectation, ...]]:
     """The expectations of the suites that ``quality:`` entries name, by the entry."""
     found = {}
     for i, rule in enumerate(keys.quality):
@@ -184,7 +184,7 @@ def _suites(document: Document, keys: fields.PipelineKeys) -> dict[int, tuple[Ex
 
 
 def _pipeline(
-    file: Path, keys: fields.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
+    file: Path, keys: schema.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
 ) -> Pipeline:
     folder = file.absolute().parent
     lineage = None
@@ -227,18 +227,18 @@ def absolute(path: str, folder: Path) -> str:
     return os.path.normpath(folder / Path(path).expanduser())
 
 
-def _source(keys: fields.FileKeys | fields.KafkaKeys, folder: Path) -> Source:
+def _source(keys: schema.FileKeys | schema.KafkaKeys, folder: Path) -> Source:
     given = _given(keys)
     given["options"] = _options(keys.options, str(keys.format))
     if keys.database is not None:
         found = keys.database
         given["database"] = Database(str(found.url), str(found.user), str(found.password or ""))
-    if isinstance(keys, fields.FileKeys):
+    if isinstance(keys, schema.FileKeys):
         given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path is a pattern
     return Source(**given)
 
 
-def _options(keys: fields.OptionKeys, format_: str) -> Options:
+def _options(keys: schema.OptionKeys, format_: str) -> Options:
     given = {name: _plain(getattr(keys, name)) for name in _STANDARD_OPTIONS}
     if "order_by" not in keys.model_fields_set:
         given["order_by"] = formats.load(format_).ABOUT.order_by
@@ -251,7 +251,7 @@ def _given(keys: BaseModel) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _quality(keys: fields.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
+def _quality(keys: schema.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
     own = tuple(
         Expectation(str(item.type), _plain(item.model_extra or {}), str(item.severity))
         for item in keys.expect

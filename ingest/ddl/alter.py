@@ -91,12 +91,10 @@ def _exchanged(waiting: dict[str, Effect]) -> list[Effect]:
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
-    if any(token.word in _PARTITIONS for token in items[1:3]):  # always alone; its commas part partitions
+    if any(token.word in _PARTITIONS for token in items[1:3]):  # always alone; its commas separate partitions
         return [items]
     parts = split(items)
-    if scope.dialect != "oracle":
-        return parts
-    return [piece for part in parts for piece in _oracle_clauses(part)]
+    return parts if scope.dialect != "oracle" else [one for part in parts for one in _oracle_clauses(part)]
 
 
 def _oracle_clauses(items: Sequence[Token]) -> list[Sequence[Token]]:
@@ -137,23 +135,18 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         if columns.is_constraint(part, scope.dialect) and not explicit:
             found += _constraint(part, scope, table)
         else:
-            found += [replace(one, guarded=guarded) for one in _new_column(part, scope, table)]
+            made = columns.definition(part, scope.dialect, scope.source)
+            if made.column.type is None:
+                raise Unread(f"the added column {made.column.name[:40]!r} has no type")
+            column = columns.implicit(made.column) if scope.dialect == "mysql" else made.column
+            effects = _with_key(of_column("add_column", table, column), made)
+            found += [replace(one, guarded=guarded) for one in effects]
     return found
 
 
 def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
     """The definitions of a bracketed list, or the only one."""
     return split(cursor.group()) if cursor.is_symbol("(") else [cursor.rest()]
-
-
-def _new_column(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
-    found = columns.definition(items, scope.dialect, scope.source)
-    made = found.column
-    if made.type is None:
-        raise Unread(f"the added column {made.name[:40]!r} has no type")
-    if scope.dialect == "mysql":
-        made = columns.implicit(made)
-    return _with_key(of_column("add_column", table, made), found)
 
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
@@ -285,7 +278,7 @@ def _dropped_key(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effec
 
 
 def _emptied(word: str, cursor: Cursor, table: TableId) -> Sequence[Effect]:
-    """Rows that vanish with a partition appear in no row message: only the operator can know them."""
+    """The rows that a partition loses are in no row message: only the operator can know them."""
     clause = " ".join([word, *(token.text for token in cursor.rest()[:40])])
     return (Effect("truncate_partition", table, note=clause[:400]),)
 

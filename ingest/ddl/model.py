@@ -15,7 +15,7 @@ as lossy; whoever knows the mirror's types asks `kind_of` again with them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import msgspec
@@ -101,19 +101,8 @@ class Ddl:
 
 def of_column(action: str, table: TableId, column: ColumnDefinition) -> Effect:
     """A column definition as the effect that makes or changes the column."""
-    return Effect(
-        action,
-        table,
-        column.name,
-        type=column.type,
-        declared=column.declared,
-        nullable=column.nullable,
-        default=column.default,
-        has_default=column.has_default,
-        comment=column.comment,
-        position=column.position,
-        note=column.note,
-    )
+    given = {one.name: getattr(column, one.name) for one in fields(column) if one.name != "name"}
+    return Effect(action, table, column.name, **given)
 
 
 def to_json(ddl: Ddl) -> str:
@@ -135,11 +124,7 @@ def kind_of(effects: Iterable[Effect], known: Mapping[str, str] | None = None) -
 def _kind(effect: Effect, known: Mapping[str, str]) -> Kind:
     if effect.action in _LOSSY:
         return "lossy"
-    if effect.action == "modify_column" and effect.type is not None:
-        return "safe" if _widens(known.get(effect.column or ""), effect.type) else "lossy"
-    return "safe"
-
-
-def _widens(old: str | None, new: str) -> bool:
-    """True if no value is lost, whatever the old type was if it is not known."""
-    return types.widens(types.delta(old), types.delta(new)) if old else types.delta(new) == "STRING"
+    if effect.action != "modify_column" or effect.type is None:
+        return "safe"
+    old, new = known.get(effect.column or ""), types.delta(effect.type)  # only text widens an unknown type
+    return "safe" if (types.widens(types.delta(old), new) if old else new == "STRING") else "lossy"

@@ -21,7 +21,7 @@ from ingest.ddl import UNPLACED
 from ingest.decoding import json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
-from ingest.values import integer, micros_of, strict
+from ingest.values import compacted, integer, micros_of, strict
 
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
@@ -194,7 +194,7 @@ def _schema_change(found: Mapping[str, Any]) -> list[Change]:
     source = json_values.texts(found.get("source"))
     places, position = sequence(source)
     own = TableId(texts.get("databaseName"), texts.get("schemaName"), source.get("table") or None)
-    changes = strict(json_values.compact(found.get("tableChanges") or []))
+    changes = strict(compacted(found.get("tableChanges") or []))
     snapshot = source.get("snapshot") not in (None, "", "false")
     common = Change(
         op=Op.DDL,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from ingest.errors import Undecodable
-from ingest.values import Number, lenient, members, opened, strict
+from ingest.values import Number, compacted, lenient, members, opened, strict
 
 Values = dict[str, Any]
 _Read = TypeVar("_Read")
@@ -119,16 +119,7 @@ def text(value: Any) -> str | None:
         return str(value)
     if kind is bool:
         return "true" if value else "false"
-    return (bytes(value) if kind is Raw else compact(value)).decode()
-
-
-def compact(value: Any) -> bytes:
-    """A list or an object as compact JSON, its numbers to the last digit."""
-    return _encode(value, enc_hook=_digits)
-
-
-def _digits(number: Any) -> Raw:
-    return Raw(str(number).encode())
+    return (bytes(value) if kind is Raw else compacted(value)).decode()
 
 
 def texts(found: Any) -> dict[str, str | None]:

@@ -62,15 +62,15 @@ def query(lake: Tables, text: str, limit: int = 0) -> tuple[list[str], list[list
 def query_as_of(
     lake: Tables, text: str, limit: int, batch: int | None, bounds: Bounds | None = None
 ) -> tuple[list[str], list[list[Any]], list[str]]:
-    """Run one query over the mirrors as they were after a batch; the last list names those that are behind.
+    """Run one query over the mirrors as they were after a batch; the last list names those that lack some of it.
 
     Raises:
         IngestError: as for `query`, a version that the log no longer holds, or more time than it is given.
     """
-    mirrors, behind = _mirrors(lake, batch)
+    mirrors, lagging = places(lake, batch)
     products = {one.name: Named(lake.path(one.name)) for one in ALL if lake.exists(one.name)}
-    places = [*mirrors.values(), *products.values()]
-    views = {place: f"_table_{number}_" for number, place in enumerate(places)}
+    tables = [*mirrors.values(), *products.values()]
+    views = {place: f"_table_{number}_" for number, place in enumerate(tables)}
     try:
         given = rewrite(
             text,
@@ -79,15 +79,18 @@ def query_as_of(
             lake.pipeline.lake,
             "duckdb",
         )
-        used = {f"_table_{number}_": places[int(number)] for number in set(_VIEW.findall(given))}
+        used = {f"_table_{number}_": tables[int(number)] for number in set(_VIEW.findall(given))}
         names, rows = _run(given, used, limit, bounds)
     except IngestError as error:
-        raise IngestError(" ".join([str(error), *behind])) from None
-    return names, rows, behind
+        raise IngestError(" ".join([str(error), *lagging])) from None
+    return names, rows, lagging
 
 
-def _mirrors(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[str]]:
-    """Every mirror and table of old states; later names win: a mirror keeps its name, whatever lies beside others."""
+def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[str]]:
+    """Every mirror and table of old states, now or after a batch, and which mirrors lack some of the batch.
+
+    Later names win: a mirror keeps its name, whatever table of old states has it, too.
+    """
     if batch is None:
         known = known_mirrors.known(lake).values()
         there = [*histories_of(lake, known).values(), *known]

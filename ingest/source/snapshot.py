@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
 from ingest import types
@@ -85,33 +86,6 @@ class SnapshotPlan:
     keys: tuple[str, ...]
     place: SnapshotPlace
     bounds: list[Bound]
-
-    def to_json(self) -> bytes:
-        """The plan as its file holds it."""
-        return orjson.dumps(
-            {
-                "table": list(self.table),
-                "where": self.where,
-                "shape": self.shape,
-                "keys": list(self.keys),
-                "place": list(self.place),
-                "bounds": self.bounds,
-            }
-        )
-
-    @classmethod
-    def from_json(cls, text: bytes) -> SnapshotPlan:
-        """Read a plan back."""
-        found = orjson.loads(text)
-        phase, sequence, half, batch, number = found["place"]
-        return cls(
-            TableId(*found["table"]),
-            found["where"],
-            found["shape"],
-            tuple(found["keys"]),
-            SnapshotPlace(phase, tuple(sequence), half, batch, number),
-            found["bounds"],
-        )
 
 
 def source_of(pipeline: Pipeline, name: str = "") -> Source:
@@ -305,7 +279,7 @@ def _begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
             break
         except FileExistsError:
             here = here.with_name(f"{here.name}a")
-    _write(here / _PLAN, iter([plan.to_json()]))
+    _write(here / _PLAN, iter([msgspec.json.encode(plan)]))
     return here
 
 
@@ -317,7 +291,7 @@ def _waiting(
     for file in sorted(parent.glob(f"{_name(table.id)}-*/{_PLAN}"), reverse=True):
         if (file.parent / _DONE).exists():
             continue
-        plan = SnapshotPlan.from_json(file.read_bytes())
+        plan = msgspec.json.decode(file.read_bytes(), type=SnapshotPlan)
         if (plan.table, plan.where, plan.shape, plan.keys) == (table.id, where, table.shape, table.keys):
             return file.parent, plan
     return None
@@ -400,16 +374,13 @@ class _Reading:
                 texts = [one.text for one in self.table.columns]
                 rows = dialect.rows(connection, texts, f"{self.table.name} {rest}")
                 _write(_file(self.here, number), lines(rows, dialect.clock(connection)))
-            except dialect.ERRORS:
-                self._unchanged_now()
+            except (
+                dialect.ERRORS
+            ):  # a statement also fails where a column is gone, which is not the database's fault
+                with connected(self.source.database) as (_, another):
+                    self._unchanged(dialect.table(another, self.table.id))
                 raise
         return count
-
-    def _unchanged_now(self) -> None:
-        """A statement fails where a column is gone: that is no fault of the database."""
-        assert self.source.database is not None
-        with connected(self.source.database) as (dialect, connection):
-            self._unchanged(dialect.table(connection, self.table.id))
 
     def _unchanged(self, now: SourceTable | None) -> None:
         if now is None:

@@ -14,6 +14,7 @@ from ingest.values.documents import (
     Scalar,
     bare_image,
     compact,
+    compacted,
     image,
     is_null,
     items,

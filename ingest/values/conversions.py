@@ -188,12 +188,10 @@ def _even(text: str) -> str:
     return text if value is None else str(round(float(value)))
 
 
-def _whole_to_single(old: str, _new: str, _declared: str) -> Conversion:
-    return KEEP if types.widens(types.delta(old), "FLOAT") else Conversion(_as_single)
-
-
-def _whole_to_double(old: str, _new: str, _declared: str) -> Conversion:
-    return KEEP if types.widens(types.delta(old), "DOUBLE") else Conversion(_as_double)
+def _whole_to_floating(old: str, new: str, _declared: str) -> Conversion:
+    if types.widens(types.delta(old), types.delta(new)):
+        return KEEP
+    return Conversion(_as_single if new == "float32" else _as_double)
 
 
 def _year_of(text: str) -> str:
@@ -357,8 +355,8 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     ("whole", "boolean"): _keep,
     ("boolean", "boolean"): _keep,
     ("whole", "year"): _always(_year_of),
-    ("whole", "single"): _whole_to_single,
-    ("whole", "double"): _whole_to_double,
+    ("whole", "single"): _whole_to_floating,
+    ("whole", "double"): _whole_to_floating,
     ("single", "double"): _always(_widened),
     **{(one, "single"): _always(_as_single) for one in ("double", "exact", "text")},
     **{(one, "double"): _always(_as_double) for one in ("exact", "text")},

@@ -180,7 +180,16 @@ def is_null(raw: bytes | Raw | None) -> bool:
 
 def compact(raw: bytes) -> str:
     """A JSON object or array as compact text, its numbers kept to the last digit."""
-    return json.dumps(strict(raw), ensure_ascii=False, separators=(",", ":"), cls=_NumberEncoder)
+    return compacted(strict(raw)).decode()
+
+
+def compacted(value: Any) -> bytes:
+    """A list or an object as compact JSON, its numbers to the last digit."""
+    return _encode(value, enc_hook=_digits)
+
+
+def _digits(number: Any) -> Raw:
+    return Raw(str(number).encode())
 
 
 def strict(raw: bytes | Raw) -> Any:
@@ -225,31 +234,6 @@ _LENIENT = re.compile(rb'("(?:[^"\\]|\\.)*+"?)|//[^\r\n]*|,(?=(?:\s|//[^\r\n]*)*
 
 A string without its end is a string, too: else each escaped quote in it is tried as the start of one.
 """
-
-
-class _NumberEncoder(json.JSONEncoder):
-    def iterencode(self, o: Any, _one_shot: bool = False) -> Any:
-        return _write(o)
-
-
-def _write(value: Any) -> Any:
-    if isinstance(value, Number):
-        yield str(value)
-    elif isinstance(value, dict):
-        yield "{"
-        for i, (name, member) in enumerate(value.items()):
-            yield ("," if i else "") + json.dumps(name, ensure_ascii=False) + ":"
-            yield from _write(member)
-        yield "}"
-    elif isinstance(value, list):
-        yield "["
-        for i, member in enumerate(value):
-            if i:
-                yield ","
-            yield from _write(member)
-        yield "]"
-    else:
-        yield json.dumps(value, ensure_ascii=False)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
