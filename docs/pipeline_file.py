@@ -213,7 +213,7 @@ SECTIONS = (
         {
             "url": Key("http://marquez:5000", "Events go to the file, if one is named."),
             "file": Key("lineage.jsonl", "Events go to the service, if one is named."),
-            "namespace": Key("warehouse", "Jobs and mirrors stand in the namespace `ingest`."),
+            "namespace": Key("warehouse", "Jobs and mirrors are in the namespace `ingest`."),
             "api_key": Key("'${LINEAGE_KEY}'", "A service that asks for one refuses."),
         },
     ),
@@ -246,7 +246,7 @@ editors, `ingest plan` says what a changed file would do.
 _TYPES = """\
 ## Logical types
 
-What `columns:` may say. The canonical text is how a value stands in `changes`; a text that does not fit becomes a cell
+What `columns:` may say. The canonical text is how a value is written in `changes`; a text that does not fit becomes a cell
 reject with its raw text, never a wrong value.
 
 | type | Delta type of the mirror | canonical text |

@@ -1,9 +1,9 @@
 """Write the shop's sample messages: one history in five dialects, and the rows it ends with.
 
-    python samples/make_shop.py           write the files beside this script
+    python samples/make_shop.py           write the files next to this script
     python samples/make_shop.py --check   write nothing; exit 1 if a file is not what would be written
 
-Needs nothing but Python. ``shop_history`` is what happened, ``shop_dialects`` how each product tells it.
+Needs nothing but Python. ``shop_history`` is what happened, ``shop_dialects`` how each product writes it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def _epoch(milliseconds: int) -> str:
 def _delivered(lines: list[str], rows: list[int]) -> list[str]:
     """As a broker delivers them: one row message late, one twice, one cut off before it came whole.
 
-    ``rows`` are the places of row messages behind the full load; the order carried in the messages
+    ``rows`` are the places of row messages after the full load; the order carried in the messages
     makes good for all of this.
     """
     late, twice, cut = (rows[len(rows) * part // 10] for part in (3, 5, 7))
@@ -268,7 +268,7 @@ def _dts_new(event: Event) -> list[str]:
 
 
 def _dts_old(event: Event) -> list[str]:
-    """Before 2022-03-20: of an update ``old`` is the row after, and a deleted row stands in ``old``."""
+    """Before 2022-03-20: of an update ``old`` is the row after, and a deleted row is in ``old``."""
     if event.sql:
         return [dump(_dts_ddl(event))]
     before, after = (_texts(event.table, row, _shanghai) for row in (event.before, event.after))
@@ -300,7 +300,7 @@ def drs_json(events: list[Event]) -> Files:
 
 
 def _html_safe(text: str) -> str:
-    """The document's escape characters; none of them stands outside a text."""
+    """The document's escape characters; none of them is outside a text."""
     for char in "<>&='":
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
@@ -369,7 +369,7 @@ def _streamx_cell(table: str, column: str, value: Cell) -> Any:
     if kind == "DOUBLE":  # as Java prints a double: without the zeros that a decimal keeps
         whole, _, digits = str(value).partition(".")
         return Bare(f"{whole}.{digits.rstrip('0') or '0'}")
-    if TYPES[table][column] == "datetime":  # the source's clock stands in Shanghai
+    if TYPES[table][column] == "datetime":  # the source's clock is Shanghai's
         at = dt.datetime.fromisoformat(str(value)) - EPOCH
         return at // dt.timedelta(milliseconds=1) - SHANGHAI
     return value

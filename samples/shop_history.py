@@ -116,7 +116,7 @@ class Dice:
         return choices[self.below(len(choices))]
 
     def money(self, whole: int, digits: int) -> str:
-        """An amount below ``whole`` with exactly so many digits behind the point."""
+        """An amount below ``whole`` with exactly so many digits after the point."""
         return f"{self.below(whole)}.{self.below(10**digits):0{digits}d}"
 
 

@@ -264,7 +264,7 @@ class FileKeys(_SourceKeys):
     """A source of files."""
 
     kind: Literal["files"] = Field(
-        default="files", description="files; not needed where the keys tell the kind"
+        default="files", description="files; not needed where the keys show the kind"
     )
     path: Text = Field(description="a file or glob, relative to this file, or a URI")
     framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = Field(
@@ -287,7 +287,7 @@ class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
     kind: Literal["kafka"] = Field(
-        default="kafka", description="kafka; not needed where the keys tell the kind"
+        default="kafka", description="kafka; not needed where the keys show the kind"
     )
     bootstrap_servers: Joined = Field(description="host:port, several with commas or as a list")
     topics: Texts = Field(default=(), description="the topics, by name")
@@ -498,7 +498,7 @@ class PipelineKeys(_Keys):
         default=None, description="report what each run read and wrote; needs ingest[lineage]"
     )
     alerts: tuple[AlertKeys, ...] = Field(
-        default=(), description="who is told when something fails, and when it is over"
+        default=(), description="who is alerted when something fails, and when it is over"
     )
 
 

@@ -30,7 +30,7 @@ ABOUT = replace(
     images="full while `key_is_full` holds, else updates are partial",
     losses=(
         "Key columns are not named, so `keys:` must name them.",
-        "meta may lack scn and seq: such messages stand in the order of their arrival.",
+        "meta may lack scn and seq: such messages are in the order of their arrival.",
         "With `key_is_full: false` an update may lack unchanged columns, and a row NULL ones.",
         "A table's name may be missing from a message.",
     ),

@@ -1,6 +1,6 @@
 """The report: facts in, one HTML file out, which needs nothing else: no network, no script, no font.
 
-Everything that comes from data passes through Jinja2's autoescape; colours never stand alone, each
+Everything that comes from data passes through Jinja2's autoescape; colours are never alone, each
 state has its word and its sign.
 """
 
@@ -25,14 +25,14 @@ _WORST = ("bad", "warn", "none", "good")
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {0x09, 0x0A, 0x0D}
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 UNSEEN = {code: f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
-"""Characters of names and values that nobody sees, or that turn the text around them, as their codes."""
+"""Characters of names and values that cannot be seen, or that turn the text around them, as their codes."""
 STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"}
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
 _ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
 MOST_PROBLEMS = 60
 LAST_RUN = "last run"  # the subject of what a run raised an alarm about
 OLD = CHECKS["freshness"].fault  # the title of the one problem that time alone brings
-FULL_DETAIL = 150  # with more tables, what passed is told in one line each
+FULL_DETAIL = 150  # with more tables, what passed is one line each
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ def _source_row(source: SourceFact, anchor: str) -> ReportRow:
 
 
 def _rank(check: str) -> int:
-    """Built-in checks in the order of their list, the user's own behind them."""
+    """Built-in checks in the order of their list, the user's own after them."""
     names = list(CHECKS)
     return names.index(check) if check in CHECKS else len(names)
 
@@ -151,7 +151,7 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
 def _stuck(row: ReportRow) -> Problem:
     last = row.fact.batches[0]
     title = "The table is held" if last.state == "held" else "The last fold failed"
-    advice = "Its changes wait in the lake and are applied by the first run after this is mended."
+    advice = "Its changes wait in the lake and are applied by the first run after this is repaired."
     return Problem("bad", row.fact.name, row.anchor, title, last.message, advice, last.at)
 
 
@@ -250,12 +250,12 @@ def _verdict(facts: Facts, problems: Sequence[Problem]) -> str:
         return "No run has been recorded."
     last = facts.runs[0]
     batch = f"Batch {last.batch:,}" if last.batch is not None else "The last run"
-    told = (
+    ended = (
         "no check complains"
         if not problems
         else f"{len(problems):,} complaint{'' if len(problems) == 1 else 's'}"
     )
-    return f"{batch} ended {duration((facts.now - last.at).total_seconds())} ago: {told}."
+    return f"{batch} ended {duration((facts.now - last.at).total_seconds())} ago: {ended}."
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
@@ -316,7 +316,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 
 
 def spark(values: Sequence[float]) -> Markup:
-    """A sparkline; nothing where nothing ever changed. The numbers beside it say the same to a reader's voice."""
+    """A sparkline; nothing where nothing ever changed. The numbers next to it say the same to a reader's voice."""
     points = list(values)[-TREND:]
     if len(set(points)) < 2:
         return Markup("")
