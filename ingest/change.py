@@ -71,7 +71,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
     ``structure`` is what a DDL message says of the table itself, which beats its SQL text: compact
     JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
-    ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.servers`).
+    ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.log_servers`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
     until silver knows the rows around it (`ingest.silver.anchors`).  ``arrival`` is where the message says that it
     stands among messages as they arrive, for what is read beside them; empty: where it lies in bronze.

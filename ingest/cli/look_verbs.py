@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from ingest.cli import output
+from ingest.cli.live_status import Watched
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, looked_at, opened
-from ingest.cli.watching import Watched
 from ingest.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ def tables(
     jars_dir: JarsDir = None,
 ) -> None:
     """Every mirror: its name, path, keys, columns, rows, batch and state."""
-    from ingest.cli import registering
+    from ingest.cli import catalog_sql
     from ingest.inspect import status as looking
 
     if table and output_as == "sql":
         raise ConfigError(["--table has no meaning with --output sql: a catalog wants every mirror"])
     with looked_at(file, jars_dir) as lake:
         if output_as == "sql":
-            output.text(registering.sql(dialect, registering.registered(lake)))
+            output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
             return
         rows = looking.tables(lake)
     if table:
@@ -82,7 +82,7 @@ def status(
     jars_dir: JarsDir = None,
 ) -> None:
     """Lag and health of every mirror, what waits for the operator, and the next command to type."""
-    from ingest.cli import watching
+    from ingest.cli import live_status
     from ingest.inspect import prom
     from ingest.inspect import status as looking
 
@@ -90,7 +90,7 @@ def status(
         raise ConfigError(["--watch has no meaning with --output prom: a collector wants one whole file"])
     with looked_at(file, jars_dir) as lake:
         if watch is not None:
-            watching.watch(lambda: looking.status(lake), watch, output_as)
+            live_status.watch(lambda: looking.status(lake), watch, output_as)
             return
         found = looking.status(lake)
     if output_as == "json":
@@ -98,7 +98,7 @@ def status(
     elif output_as == "prom":
         output.text(prom.text(found))
     else:
-        output.console().print(watching.drawn(found))
+        output.console().print(live_status.drawn(found))
 
 
 @app.command(rich_help_panel=_PANEL)

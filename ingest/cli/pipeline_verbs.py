@@ -16,7 +16,7 @@ from ingest.cli.spark import PipelineFiles
 from ingest.errors import ConfigError, command
 
 if TYPE_CHECKING:
-    from ingest.config.advice import CheckedFile
+    from ingest.config.lint import CheckedFile
 
 app = typer.Typer()
 _PANEL = "Set up"
@@ -93,14 +93,14 @@ def validate(
 
 
 def _validated(file: Path, show: bool) -> dict[str, Any]:
-    from ingest.config import advice, read
+    from ingest.config import lint, read
 
     result: dict[str, Any] = {"file": str(file), "ok": False, "problems": [], "warnings": [], "notes": []}
     try:
         checked = read.check(file)
     except ConfigError as error:
         return result | {"problems": error.problems}
-    result |= {"ok": True, "warnings": advice.warnings(checked), "notes": advice.notes(checked)}
+    result |= {"ok": True, "warnings": lint.warnings(checked), "notes": lint.notes(checked)}
     result["pipeline"] = checked.pipeline.name
     result["sources"] = [source.name for source in checked.pipeline.sources]
     return result | ({"shown": shown(checked)} if show else {})
@@ -122,8 +122,8 @@ def _report(result: dict[str, Any], in_words: bool) -> None:
 
 def shown(checked: CheckedFile) -> dict[str, Any]:
     """The file as understood, defaults included; references as written and secrets masked."""
-    from ingest.config.advice import leaves
-    from ingest.config.document import is_secret
+    from ingest.config.lint import leaves
+    from ingest.config.yaml_tree import is_secret
 
     tree = checked.keys.model_dump(mode="json", exclude_none=True)
     tree["lake"] = checked.pipeline.lake

@@ -28,13 +28,13 @@ def plan(
     jars_dir: JarsDir = None,
 ) -> None:
     """Say what a run would read, create, add, hold or refuse, and why; it writes nothing."""
-    from ingest.cli import foresight
+    from ingest.cli import dry_run
     from ingest.config import load
 
     pipelines = [load(file) for file in files]
-    asking = [one for one in pipelines if foresight.needs_spark(one)]
+    asking = [one for one in pipelines if dry_run.needs_spark(one)]
     with session_for(asking, jars_dir) if asking else contextlib.nullcontext() as spark:
-        found = [foresight.foresee(one, spark if one in asking else None, sample) for one in pipelines]
+        found = [dry_run.foresee(one, spark if one in asking else None, sample) for one in pipelines]
     if output_as == "json":
         output.json(found)
     else:

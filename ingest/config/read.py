@@ -12,9 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import advice, schema, suite, words
-from ingest.config.advice import CheckedFile
-from ingest.config.document import Document, Where, is_secret, read
+from ingest.config import lint, schema, suite, words
+from ingest.config.lint import CheckedFile
 from ingest.config.model import (
     AlertTarget,
     Database,
@@ -25,6 +24,7 @@ from ingest.config.model import (
     Source,
     TableRule,
 )
+from ingest.config.yaml_tree import Document, Where, is_secret, read
 from ingest.errors import ConfigError
 
 _STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
@@ -49,7 +49,7 @@ def check(path: str | Path) -> CheckedFile:
         raise ConfigError(document.problems())
     suites = _suites(document, keys)
     pipeline = _pipeline(document.file, keys, suites)
-    advice.refuse(document, pipeline)
+    lint.refuse(document, pipeline)
     if document.faults:
         raise ConfigError(document.problems())
     return CheckedFile(pipeline, document, keys)

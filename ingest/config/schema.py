@@ -1,6 +1,6 @@
 """The keys that a pipeline file may hold: the one place for names, defaults, allowed words and kinds of values.
 
-Values arrive as text (`ingest.config.document`); each reader turns it into what it means, or raises `ValueError` with
+Values arrive as text (`ingest.config.yaml_tree`); each reader turns it into what it means, or raises `ValueError` with
 the sentence that the user sees.  ``ingest schema`` prints the models as a JSON Schema.
 """
 

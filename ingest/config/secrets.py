@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
-from ingest.config.document import SECRET
 from ingest.config.model import Pipeline, Source
+from ingest.config.yaml_tree import SECRET
 
 
 def struck(text: str, of: Source | Pipeline) -> str:

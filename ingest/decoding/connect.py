@@ -18,8 +18,8 @@ from ingest import types
 from ingest.change import Image
 from ingest.decoding import json_values
 from ingest.decoding.converters import zoned
-from ingest.decoding.declared import ColumnReader, Reading, Text, compact, plain_text, without_digits
-from ingest.decoding.declared import column as declared_column
+from ingest.decoding.declared_values import ColumnReader, Reading, Text, compact, plain_text, without_digits
+from ingest.decoding.declared_values import column as declared_column
 from ingest.errors import Undecodable
 from ingest.values import (
     MAX_EXPONENT,

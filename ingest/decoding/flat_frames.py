@@ -16,9 +16,9 @@ from msgspec import Raw
 
 from ingest import types
 from ingest.change import Op, TableHints, TableId
-from ingest.decoding import flat
+from ingest.decoding import flat_messages
 from ingest.decoding.converters import Converters, Maker, Settings
-from ingest.decoding.flat import NOWHERE, CanalPosition, Found, Rows
+from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, Rows
 from ingest.errors import Undecodable
 
 MARKS = {
@@ -112,7 +112,7 @@ def _plan(
     dialect: CanalDialect,
 ) -> CanalPlan:
     """What rows of one ``mysqlType`` need under the pipeline's ``columns:`` and options."""
-    declared = flat.declared_types(Raw(mysql_type))
+    declared = flat_messages.declared_types(Raw(mysql_type))
     logical = dialect.types(declared) | dict(columns)
     converters, unlabelled = [], []
     for column, kind in logical.items():

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ingest import ddl, types, values
 from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.decoding.converters import base64_from, zoned
-from ingest.decoding.declared import without_digits
+from ingest.decoding.declared_values import without_digits
 from ingest.errors import Undecodable
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)

@@ -25,7 +25,7 @@ import msgspec
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
-from ingest.decoding import flat
+from ingest.decoding import flat_messages
 from ingest.decoding.converters import (
     Maker,
     convert,
@@ -36,8 +36,8 @@ from ingest.decoding.converters import (
     stored_bytes_in,
     zoneless,
 )
-from ingest.decoding.flat import CanalPosition, Found, Rows
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
+from ingest.decoding.flat_messages import CanalPosition, Found, Rows
 from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
 from ingest.formats import PERHAPS, About
@@ -87,7 +87,7 @@ DIALECT = CanalDialect(makers=TEXT_MAKERS)
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of the open-source writer: a batch id, types in full, and ``gtid`` if they are in upper case."""
-    seen = flat.glimpse(sample)
+    seen = flat_messages.glimpse(sample)
     if seen is None or not seen.id or seen.tidb or seen.base_names:
         return None
     if seen.upper_case and not seen.gtid:
@@ -114,11 +114,13 @@ def changes(message: Message, hints: Hints, dialect: CanalDialect) -> list[Chang
     """The changes of one message of any dialect of the family."""
     if message.value is None:
         return [Change(op=Op.CONTROL, table=hints.table_of(message.topic) or NO_TABLE, note="tombstone")]
-    found, note = flat.read(message.value, bare=dialect.bare_rows is not None)
+    found, note = flat_messages.read(message.value, bare=dialect.bare_rows is not None)
     kind = found.type or ""
     head = _head(found, message.topic, hints, dialect, note)
     op = ROW_TYPES.get(kind)
-    if op and (type(found.data) is list or not (flat.absent(found.data) and flat.absent(found.old))):
+    if op and (
+        type(found.data) is list or not (flat_messages.absent(found.data) and flat_messages.absent(found.old))
+    ):
         return _row_changes(found, op, head, hints, dialect)
     if kind in dialect.marks:
         return [_without_row(dialect.marks[kind], head)]
@@ -148,7 +150,7 @@ def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: s
         table = hints.table_of(topic) or TableId(found.database or None, None, None)
     odd = _odd_name(table.table or "")
     if note or odd or place.note:
-        note = flat.joined([note, place.note, odd])
+        note = flat_messages.joined([note, place.note, odd])
     transaction = found.gtid or None if dialect.gtid_is_transaction else None
     return Head(table, place, _event_time(found.es), transaction, note)
 
@@ -163,7 +165,7 @@ def _odd_name(table: str) -> str | None:
     return "the table name begins or ends with a space" if table != table.strip() else None
 
 
-def _event_time(es: flat.Count) -> int | None:
+def _event_time(es: flat_messages.Count) -> int | None:
     """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
     count = values.integer(es) if isinstance(es, str) else es
     return count * 1000 if count and 0 < count <= LAST_MILLISECOND else None
@@ -206,7 +208,7 @@ def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalD
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
     options = hints.options
-    mysql_type, pk_names = flat.content(found.mysql_type), flat.content(found.pk_names)
+    mysql_type, pk_names = flat_messages.content(found.mysql_type), flat_messages.content(found.pk_names)
     frame = frame_of(
         head.table, mysql_type, pk_names, hints.tables, options.timezone, options.binary, dialect
     )
@@ -239,8 +241,8 @@ def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalP
 
 def _rows(kept: Any, dialect: CanalDialect, plan: CanalPlan) -> Rows:
     if not dialect.bare_rows:
-        return kept if type(kept) is list else flat.rows(kept)
-    return [] if flat.absent(kept) else dialect.bare_rows(kept, plan)
+        return kept if type(kept) is list else flat_messages.rows(kept)
+    return [] if flat_messages.absent(kept) else dialect.bare_rows(kept, plan)
 
 
 def _whole(rows: Rows) -> list[Image]:
@@ -266,7 +268,7 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
     odd = _odd(before, image, keys)
     note = head.note or plan.note
     if odd or dropped or any(damaged) or (head.note and plan.note):
-        note = flat.joined([head.note, plan.note, *damaged, dropped, *odd])
+        note = flat_messages.joined([head.note, plan.note, *damaged, dropped, *odd])
     return Change(
         op=op,
         table=head.table,

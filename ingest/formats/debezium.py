@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableHints, TableId
-from ingest.decoding import connect, connectors, json_values
+from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field
-from ingest.decoding.declared import Reading
+from ingest.decoding.connect_names import meanings
+from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values
+from ingest.decoding.log_servers import binlog
 from ingest.decoding.rows import named_table, noted, present
-from ingest.decoding.semantics import meanings
-from ingest.decoding.servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import base64_text
@@ -86,12 +86,12 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     found = document.payload
     if found is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    kind = connectors.kind_of(found)
+    kind = debezium_events.kind_of(found)
     if kind == "row":
         return [wrapped_row(JSON, document.schema, found, message, hints, note)]
     if kind == "flat":
         return [flat_row(JSON, document.schema, found, message, hints, note)]
-    return connectors.control(kind, found)
+    return debezium_events.control(kind, found)
 
 
 class Encoding(NamedTuple):
@@ -138,9 +138,9 @@ def wrapped_row(
     op = OPS.get(named or "")
     if op is None:
         raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
-    places, position = connectors.sequence(source)
+    places, position = debezium_events.sequence(source)
     if op is CONTROL:
-        return Change(op=op, table=table, event_time=connectors.event_time(source), note="message")
+        return Change(op=op, table=table, event_time=debezium_events.event_time(source), note="message")
     before, after = _images(op, images, key, old_key)
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
@@ -156,7 +156,7 @@ def wrapped_row(
         sequence=places,
         position=position,
         servers=binlog(source.get("server_id"), source.get("file")),
-        event_time=connectors.event_time(source),
+        event_time=debezium_events.event_time(source),
         transaction=transaction or source.get("gtid") or source.get("txId"),
         note=noted(note, "the key changed" if op is INSERT and old_key else None, absent),
     )
@@ -189,7 +189,7 @@ def _phase(op: Op, source: Image, places: tuple[int, ...], *, ordered: bool = Tr
     """
     if op is not READ or not ordered or source.get("snapshot") == "incremental":
         return 1
-    return 0 if "lsn" in source or (not places and connectors.names_position(source)) else 1
+    return 0 if "lsn" in source or (not places and debezium_events.names_position(source)) else 1
 
 
 def no_value(message: Message, key: Image | None, hints: Hints) -> Change:
@@ -220,7 +220,7 @@ def flat_row(
     columns = {*declared.columns, *declared.keys, *(key or ())}
     meta = _metadata(found, columns, encoding.text)
     row = encoding.columns(
-        {name: value for name, value in found.items() if not connectors.is_metadata(name, columns)}, plan
+        {name: value for name, value in found.items() if not debezium_events.is_metadata(name, columns)}, plan
     )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns and no member of a Debezium event")
@@ -229,9 +229,9 @@ def flat_row(
         raise Undecodable("unknown-operation", f"__op is {meta.get('op')!r}, none of {' '.join(FLAT_OPS)}")
     source = {name.removeprefix("source_"): value for name, value in meta.items()}
     ordered = "deleted" in meta
-    places, position = connectors.sequence(source) if ordered else ((), None)
+    places, position = debezium_events.sequence(source) if ordered else ((), None)
     missing = _drop_unavailable(row, options)
-    clocks = {name: meta.get("source_" + name) for name in connectors.CLOCKS}
+    clocks = {name: meta.get("source_" + name) for name in debezium_events.CLOCKS}
     return Change(
         op=op,
         table=table,
@@ -244,7 +244,7 @@ def flat_row(
         sequence=places,
         position=position,
         servers=binlog(source.get("server_id"), source.get("file")),
-        event_time=connectors.event_time(clocks),
+        event_time=debezium_events.event_time(clocks),
         transaction=source.get("gtid") or source.get("txId"),
         note=note,
     )
@@ -252,7 +252,9 @@ def flat_row(
 
 def _metadata(found: Mapping[str, Any], columns: Collection[str], text: Callable[[Any], str | None]) -> Image:
     """The members that flattening added to a row, without their prefix."""
-    return {name[2:]: text(value) for name, value in found.items() if connectors.is_metadata(name, columns)}
+    return {
+        name[2:]: text(value) for name, value in found.items() if debezium_events.is_metadata(name, columns)
+    }
 
 
 def _flat_table(meta: Image, message: Message, hints: Hints) -> TableId:
@@ -357,7 +359,7 @@ def recognise(sample: bytes) -> str | None:
         return None
     if not found:
         return None
-    kind = connectors.kind_of(found)
+    kind = debezium_events.kind_of(found)
     if kind == "row":
         return _evidence(found)
     if kind == "flat":

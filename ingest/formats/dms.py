@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
-from ingest.decoding.servers import binlog
+from ingest.decoding.log_servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 

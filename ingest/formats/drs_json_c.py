@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ingest.decoding.flat import glimpse
+from ingest.decoding.flat_messages import glimpse
 from ingest.formats import drs_json
 from ingest.formats.canal import changes
 

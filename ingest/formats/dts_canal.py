@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat import glimpse, id_decides
 from ingest.decoding.flat_frames import CanalDialect
+from ingest.decoding.flat_messages import glimpse, id_decides
 from ingest.formats import PERHAPS, About
 from ingest.formats.canal import changes
 

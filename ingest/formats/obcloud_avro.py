@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from ingest import values
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import avro
-from ingest.decoding.declared import unwrap
+from ingest.decoding.declared_values import unwrap
 from ingest.decoding.rows import drop_unchanged, statement
 from ingest.errors import Undecodable
 from ingest.formats import About

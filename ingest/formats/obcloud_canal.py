@@ -14,8 +14,8 @@ from functools import partial
 
 from ingest import types
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat import glimpse, id_decides
 from ingest.decoding.flat_frames import CanalDialect
+from ingest.decoding.flat_messages import glimpse, id_decides
 from ingest.formats import About
 from ingest.formats.canal import changes
 from ingest.formats.oms_canal import oracle_tenant

@@ -23,8 +23,8 @@ from msgspec import Raw
 from ingest import types, values
 from ingest.change import Image
 from ingest.decoding.converters import bytes_in, instant
-from ingest.decoding.flat import Rows, glimpse, sealed_rows
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan
+from ingest.decoding.flat_messages import Rows, glimpse, sealed_rows
 from ingest.formats import About
 from ingest.formats.canal import changes
 

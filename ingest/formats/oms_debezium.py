@@ -19,7 +19,7 @@ from ingest import types
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
 from ingest.decoding import connect, json_values
 from ingest.decoding.connect import ConnectPlan, Field, Meaning
-from ingest.decoding.declared import Reading
+from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values, text, texts
 from ingest.decoding.rows import drop_unchanged, named_table
 from ingest.errors import Undecodable

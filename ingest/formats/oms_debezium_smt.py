@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from ingest.change import NO_TABLE, Change, Hints, Message, Op
 from ingest.decoding import connect, json_values
-from ingest.decoding.connectors import is_metadata
+from ingest.decoding.debezium_events import is_metadata
 from ingest.decoding.rows import named_table
 from ingest.errors import Undecodable
 from ingest.formats import About, oms_debezium

@@ -18,8 +18,8 @@ from msgspec import Raw
 
 from ingest import values
 from ingest.change import Change, Hints, Message, Op
-from ingest.decoding.flat import NOWHERE, CanalPosition, Found, content, glimpse, position_of, read
 from ingest.decoding.flat_frames import MARKS, CanalDialect
+from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, content, glimpse, position_of, read
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.canal import TEXT_MAKERS, changes

@@ -7,7 +7,25 @@ the type says, and the caller decides whether to keep the original text or to re
 
 from __future__ import annotations
 
-from ingest.values.documents import (
+from ingest.values.dates_and_times import (
+    DATETIME,
+    EPOCH,
+    MICROS,
+    OFFSET,
+    date_text,
+    datetime_text,
+    epoch_text,
+    fraction,
+    instant_micros,
+    micros_of,
+    time_text,
+    timestamp_text,
+    wall_text,
+    zone_of,
+    zoned_text,
+    zoneless_text,
+)
+from ingest.values.exact_json import (
     MAX_DEPTH,
     Number,
     Raw,
@@ -29,25 +47,7 @@ from ingest.values.documents import (
     string,
     text,
 )
-from ingest.values.moments import (
-    DATETIME,
-    EPOCH,
-    MICROS,
-    OFFSET,
-    date_text,
-    datetime_text,
-    epoch_text,
-    fraction,
-    instant_micros,
-    micros_of,
-    time_text,
-    timestamp_text,
-    wall_text,
-    zone_of,
-    zoned_text,
-    zoneless_text,
-)
-from ingest.values.scalars import (
+from ingest.values.numbers_and_bytes import (
     INTEGER,
     MAX_EXPONENT,
     MAX_FLOAT32,

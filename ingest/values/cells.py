@@ -15,7 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from ingest import types
-from ingest.values.scalars import MAX_NUMBER_LENGTH
+from ingest.values.numbers_and_bytes import MAX_NUMBER_LENGTH
 
 _FULL = {name: re.compile(types.PATTERNS[name], re.ASCII) for name in types.PATTERNS}
 _BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}

@@ -17,7 +17,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from ingest import types
 from ingest.values.cells import float32
-from ingest.values.scalars import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER, float32_text, float_text
+from ingest.values.numbers_and_bytes import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER, float32_text, float_text
 
 Convert = Callable[[str], str]
 _EXACT = Context(prec=2 * MAX_NUMBER_LENGTH)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.cli import foresight, registering
+from ingest.cli import catalog_sql, dry_run
 from ingest.inspect import status
 from ingest.lake.lake import Lake
 from ingest.run import run
@@ -48,7 +48,7 @@ def files(depot: Depot) -> dict[str, int]:
 
 def test_plan_over_a_lake(spark, depot):
     """The plan must be what the run then does; and it must not do it."""
-    quiet = foresight.foresee(depot.pipeline, spark, 200)
+    quiet = dry_run.foresee(depot.pipeline, spark, 200)
     assert (None, True) == (quiet["next_batch"], quiet["lake_exists"])
     assert ["depot.visits"] == [one["table"] for one in quiet["tables"]]  # held, and it still waits
     wide = {"id": "bigint", "word": "varchar", "tall": "int"}
@@ -57,7 +57,7 @@ def test_plan_over_a_lake(spark, depot):
     more(depot, change("INSERT", "wide", 203, {"id": "2", "word": "5"}))
     more(depot, statement("shelf0", 204, "ALTER TABLE shelf0 ADD COLUMN deep int DEFAULT 4"))
     before = files(depot)
-    found = foresight.foresee(depot.pipeline, spark, 200)
+    found = dry_run.foresee(depot.pipeline, spark, 200)
     assert before == files(depot)
     tables = {one["table"].removeprefix("depot."): one for one in found["tables"]}
     expected = {"bins": "change", "frozen": "hold", "wide": "create", "shelf0": "change", "visits": "hold"}
@@ -79,7 +79,7 @@ def test_plan_names_what_is_landed_and_not_decoded(spark, depot):
     """After a bronze-only run nothing is new in the sources, and yet a run has work."""
     more(depot, change("INSERT", "fresh", 301, {"id": "1", "word": "a"}))
     landed = run(spark, depot.pipeline, ["bronze"]).batch
-    found = foresight.foresee(depot.pipeline, spark, 200)
+    found = dry_run.foresee(depot.pipeline, spark, 200)
     assert ([landed], None) == (found["undecoded_batches"], found["next_batch"])
     assert "create" == next(one["action"] for one in found["tables"] if one["table"] == "depot.fresh")
     run(spark, depot.pipeline)
@@ -99,9 +99,9 @@ def test_status_tells_what_waits(spark, depot):
 def test_spark_takes_the_statements_and_the_tables_stay_as_they_are(spark, depot):
     """A pasted script that fails at its third table is not used again; one that commits would be worse."""
     lake = Lake(spark, depot.pipeline)
-    found = registering.registered(lake)
+    found = catalog_sql.registered(lake)
     before = files(depot)
-    text = re.sub(r"(?m) *-- .*$", "", registering.sql("spark", found))
+    text = re.sub(r"(?m) *-- .*$", "", catalog_sql.sql("spark", found))
     for one in filter(str.strip, re.split(r";\n", text)):
         spark.sql(one)
     tables = {row["tableName"] for row in spark.sql("SHOW TABLES IN depot").collect()}
@@ -112,5 +112,5 @@ def test_spark_takes_the_statements_and_the_tables_stay_as_they_are(spark, depot
     assert before == files(depot)
     assert any(
         "depot.visits: there is no table yet (held" in line
-        for line in registering.sql("spark", found).splitlines()
+        for line in catalog_sql.sql("spark", found).splitlines()
     )

@@ -8,7 +8,7 @@ import sqlglot
 from sqlglot import exp
 
 from ingest.change import TableId
-from ingest.cli.registering import Names, Registered, RegisteredColumn, plain, remark, sql
+from ingest.cli.catalog_sql import Names, Registered, RegisteredColumn, plain, remark, sql
 
 HOSTILE = 'it\'s `a` "b"; DROP TABLE x; --\n<script>\\ é'
 MIRRORS = [

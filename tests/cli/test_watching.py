@@ -10,13 +10,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ingest.cli import watching
+from ingest.cli import live_status
 from ingest.cli.app import app as command
-from ingest.cli.watching import Watched, watch
+from ingest.cli.live_status import Watched, watch
 
 FOUND = {
     "headline": "shop: 1 of 1 mirrors are up to date with batch 3.",
-    "tables": [dict.fromkeys(watching.COLUMNS, "x") | {"table": "shop.<b>orders[red]"}],
+    "tables": [dict.fromkeys(live_status.COLUMNS, "x") | {"table": "shop.<b>orders[red]"}],
     "complete_until": None,
     "complete_reason": "nothing has a [time]",
     "problems": ["2 [bold] cells"],
@@ -119,7 +119,7 @@ def test_a_terminal_gets_one_view(monkeypatch):
             seen.append((view, refresh))
 
     monkeypatch.setattr(rich.live, "Live", Live)
-    monkeypatch.setattr(watching.output, "on_terminal", lambda: True)
+    monkeypatch.setattr(live_status.output, "on_terminal", lambda: True)
     watch(looks(2)[0], 0.01, "table")
     assert [True] == [refresh for _, refresh in seen]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ingest.config import Pipeline, Source
-from ingest.config.document import is_secret
 from ingest.config.model import AlertTarget, Database, Lineage
 from ingest.config.secrets import struck
+from ingest.config.yaml_tree import is_secret
 
 KAFKA_PASSWORDS = [
     "ssl.key.password",

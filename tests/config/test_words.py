@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ingest.change import TableId
 from ingest.config import words
-from ingest.config.advice import covers
+from ingest.config.lint import covers
 from ingest.config.model import matches
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import types, values
-from ingest.decoding import charsets, connect, declared, json_values
+from ingest.decoding import charsets, connect, declared_values, json_values
 from ingest.decoding.connect import Field
 
 
@@ -57,7 +57,7 @@ def test_plans_are_made_once():
     def meaningless(_field):
         return None
 
-    reading = declared.Reading()
+    reading = declared_values.Reading()
     first, second = (connect.plan("s", fields, {"b": "date"}, meaningless, reading) for _ in range(2))
     assert first is second
     assert ["s"] == asked
@@ -67,7 +67,7 @@ def test_plans_are_made_once():
 def test_nested_values_become_compact_json():
     """A nested number through a float loses its digits."""
     plan = connect.plan(
-        "n", lambda _schema: (Field("a", "map"),), {}, lambda _field: None, declared.Reading()
+        "n", lambda _schema: (Field("a", "map"),), {}, lambda _field: None, declared_values.Reading()
     )
     for blank in (b"", b" "):  # the fast and the careful way
         row = json_values.object_of(b'{"a":%b{"k":1.10,"n":[9007199254740993]}}' % blank)
@@ -82,7 +82,7 @@ def test_null_in_a_list_stays_null():
         lambda _schema: (Field("a", "array", fields=(item,)),),
         {},
         lambda field: connect.Meaning("string", "text", str) if field.semantic else None,
-        declared.Reading(),
+        declared_values.Reading(),
     )
     row = {"a": ["x", None]}
     assert {"a": '["x",null]'} == connect.json_image(row, plan) == connect.plain_image(row, plan)
@@ -116,7 +116,7 @@ def test_fraction_digits_in_declared_types():
 )
 def test_integers_of_declared_columns(number, logical):
     """The short way of integers must not part from the way of every other number."""
-    column = declared.column(logical, declared.Reading())
+    column = declared_values.column(logical, declared_values.Reading())
     assert column.json(values.Number(number)) == column.json(number)
 
 
@@ -124,7 +124,7 @@ def test_integers_of_declared_columns(number, logical):
 @pytest.mark.parametrize("units", ["adaptive", "millis", "nanos"])
 def test_clocks_of_declared_columns(logical, units):
     """What a number counts is worked out once for its column, and is the same for each value."""
-    column = declared.column(logical, declared.Reading(time=units, datetime=units))
+    column = declared_values.column(logical, declared_values.Reading(time=units, datetime=units))
     for number in (0, -1, 1_714_551_617_123, 10**30):
         assert column.json(values.Number(number)) == column.json(number)
 
@@ -149,5 +149,5 @@ def test_plans_of_columns_that_come_and_go():
 
     for number in range(3 * connect.MAX_PLANS):
         name = f"c{number % 7}"
-        plan = connect.plan("p", fields, {name: "date"}, meaningless, declared.Reading())
+        plan = connect.plan("p", fields, {name: "date"}, meaningless, declared_values.Reading())
         assert {name: "date"} == plan.types

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from ingest.cli import foresight
+from ingest.cli import dry_run
 from ingest.config import load
 from ingest.run import run
 from tests.e2e.topics import Sent
@@ -29,10 +29,10 @@ def test_offsets_and_tables(spark, file, topics):
     """Whoever reads a topic for the first time wants to know from where to where."""
     pipeline = load(file)
     (name,) = pipeline.sources[0].topics
-    assert None is foresight.foresee(pipeline, spark, 2)["next_batch"]  # an empty topic is no batch
+    assert None is dry_run.foresee(pipeline, spark, 2)["next_batch"]  # an empty topic is no batch
     lines = [change("INSERT", "bins", n, {"id": str(n), "word": "x"}) for n in range(3)]
     topics.send(name, [Sent(line.encode(), partition=1) for line in lines])
-    found = foresight.foresee(pipeline, spark, 2)
+    found = dry_run.foresee(pipeline, spark, 2)
     (source,) = found["sources"]
     assert [(name, 0, 0, 0), (name, 1, 0, 3)] == [
         (one["topic"], one["partition"], one["start"], one["end"]) for one in source["reads"]
@@ -43,5 +43,5 @@ def test_offsets_and_tables(spark, file, topics):
     ]
     assert not (file.parent / "lake").exists()
     assert ["depot.bins"] == [one.mirror for one in run(spark, pipeline).mirrors]
-    again = foresight.foresee(pipeline, spark, 2)
+    again = dry_run.foresee(pipeline, spark, 2)
     assert (None, 0, []) == (again["next_batch"], again["sources"][0]["messages"], again["tables"])

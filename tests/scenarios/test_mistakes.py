@@ -74,24 +74,24 @@ def edit(depot: Depot, old: str, new: str) -> None:
 
 def test_a_renamed_pipeline_is_refused(spark: SparkSession, depot: Depot) -> None:
     """Under a new name every identifier is new, and all batches would be read and numbered again."""
-    from ingest.cli import foresight
+    from ingest.cli import dry_run
 
     edit(depot, "pipeline: depot", "pipeline: warehouse")
     assert "write `pipeline: depot`" in refused(spark, depot)
     with pytest.raises(IngestError, match="belongs to the pipeline depot"):
-        foresight.foresee(depot.pipeline, spark, 10)
+        dry_run.foresee(depot.pipeline, spark, 10)
 
 
 def test_a_renamed_source_is_refused(spark: SparkSession, depot: Depot) -> None:
     """A new name has no receipts: all files would be read again, as another lane of each mirror."""
-    from ingest.cli import foresight
+    from ingest.cli import dry_run
 
     edit(depot, "name: bins", "name: crates")
     said = refused(spark, depot)
     assert "source bins" in said
     assert "write its old name back" in said
     with pytest.raises(IngestError, match="source bins"):
-        foresight.foresee(depot.pipeline, spark, 10)
+        dry_run.foresee(depot.pipeline, spark, 10)
 
 
 def test_a_source_that_has_ended_is_kept_disabled(spark: SparkSession, depot: Depot) -> None:
@@ -191,7 +191,7 @@ def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
 def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: Depot) -> None:
     """Batches that were decoded with the wrong zone stay wrong until they are decoded again: status says so."""
     from ingest import run as running
-    from ingest.cli import foresight
+    from ingest.cli import dry_run
     from ingest.lake import decoded_with
     from ingest.lake.lake import Lake
     from ingest.silver import rebuild
@@ -203,7 +203,7 @@ def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: 
     for expected in ([said], []):  # once in each process
         result = running.run(spark, depot.pipeline, ("bronze", "silver", "gold"), warm)
         assert expected == [text[: len(said)] for text in result.warnings if "other settings" in text]
-    [source] = foresight.foresee(depot.pipeline, spark, 1)["sources"]
+    [source] = dry_run.foresee(depot.pipeline, spark, 1)["sources"]
     assert any(said in text for text in source["warnings"])
     [outdated] = decoded_with.outdated(Lake(spark, depot.pipeline), 2)
     assert "--last 2" in outdated.sentence(depot.pipeline, 2)

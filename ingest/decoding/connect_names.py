@@ -11,7 +11,7 @@ from functools import partial
 from ingest.decoding import connect
 from ingest.decoding.connect import Field, Meaning
 from ingest.decoding.converters import zoned
-from ingest.decoding.declared import geometry, variable_decimal
+from ingest.decoding.declared_values import geometry, variable_decimal
 from ingest.values import date_text, datetime_text, integer, time_text, zoneless_text
 
 _CONNECT = "org.apache.kafka.connect.data."

@@ -11,9 +11,9 @@ from pathlib import Path
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import schema
-from ingest.config.document import Document, Where, is_secret
 from ingest.config.model import Pipeline
 from ingest.config.words import is_uri
+from ingest.config.yaml_tree import Document, Where, is_secret
 
 _EVERYWHERE = ("order_by",)  # read by every format alike
 
