@@ -50,6 +50,12 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     }
     best = [name for name in rank if rank[name] == max(rank.values())]
     winner = best[0] if len(best) == 1 else None
+    odd: dict[
+        str, list[int]
+    ] = {}  # numbers, from 1, of messages that do not fit, by the format that they look like
+    for i, (fits, evidence) in enumerate(zip(spoken[best[0]], seen, strict=True) if best else (), 1):
+        if not fits:
+            odd.setdefault(" or ".join(evidence) or _UNKNOWN, []).append(i)
     verdict: dict[str, Any] = {
         "file": file,
         "framing": framing,
@@ -63,7 +69,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
                 (name, one[name]) for one in seen for name in best if name in one
             ).items()
         ],
-        "odd": _odd(spoken[best[0]], seen) if best else {},
+        "odd": odd,
         "open": dict(formats.load(winner).ABOUT.options) if winner else {},
     }
     return verdict | {"sources": block(file, winner, framing) if winner and is_one_source(verdict) else None}
@@ -109,15 +115,6 @@ def _reading(name: str, message: bytes) -> object:
         return list(formats.load(name).parse(Message(message), _HINTS))
     except Exception:
         return None
-
-
-def _odd(said: list[bool], seen: list[dict[str, str]]) -> dict[str, list[int]]:
-    """The numbers, from 1, of the messages that do not fit, by the format that they look like."""
-    odd: dict[str, list[int]] = {}
-    for i, (fits, evidence) in enumerate(zip(said, seen, strict=True), 1):
-        if not fits:
-            odd.setdefault(" or ".join(evidence) or _UNKNOWN, []).append(i)
-    return odd
 
 
 def block(file: str, name: str, framing: str, named: str | None = None) -> str:

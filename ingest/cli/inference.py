@@ -86,7 +86,13 @@ def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
     from ingest.change import Hints
     from ingest.config import read
 
-    name = format_ or _detected(file)
+    name = format_
+    if name is None:
+        from ingest.cli import detection
+
+        name = detection.judge(file, *detection.sample(file, None, 200))["format"]
+    if name is None:
+        raise ConfigError([f"the format of {file} cannot be detected; give it as --format"])
     yield file, name, Hints(read.options({"table": table} if table else {}, name)), None
 
 
@@ -103,15 +109,6 @@ def _of_pipeline(file: str) -> Iterator[Read]:
             continue
         for path in sorted(glob(source.path, recursive=True)):  # noqa: PTH207 - absolute patterns
             yield path, source.format, pipeline.hints(source), source.framing or None
-
-
-def _detected(file: str) -> str:
-    from ingest.cli import detection
-
-    verdict = detection.judge(file, *detection.sample(file, None, 200))
-    if verdict["format"] is None:
-        raise ConfigError([f"the format of {file} cannot be detected; give it as --format"])
-    return str(verdict["format"])
 
 
 def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[Change]:

@@ -30,7 +30,10 @@ def messages(
         elif framing is not None:
             name, found = framing, cut.records(plain.read(), framing)
         else:
-            name, found = cut.sniffed(plain, _is_binary(plain) if binary is None else binary)
+            if binary is None:
+                head: bytes = plain.peek(4096)[:4096] if hasattr(plain, "peek") else b""
+                binary = head.removeprefix(cut.BOM).lstrip()[:1] not in (b"{", b"[", b"")
+            name, found = cut.sniffed(plain, binary)
     except cut.DAMAGE as error:
         stream.close()
         return framing or "raw", iter((_damage(file, error),))
@@ -52,11 +55,6 @@ def _damage(file: str, error: Exception) -> Undecodable:
     if isinstance(error, OSError) and error.errno:
         raise IngestError(f"{file} cannot be read: {error.strerror}") from None
     return Undecodable("damaged-file", f"the compressed file breaks off or is damaged: {error}")
-
-
-def _is_binary(stream: BinaryIO) -> bool:
-    head: bytes = stream.peek(4096)[:4096] if hasattr(stream, "peek") else b""
-    return head.removeprefix(cut.BOM).lstrip()[:1] not in (b"{", b"[", b"")
 
 
 def opened(file: str) -> BinaryIO:

@@ -274,7 +274,10 @@ def _print(results: list[Result], output_as: str, printed: dict[str, list[str]],
         else:
             output.json(documents if len(documents) != 1 else documents[0])
     elif results and not (repeated and all(result.batch is None for result in results)):
-        _closing(results)
+        columns = "pipeline batch read changes DDL rejects mirrors checks seconds result".split()
+        output.table(columns, [_closing_row(result) for result in results])
+        if files := [result.file for result in results if result.file]:
+            output.follow("status", files[0])
     for result in results:
         texts = [*result.warnings, *result.failures]
         if printed.get(result.pipeline) == texts:
@@ -284,13 +287,6 @@ def _print(results: list[Result], output_as: str, printed: dict[str, list[str]],
             output.warning(f"{result.pipeline}: {text}")
         for text in result.failures:
             output.error(f"{result.pipeline}: {text}")
-
-
-def _closing(results: list[Result]) -> None:
-    columns = "pipeline batch read changes DDL rejects mirrors checks seconds result".split()
-    output.table(columns, [_closing_row(result) for result in results])
-    if files := [result.file for result in results if result.file]:
-        output.follow("status", files[0])
 
 
 def _closing_row(result: Result) -> tuple[object, ...]:

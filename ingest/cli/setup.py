@@ -65,18 +65,16 @@ def jars_fetch(
     _use(jars_dir)
     paths = jars.fetch(settings=settings, say=output.note)
     if archive:
-        _prepare()
+        from ingest.lake.session import prepare
+
+        if not prepare(say=output.note):
+            output.note(
+                "this Java cannot keep a class archive: starts take some seconds longer, nothing else"
+            )
     if output_as == "json":
         output.json([{"file": str(path)} for path in paths])
     else:
         output.table(("jar",), [(path,) for path in paths])
-
-
-def _prepare() -> None:
-    from ingest.lake.session import prepare
-
-    if not prepare(say=output.note):
-        output.note("this Java cannot keep a class archive: starts take some seconds longer, nothing else")
 
 
 def _use(jars_dir: Path | None) -> None:

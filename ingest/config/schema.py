@@ -189,6 +189,11 @@ def _plain(value: Any) -> Any:
     return getattr(value, "value", value)
 
 
+def key(meaning: str, default: Any = ...) -> Any:
+    """A key of the file: what it means, and its default if it may be left out."""
+    return Field(default=default, description=meaning)
+
+
 class _Keys(BaseModel):
     """A mapping that may hold the keys below and no others."""
 
@@ -208,26 +213,18 @@ class OptionKeys(_Keys):
 
     model_config = ConfigDict(extra="allow")
 
-    table: Tables = Field(
-        default=(), description="the table, for messages that name none; or a map of topics to tables"
+    table: Tables = key("the table, for messages that name none; or a map of topics to tables", ())
+    timezone: Zone = key("the zone of times written without one", "UTC")
+    binary: Annotated[str, *choice(*words.BINARY)] | None = key("how bytes are written", None)
+    time_units: Annotated[str, *choice(*words.TIME_UNITS)] | None = key(
+        "the unit of bare integers in time columns", None
     )
-    timezone: Zone = Field(default="UTC", description="the zone of times written without one")
-    binary: Annotated[str, *choice(*words.BINARY)] | None = Field(
-        default=None, description="how bytes are written"
-    )
-    time_units: Annotated[str, *choice(*words.TIME_UNITS)] | None = Field(
-        default=None, description="the unit of bare integers in time columns"
-    )
-    swap_old_data: Flag = Field(default=False, description="old holds the row after the change")
-    key_is_full: Flag = Field(
-        default=True, description="key holds the whole row before, not only key columns"
-    )
+    swap_old_data: Flag = key("old holds the row after the change", False)
+    key_is_full: Flag = key("key holds the whole row before, not only key columns", True)
     decimal_scale: (
         Annotated[int, *read(lambda t: words.count(t) if t != "0" else 0, {"type": "integer"})] | None
-    ) = Field(default=None, description="the scale of decimals that are sent as unscaled bytes")
-    order_by: Annotated[str, *choice(*words.ORDER_BY)] = Field(
-        default="sequence", description="what orders changes"
-    )
+    ) = key("the scale of decimals that are sent as unscaled bytes", None)
+    order_by: Annotated[str, *choice(*words.ORDER_BY)] = key("what orders changes", "sequence")
 
 
 class DatabaseKeys(_Keys):
@@ -235,68 +232,54 @@ class DatabaseKeys(_Keys):
 
     url: Annotated[
         str, *read(words.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql)://"})
-    ] = Field(description="mysql://host:3306, mariadb://host:3306 or postgresql://host:5432/database")
-    user: Text = Field(description="a user who may read the tables, and nothing more")
-    password: Text | None = Field(default=None, description="the user's password, as ${VAR} or ${file:/path}")
+    ] = key("mysql://host:3306, mariadb://host:3306 or postgresql://host:5432/database")
+    user: Text = key("a user who may read the tables, and nothing more")
+    password: Text | None = key("the user's password, as ${VAR} or ${file:/path}", None)
 
 
 class _SourceKeys(_Keys):
-    name: Name = Field(description="its name in the lake: receipts, changes and order are kept under it")
-    enabled: Flag = Field(
-        default=True, description="false: read nothing more; what has landed can still be decoded"
+    name: Name = key("its name in the lake: receipts, changes and order are kept under it")
+    enabled: Flag = key("false: read nothing more; what has landed can still be decoded", True)
+    format: Format = key("`ingest formats` lists them; `ingest detect FILE` finds it")
+    options: OptionKeys = key("what a message cannot say of itself; listed below", OptionKeys())
+    max_messages: Count | None = key("the most messages that one batch takes", None)
+    max_bytes: Size | None = key("the most bytes that one batch takes", None)
+    server_change: Annotated[str, *choice("hold", "accept")] = key(
+        "what happens when another server counts the positions", "hold"
     )
-    format: Format = Field(description="`ingest formats` lists them; `ingest detect FILE` finds it")
-    options: OptionKeys = Field(
-        default=OptionKeys(), description="what a message cannot say of itself; listed below"
-    )
-    max_messages: Count | None = Field(default=None, description="the most messages that one batch takes")
-    max_bytes: Size | None = Field(default=None, description="the most bytes that one batch takes")
-    server_change: Annotated[str, *choice("hold", "accept")] = Field(
-        default="hold", description="what happens when another server counts the positions"
-    )
-    database: DatabaseKeys | None = Field(
-        default=None,
-        description="the database that the messages come from, for reading whole tables",
+    database: DatabaseKeys | None = key(
+        "the database that the messages come from, for reading whole tables", None
     )
 
 
 class FileKeys(_SourceKeys):
     """A source of files."""
 
-    kind: Literal["files"] = Field(
-        default="files", description="files; not needed where the keys show the kind"
+    kind: Literal["files"] = key("files; not needed where the keys show the kind", "files")
+    path: Text = key("a file or glob, relative to this file, or a URI")
+    framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = key(
+        "how a file is cut into records; the format's own unless given", None
     )
-    path: Text = Field(description="a file or glob, relative to this file, or a URI")
-    framing: Annotated[str, *choice("lines", "document", "length", "avro-container", "raw")] | None = Field(
-        default=None, description="how a file is cut into records; the format's own unless given"
+    settle: Duration = key(
+        "a file that has not changed for this long is finished: a last line without an end is read, too", 60.0
     )
-    settle: Duration = Field(
-        default=60.0,
-        description="a file that has not changed for this long is finished: a last line without an end is read, too",
+    order_files_by: Annotated[str, *choice("name", "mtime")] = key(
+        "the order of files in one batch, numbers in names compared as numbers", "name"
     )
-    order_files_by: Annotated[str, *choice("name", "mtime")] = Field(
-        default="name", description="the order of files in one batch, numbers in names compared as numbers"
-    )
-    max_record_bytes: Size = Field(
-        default=64 * 1024 * 1024, description="a longer record becomes a reject that names its place"
-    )
-    storage: Settings = Field(default={}, description="settings of the file system that holds the path")
+    max_record_bytes: Size = key("a longer record becomes a reject that names its place", 64 * 1024 * 1024)
+    storage: Settings = key("settings of the file system that holds the path", {})
 
 
 class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
-    kind: Literal["kafka"] = Field(
-        default="kafka", description="kafka; not needed where the keys show the kind"
-    )
-    bootstrap_servers: Joined = Field(description="host:port, several with commas or as a list")
-    topics: Texts = Field(default=(), description="the topics, by name")
-    topic_pattern: Pattern | None = Field(default=None, description="or a pattern of them")
-    start: Start = Field(
-        default="earliest", description="earliest, latest, a timestamp, or {topic: {partition: offset}}"
-    )
-    registry: Text | None = Field(default=None, description="URL of the schema registry, for framed Avro")
-    kafka: KafkaSettings = Field(default={}, description="settings passed on to the client as kafka.*")
+    kind: Literal["kafka"] = key("kafka; not needed where the keys show the kind", "kafka")
+    bootstrap_servers: Joined = key("host:port, several with commas or as a list")
+    topics: Texts = key("the topics, by name", ())
+    topic_pattern: Pattern | None = key("or a pattern of them", None)
+    start: Start = key("earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest")
+    registry: Text | None = key("URL of the schema registry, for framed Avro", None)
+    kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {})
 
     @model_validator(mode="after")
     def _topics_in_one_way(self) -> Self:
@@ -325,27 +308,21 @@ SourceKeys = Annotated[FileKeys | KafkaKeys, Discriminator("kind")]
 class TableKeys(_Keys):
     """One entry of ``tables:``; the first that matches a table applies, alone."""
 
-    match: Match = Field(default="*", description="database.table, with * for any part")
-    exclude: Flag = Field(default=False, description="leave these tables out")
-    into: Template | None = Field(
-        default=None, description="the mirror's name; the source's own unless given"
+    match: Match = key("database.table, with * for any part", "*")
+    exclude: Flag = key("leave these tables out", False)
+    into: Template | None = key("the mirror's name; the source's own unless given", None)
+    keys: Texts = key("the columns of the primary key", ())
+    columns: dict[str, Logical] = key("logical types of columns, by name", {})
+    no_key: Annotated[str, *choice("hold", "append", "full_row")] = key(
+        "what happens to a table without any key", "hold"
     )
-    keys: Texts = Field(default=(), description="the columns of the primary key")
-    columns: dict[str, Logical] = Field(default={}, description="logical types of columns, by name")
-    no_key: Annotated[str, *choice("hold", "append", "full_row")] = Field(
-        default="hold", description="what happens to a table without any key"
+    on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = key(
+        "what statements and new columns do to the mirror", "lenient"
     )
-    on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = Field(
-        default="lenient", description="what statements and new columns do to the mirror"
-    )
-    shard_column: Text | None = Field(
-        default=None, description="a column that names the source, where several meet"
-    )
-    change_feed: Flag = Field(default=False, description="turn on Delta's change data feed of the mirror")
-    plain_tables: Flag = Field(default=False, description="the mirror without deletion vectors")
-    history: Flag = Field(
-        default=False, description="keep every state of a row in a table of its own, `<table>__history`"
-    )
+    shard_column: Text | None = key("a column that names the source, where several meet", None)
+    change_feed: Flag = key("turn on Delta's change data feed of the mirror", False)
+    plain_tables: Flag = key("the mirror without deletion vectors", False)
+    history: Flag = key("keep every state of a row in a table of its own, `<table>__history`", False)
 
     @model_validator(mode="after")
     def _shards_are_told_apart(self) -> Self:
@@ -372,11 +349,11 @@ class ExpectationKeys(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = Field(
-        description="the expectation's name in Great Expectations; its arguments are further keys"
+    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = key(
+        "the expectation's name in Great Expectations; its arguments are further keys"
     )
-    severity: Annotated[str, *choice("error", "warn")] = Field(
-        default="error", description="whether its failure makes the run exit with 1"
+    severity: Annotated[str, *choice("error", "warn")] = key(
+        "whether its failure makes the run exit with 1", "error"
     )
 
     @model_validator(mode="before")
@@ -391,39 +368,31 @@ class ExpectationKeys(BaseModel):
 class QualityKeys(_Keys):
     """The checks of one mirror."""
 
-    table: Match = Field(description="the mirrors that the entry is about, database.table")
-    expect: tuple[ExpectationKeys, ...] = Field(default=(), description="your own checks")
-    suite: Text | None = Field(
-        default=None, description="a Great Expectations suite, JSON, relative to this file; joins expect:"
+    table: Match = key("the mirrors that the entry is about, database.table")
+    expect: tuple[ExpectationKeys, ...] = key("your own checks", ())
+    suite: Text | None = key("a Great Expectations suite, JSON, relative to this file; joins expect:", None)
+    on: Annotated[str, *choice("mirror", "changed")] = key(
+        "look at all rows, or at those that changed since the last run", "mirror"
     )
-    on: Annotated[str, *choice("mirror", "changed")] = Field(
-        default="mirror", description="look at all rows, or at those that changed since the last run"
-    )
-    source_counts: Text | None = Field(
-        default=None, description="the source's own row counts: CSV or JSON with table and rows"
-    )
-    cells_checked: Natural = Field(
-        default=CELLS_CHECKED,
-        description="how many of the keys that a batch touches are compared cell by cell with the fold of all "
+    source_counts: Text | None = key("the source's own row counts: CSV or JSON with table and rows", None)
+    cells_checked: Natural = key(
+        "how many of the keys that a batch touches are compared cell by cell with the fold of all "
         "their changes; 0 compares none, `ingest quality --deep` all",
+        CELLS_CHECKED,
     )
-    freshness: Duration | None = Field(default=None, description="how old the newest change may be")
-    thresholds: Annotated[dict[str, Ratio], AfterValidator(words.limits)] = Field(
-        default={}, description="limits of the built-in checks, 0.1% or a count"
+    freshness: Duration | None = key("how old the newest change may be", None)
+    thresholds: Annotated[dict[str, Ratio], AfterValidator(words.limits)] = key(
+        "limits of the built-in checks, 0.1% or a count", {}
     )
 
 
 class LineageKeys(_Keys):
     """Where OpenLineage events of the runs go."""
 
-    url: Text | None = Field(
-        default=None, description="a service that takes them, such as http://marquez:5000"
-    )
-    file: Text | None = Field(default=None, description="or a file, relative to this one, one event a line")
-    namespace: Text = Field(
-        default="ingest", description="the namespace of the job and of the mirrors' names"
-    )
-    api_key: Text | None = Field(default=None, description="sent to the service as a bearer token")
+    url: Text | None = key("a service that takes them, such as http://marquez:5000", None)
+    file: Text | None = key("or a file, relative to this one, one event a line", None)
+    namespace: Text = key("the namespace of the job and of the mirrors' names", "ingest")
+    api_key: Text | None = key("sent to the service as a bearer token", None)
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
@@ -436,28 +405,19 @@ class AlertKeys(_Keys):
     """Where alerts of the pipeline go."""
 
     webhook: Annotated[str, *read(words.web_address, {"type": "string", "pattern": "^https?://"})] | None = (
-        Field(
-            default=None, description="a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}"
-        )
+        key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
     )
-    style: Annotated[str, *choice("json", "slack")] = Field(
-        default="json",
-        description="what the webhook is sent: this product's JSON, or a message for Slack and its like",
+    style: Annotated[str, *choice("json", "slack")] = key(
+        "what the webhook is sent: this product's JSON, or a message for Slack and its like", "json"
     )
-    email: Texts = Field(default=(), description="or addresses that get a mail")
-    smtp: Annotated[str, *read(words.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = (
-        Field(
-            default=None,
-            description="the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
-        )
+    email: Texts = key("or addresses that get a mail", ())
+    smtp: Annotated[str, *read(words.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = key(
+        "the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
+        None,
     )
-    sender: Text | None = Field(default=None, description="the address that mails come from")
-    severity: Annotated[str, *choice("error", "warn")] = Field(
-        default="error", description="the least severe that is sent"
-    )
-    repeat: Duration = Field(
-        default=4 * 3600.0, description="an alert that lasts is sent again after so long; 0s never"
-    )
+    sender: Text | None = key("the address that mails come from", None)
+    severity: Annotated[str, *choice("error", "warn")] = key("the least severe that is sent", "error")
+    repeat: Duration = key("an alert that lasts is sent again after so long; 0s never", 4 * 3600.0)
 
     @model_validator(mode="after")
     def _one_way(self) -> Self:
@@ -471,35 +431,29 @@ class AlertKeys(_Keys):
 class PipelineKeys(_Keys):
     """A pipeline: its sources, its lake, and what holds for its tables."""
 
-    pipeline: Name = Field(description="the pipeline's name, which the lake's tables carry")
-    lake: Text = Field(description="the lake's folder, relative to this file, or a URI")
+    pipeline: Name = key("the pipeline's name, which the lake's tables carry")
+    lake: Text = key("the lake's folder, relative to this file, or a URI")
     sources: Annotated[
         tuple[Annotated[SourceKeys, BeforeValidator(_with_kind)], ...],
         AfterValidator(_at_least_one),
         Field(json_schema_extra={"minItems": 1}, description="where messages come from, at least one"),
     ]
-    tables: tuple[TableKeys, ...] = Field(
-        default=(), description="rules for source tables; the first entry that matches applies, alone"
+    tables: tuple[TableKeys, ...] = key(
+        "rules for source tables; the first entry that matches applies, alone", ()
     )
-    quality: tuple[QualityKeys, ...] = Field(default=(), description="your own checks and limits")
-    spark: Settings = Field(default={}, description="Spark settings, passed on as they are")
-    master: Text | None = Field(default=None, description="the Spark master")
-    plain_tables: Flag = Field(default=False, description="mirrors without deletion vectors")
-    horizon_days: Count = Field(default=7, description="days for which time travel is promised")
-    rewrite_budget: SizeOrNone = Field(
-        default=0,
-        description="the most bytes of a mirror that a batch rewrites without Spark; 0 folds all by Spark",
+    quality: tuple[QualityKeys, ...] = key("your own checks and limits", ())
+    spark: Settings = key("Spark settings, passed on as they are", {})
+    master: Text | None = key("the Spark master", None)
+    plain_tables: Flag = key("mirrors without deletion vectors", False)
+    horizon_days: Count = key("days for which time travel is promised", 7)
+    rewrite_budget: SizeOrNone = key(
+        "the most bytes of a mirror that a batch rewrites without Spark; 0 folds all by Spark", 0
     )
-    condense_after: Duration | None = Field(
-        default=None,
-        description="`ingest maintain` drops superseded changes of batches so old; none if not given",
+    condense_after: Duration | None = key(
+        "`ingest maintain` drops superseded changes of batches so old; none if not given", None
     )
-    openlineage: LineageKeys | None = Field(
-        default=None, description="report what each run read and wrote; needs ingest[lineage]"
-    )
-    alerts: tuple[AlertKeys, ...] = Field(
-        default=(), description="who is alerted when something fails, and when it is over"
-    )
+    openlineage: LineageKeys | None = key("report what each run read and wrote; needs ingest[lineage]", None)
+    alerts: tuple[AlertKeys, ...] = key("who is alerted when something fails, and when it is over", ())
 
 
 MODELS: dict[tuple[str, ...], type[BaseModel]] = {

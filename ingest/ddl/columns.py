@@ -93,7 +93,12 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     cursor = Cursor(items)
     column = name(cursor, dialect)
     type_tokens = _type_tokens(cursor)
-    found = _attributes(cursor, dialect)
+    found = _Attributes()
+    while not cursor.done:
+        if cursor.is_symbol("("):
+            cursor.group()
+        elif not _named(cursor, found, dialect) and not _flag(cursor, found):
+            cursor.next()
     declared = logical = None
     if type_tokens:
         declared = " ".join(source[type_tokens[0].start : type_tokens[-1].end].split())
@@ -182,16 +187,6 @@ class _Attributes:
     serial: bool = False
 
 
-def _attributes(cursor: Cursor, dialect: Dialect) -> _Attributes:
-    found = _Attributes()
-    while not cursor.done:
-        if cursor.is_symbol("("):
-            cursor.group()
-        elif not _named(cursor, found, dialect) and not _flag(cursor, found):
-            cursor.next()
-    return found
-
-
 def _flag(cursor: Cursor, found: _Attributes) -> bool:
     """An attribute without a value."""
     if cursor.accept("NOT", "NULL"):
@@ -216,7 +211,11 @@ def _flag(cursor: Cursor, found: _Attributes) -> bool:
 def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
     """An attribute with a value after it."""
     if cursor.accept("DEFAULT", "ON", "NULL") or cursor.accept("DEFAULT"):
-        found.default = _default_tokens(cursor)
+        start = cursor.at
+        cursor.group() if cursor.is_symbol("(") else cursor.next()
+        while not cursor.done and cursor.word() not in _ATTRIBUTES:
+            cursor.group() if cursor.is_symbol("(") else cursor.next()
+        found.default = cursor.items[start : cursor.at]
     elif cursor.accept("COMMENT"):
         found.comment = cursor.next().text
     elif cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
@@ -234,14 +233,6 @@ def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
     else:
         return False
     return True
-
-
-def _default_tokens(cursor: Cursor) -> Sequence[Token]:
-    start = cursor.at
-    cursor.group() if cursor.is_symbol("(") else cursor.next()
-    while not cursor.done and cursor.word() not in _ATTRIBUTES:
-        cursor.group() if cursor.is_symbol("(") else cursor.next()
-    return cursor.items[start : cursor.at]
 
 
 # --- defaults -----------------------------------------------------------------------------------

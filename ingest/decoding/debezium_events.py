@@ -105,15 +105,15 @@ def names_position(source: Image) -> bool:
 def _log_number(value: str | None) -> int | None:
     """SQL Server's ``00000027:00000ac0:0002`` as one number; also plain numbers as they are."""
     if value is None or not _LSN.fullmatch(value):
-        return None
+        return integer(value)
     high, middle, low = value.split(":")
-    return (int(high, 16) << 48) | (int(middle, 16) << 16) | int(low, 16)
+    return ((int(high, 16) << 48) | (int(middle, 16) << 16) | int(low, 16)) or None
 
 
 _LSN = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 _POSITIONS = (
     (("lsn",), integer),
-    (("commit_lsn", "change_lsn", "event_serial_no"), lambda value: _log_number(value) or integer(value)),
+    (("commit_lsn", "change_lsn", "event_serial_no"), _log_number),
     (("commit_scn", "scn", "ssn"), integer),
     (("scn",), integer),
 )

@@ -201,15 +201,15 @@ _CLOCKS: dict[str, Callable[..., str]] = {
 
 def _ticks(units: str, declared: str) -> int:
     """Ticks a second: up to three declared fraction digits are sent as milliseconds, six as microseconds."""
-    if units in _TICKS:
-        return _TICKS[units]
+    if units in TICKS:
+        return TICKS[units]
     if not declared.endswith(")"):
         raise ValueError("nothing says what the number counts")
     digits = int(declared[-2])
     return 10**3 if digits <= 3 else 10**6 if digits <= 6 else 10**9
 
 
-_TICKS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
+TICKS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
 def _binary(value: str | bytes, _declared: str, reading: Reading) -> str:

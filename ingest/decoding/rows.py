@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ingest import ddl, types, values
 from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.decoding.converters import base64_from, zoned
-from ingest.decoding.declared_values import without_digits
+from ingest.decoding.declared_values import TICKS, without_digits
 from ingest.errors import Undecodable
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)
@@ -101,7 +101,7 @@ def converters(
         units: ``millis``, ``micros`` or ``nanos`` for whole-number times.
         whole: what such a number counts without ``units``, in ticks a second; None: it is not a time.
     """
-    unit = _UNITS.get(units or "", whole)
+    unit = TICKS.get(units or "", whole)
     functions: dict[str, Convert] = {
         **_PLAIN,
         "datetime": partial(datetime_text, zone=zone, unit=unit),
@@ -112,9 +112,6 @@ def converters(
         functions["binary"] = partial(base64_from, binary)
     chosen = ((column, functions.get(types.base(logical))) for column, logical in known.items())
     return tuple((column, function) for column, function in chosen if function is not None)
-
-
-_UNITS = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 
 
 def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -> list[str]:

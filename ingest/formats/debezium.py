@@ -30,7 +30,6 @@ from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field
 from ingest.decoding.connect_names import meanings
 from ingest.decoding.declared_values import Reading
-from ingest.decoding.json_values import Values
 from ingest.decoding.log_servers import binlog
 from ingest.decoding.rows import named_table, noted, present
 from ingest.errors import Undecodable
@@ -361,16 +360,11 @@ def recognise(sample: bytes) -> str | None:
         return None
     kind = debezium_events.kind_of(found)
     if kind == "row":
-        return _evidence(found)
+        op, source = json_values.text(found["op"]), json_values.texts(found.get("source"))
+        if op not in OPS or source.get("name") == "OMS":
+            return None
+        return f"op {op!r}" + (f" from connector {source['connector']!r}" if "connector" in source else "")
     if kind == "flat":
         marks = [name for name in ("__deleted", "__op") if name in found]
         return f"a flat row with {marks[0]}" if marks else None
     return f"the members of a Debezium {kind} message"
-
-
-def _evidence(found: Values) -> str | None:
-    op = json_values.text(found["op"])
-    source = json_values.texts(found.get("source"))
-    if op not in OPS or source.get("name") == "OMS":
-        return None
-    return f"op {op!r} from connector {source['connector']!r}" if "connector" in source else f"op {op!r}"

@@ -146,7 +146,11 @@ def _is_metadata(name: str, raw: Raw) -> bool:
 def _row(
     place: Change, envelope: Mapping[str, Raw], meta: Mapping[str, Raw], hints: Hints, topic: str
 ) -> Change:
-    old, new = _images(place.op, envelope, meta)
+    if "before" in envelope or "after" in envelope:
+        old, new = envelope.get("before"), envelope.get("after")
+    else:  # a row-modelled message has one image, next to its metadata
+        row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))
+        old, new = (row, None) if place.op is Op.DELETE else (None, row)
     before = None if place.op is Op.INSERT else _image(old)
     after = None if place.op is Op.DELETE else _image(new)
     rows.require_image(before if place.op is Op.DELETE else after, place.op)
@@ -156,14 +160,6 @@ def _row(
     kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     keys = declared.keys or place.keys
     return rows.finish(place, table, keys, before, after, plan, kept, partial=place.op is not Op.DELETE)
-
-
-def _images(op: Op, envelope: Mapping[str, Raw], meta: Mapping[str, Raw]) -> tuple[Raw | None, Raw | None]:
-    """The two images as sent; a row-modelled message has one, next to its metadata."""
-    if "before" in envelope or "after" in envelope:
-        return envelope.get("before"), envelope.get("after")
-    row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))
-    return (row, None) if op is Op.DELETE else (None, row)
 
 
 def _image(raw: Raw | None) -> Image | None:

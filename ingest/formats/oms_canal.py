@@ -85,7 +85,19 @@ def _bare_rows(kept: list[Any] | Raw, plan: CanalPlan) -> Rows:
     """Rows as texts; among BITs only those in quotes are base64."""
     if not isinstance(kept, Raw):
         return [_bare_row(row, plan.bits) if row else row for row in kept]
-    return [None if values.is_null(row) else _sealed_row(row, plan.bits) for row in sealed_rows(kept)]
+    found: Rows = []  # something about the message is unusual, so each value is looked at on its own
+    for row in sealed_rows(kept):
+        if values.is_null(row):
+            found.append(None)
+            continue
+        members = values.members(row)
+        image = {name: values.text(raw) for name, raw in members.items()}
+        for column in plan.bits & image.keys():
+            value = image[column]
+            if value and bytes(members[column])[:1] == b'"':
+                image[column] = _bit_text(value)
+        found.append(image)
+    return found
 
 
 def _bare_row(row: dict[str, Any], bits: frozenset[str]) -> Image:
@@ -104,15 +116,6 @@ def _text(value: Any) -> str | None:
     if type(value) is int:
         return str(value)
     return values.text(value if type(value) is Raw else msgspec.json.encode(value))
-
-
-def _sealed_row(row: Raw, bits: frozenset[str]) -> Image:
-    """A row whose every value is looked at on its own, because something about the message is unusual."""
-    found: Image = {}
-    for column, raw in values.members(row).items():
-        value = values.text(raw)
-        found[column] = _bit_text(value) if value and column in bits and bytes(raw)[:1] == b'"' else value
-    return found
 
 
 def _bit_text(value: str) -> str:

@@ -110,6 +110,9 @@ def looks_like(sample: bytes) -> bool:
 
 def _place(meta: Image, op: Op, note: str | None) -> Change:
     """Everything of a change but its row: table, key names, order, clock and transaction."""
+    database, table = meta.get("db"), meta.get("table_name")
+    if database and meta.get("dbType") in OCEANBASE:
+        database = database.partition(".")[2] or database
     second = values.integer(meta.get("timestamp"))
     position = meta.get("storeDataSequence")
     sequence, event = split_sequence(position, meta.get("timestamp")), False
@@ -119,7 +122,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         sequence, event = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0), op is Op.DDL
     return Change(
         op=op,
-        table=_table(meta),
+        table=TableId(database or None, None, table or None) if table or database else NO_TABLE,
         keys=key_names(meta.get("record_primary_key")),
         phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,
@@ -148,13 +151,6 @@ def split_sequence(position: str | None, second: str | None) -> tuple[int, ...]:
 def key_names(joined: str | None) -> tuple[str, ...]:
     """Key columns from names joined by U+0001."""
     return tuple(joined.split(KEY_SEPARATOR)) if joined else ()
-
-
-def _table(meta: Image) -> TableId:
-    database, table = meta.get("db"), meta.get("table_name")
-    if database and meta.get("dbType") in OCEANBASE:
-        database = database.partition(".")[2] or database
-    return TableId(database or None, None, table or None) if table or database else NO_TABLE
 
 
 # --- rows ---------------------------------------------------------------------------------------

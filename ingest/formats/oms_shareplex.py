@@ -173,7 +173,12 @@ def _row(
     sent, sent_key = envelope.get("data"), envelope.get("key")
     data, key = values.optional_image(sent), values.optional_image(sent_key)
     kept = [*rows.convert(key, plan, sent_key), *rows.convert(data, plan, sent)]
-    before, after = _images(place.op, data, key)
+    both = {**key, **data} if key and data else key or data  # an update's data lies over its key
+    before, after = key, dict(both) if both else None
+    if place.op is Op.INSERT:
+        before, after = None, data
+    elif place.op is Op.DELETE:
+        before, after = both or None, None
     rows.require_image(before if place.op is Op.DELETE else after, place.op)
     update = place.op is Op.UPDATE
     whole = hints.options.key_is_full and (key is not None or kind == "update after")
@@ -182,16 +187,6 @@ def _row(
         place, table, declared.keys, before, after, plan, kept,
         partial=update and not whole, nulls_may_hide=hide,
     )  # fmt: skip
-
-
-def _images(op: Op, data: Image | None, key: Image | None) -> tuple[Image | None, Image | None]:
-    """The row before and after: an update's ``data`` lies over its ``key``."""
-    both = {**key, **data} if key and data else key or data
-    if op is Op.INSERT:
-        return None, data
-    if op is Op.DELETE:
-        return both or None, None
-    return key, dict(both) if both else None
 
 
 # --- OMS ----------------------------------------------------------------------------------------

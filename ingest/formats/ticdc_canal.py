@@ -69,15 +69,11 @@ DIALECT = CanalDialect(
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The changes of one message."""
     found = changes(message, hints, DIALECT)
-    if message.value and b"onlyHandleKey" in message.value and _only_key(message.value):
-        return [msgspec.structs.replace(change, partial=True) for change in found]
+    if message.value and b"onlyHandleKey" in message.value:
+        extension = _extension(read(message.value)[0])
+        if values.member_text(extension, "onlyHandleKey") == "true":
+            return [msgspec.structs.replace(change, partial=True) for change in found]
     return found
-
-
-def _only_key(value: bytes) -> bool:
-    found, _ = read(value)
-    flag = _extension(found).get("onlyHandleKey")
-    return flag is not None and values.text(flag) == "true"
 
 
 def recognise(sample: bytes) -> str | None:

@@ -66,19 +66,15 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         "JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.number "
         f"WHERE i.indisprimary AND i.indrelid = ({oid}) ORDER BY k.place",
     )
-    columns = tuple(_column(name, declared) for name, declared in found)
-    return SourceTable(
-        table, f"{name_of(schema)}.{name_of(table.table or '')}", columns, tuple(one for (one,) in keys)
-    )
-
-
-def _column(name: str, declared: str) -> SourceColumn:
-    logical = types.postgres(declared)
-    if declared == "bit(1)":
-        logical = "boolean"  # as its connectors say
-    elif declared.startswith("bit"):
-        logical = "bit"
-    return SourceColumn(name, declared, logical, _text(name_of(name), declared, types.base(logical)))
+    columns = []
+    for name, declared in found:
+        logical = "bit" if declared.startswith("bit") else types.postgres(declared)
+        if declared == "bit(1)":
+            logical = "boolean"  # as its connectors say
+        text = _text(name_of(name), declared, types.base(logical))
+        columns.append(SourceColumn(name, declared, logical, text))
+    named = f"{name_of(schema)}.{name_of(table.table or '')}"
+    return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
 
 
 def _text(name: str, declared: str, logical: str) -> str:
