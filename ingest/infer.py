@@ -49,7 +49,7 @@ class SeenColumn:
 
 
 class Proposal(NamedTuple):
-    """A column's type and what speaks for it; no type where nothing can be said."""
+    """A column's type and its evidence; no type where nothing can be said."""
 
     column: str
     type: str | None

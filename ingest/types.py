@@ -48,7 +48,7 @@ def is_logical(name: str) -> bool:
     """True if ``name`` is a word of the vocabulary.
 
     A decimal may carry precision and scale; a time type may carry its fraction digits
-    (``datetime(6)``), which tell the units of bare integers and nothing else.
+    (``datetime(6)``), which show the units of bare integers and nothing else.
     """
     found = _DECIMAL.fullmatch(name)
     if found:

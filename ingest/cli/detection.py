@@ -43,7 +43,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
         name: [name in evidence or _reads_as(name, message, evidence) for message, evidence in pairs]
         for name in sorted({name for one in seen for name in one})
     }
-    # at last, how many messages a format can decode by itself: what tells bare Avro from framed
+    # at last, how many messages a format can decode by itself: what distinguishes bare Avro from framed
     rank = {
         name: (sum(said), *_marks(name, seen), sum(_reading(name, one) is not None for one in sampled))
         for name, said in spoken.items()
@@ -151,7 +151,7 @@ def in_words(verdict: dict[str, Any]) -> str:
         return f"{file}: none of its {count} messages is of a known format; `ingest formats` lists them"
     if not verdict["format"]:
         return "\n".join(
-            [f"{file}: {listed(verdict['candidates'])}; the messages cannot tell which", *_why(verdict)]
+            [f"{file}: {listed(verdict['candidates'])}; the messages do not show which", *_why(verdict)]
         )
     about = formats.load(verdict["format"]).ABOUT
     lines = [f"{file}: {verdict['format']} ({about.title})", *_why(verdict)]
@@ -164,7 +164,7 @@ def in_words(verdict: dict[str, Any]) -> str:
         return "\n".join(
             [*lines, "", "Several formats in one file cannot be one source; split the file by format."]
         )
-    lines += ["", "The messages cannot tell:" if verdict["open"] else ""]
+    lines += ["", "The messages do not show:" if verdict["open"] else ""]
     lines += [f"  {option}: {text}" for option, text in verdict["open"].items()]
     return "\n".join([*lines, "", verdict["sources"]])
 

@@ -77,7 +77,7 @@ def _block(found: Found) -> None:
 
 
 def drawn(found: Found, *, at: bool = False) -> RenderableType:
-    """What ``status`` found, for people; ``at`` adds the time of day."""
+    """What ``status`` found, for display; ``at`` adds the time of day."""
     from rich.console import Group
     from rich.text import Text
 

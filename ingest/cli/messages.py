@@ -19,7 +19,7 @@ def messages(
 
     Args:
         file: a path, or ``-`` for stdin.
-        framing: one of `ingest.framing.FRAMINGS`, or None to tell it by the content.
+        framing: one of `ingest.framing.FRAMINGS`, or None to find it from the content.
         binary: whether messages are binary; None finds out by the first byte.
     """
     stream = opened(file)

@@ -15,7 +15,7 @@ from ingest.cli.spark import JarsDir, PipelineFiles, session_for
 
 app = typer.Typer()
 _SHOWN = 20  # files of one source; --output json lists all
-_ACTIONS = {"change": "change columns", "hold": "HOLD"}  # as people read them; the others are as they are
+_ACTIONS = {"change": "change columns", "hold": "HOLD"}  # as they are printed; the others are as they are
 
 
 @app.command(rich_help_panel="Run")
@@ -121,7 +121,7 @@ def _size(count: int) -> str:
 
 
 def _plain(path: str) -> str:
-    """A path as people know it: from here where that is shorter, odd bytes as what they are."""
+    """A path for display: relative where that is shorter, odd bytes escaped."""
     from ingest.bronze.files import shown
 
     with contextlib.suppress(ValueError):

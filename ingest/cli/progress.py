@@ -62,7 +62,7 @@ class ProgressLine:
         while not self._done.wait(0.2):
             waited += 0.2
             if self._live:
-                self._status.update(Text(f"{self._pipeline}: {self._line()}"))  # a name is no markup
+                self._status.update(Text(f"{self._pipeline}: {self._line()}"))  # a name is not markup
             elif waited >= _PLAIN_EVERY:
                 waited = 0.0
                 output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {self._line()}")

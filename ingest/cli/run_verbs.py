@@ -109,7 +109,7 @@ def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
 
 
 def _idle_all(pipelines: list[Pipeline], stages: list[str]) -> list[Result] | None:
-    """The results of runs that find nothing to do; None if one of them needs Spark to tell."""
+    """The results of runs that find nothing to do; None if one of them needs Spark to know."""
     from ingest.inspect.idle import idle
 
     found = []
@@ -231,7 +231,7 @@ def _tick(
 
 
 def _alert(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
-    """Send what `alerts:` asks for; whatever goes wrong with it is no fault of the run."""
+    """Send what `alerts:` asks for; a failure of it is not a failure of the run."""
     if not pipeline.alerts:
         return
     from ingest.cli import alerts

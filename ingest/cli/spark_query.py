@@ -1,4 +1,4 @@
-"""Queries in Spark's SQL: for whoever asks for it, and for lakes in stores that only Spark reaches."""
+"""Queries in Spark's SQL: by request, and for lakes in stores that only Spark reaches."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ Kinds, by the worst effect:
 - ``unknown``: not read to its end, so no effects are listed.
 
 A statement does not name a column's old type.  Without it a retyping into a number or a date counts
-as lossy; whoever knows the mirror's types asks `kind_of` again with them.
+as lossy; a caller that knows the mirror's types calls `kind_of` again with them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the semantic names of Kafka Connect's and Debezium's schemas mean.
 
 Kafka Connect, package ``org.apache.kafka.connect.data``; Debezium documentation, "Data type mappings" of each
-connector.  A name tells what a physical value counts or holds; ``Decimal`` and ``Bits`` need parameters too.
+connector.  A name says what a physical value counts or holds; ``Decimal`` and ``Bits`` need parameters too.
 """
 
 from __future__ import annotations

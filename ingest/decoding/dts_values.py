@@ -65,7 +65,7 @@ def _integer(value: Any, hint: str | None, _micros: bool) -> Read:
         return text, "bit(64)"
     if hint is None or not hint.startswith("int"):
         return text, hint or "decimal"
-    return text, types.integer(number, hint)  # a wider one if need be: the codes do not tell UNSIGNED
+    return text, types.integer(number, hint)  # a wider one if need be: the codes do not show UNSIGNED
 
 
 def _character(value: Any, hint: str | None, _micros: bool) -> Read:
@@ -207,7 +207,7 @@ READERS: dict[str, Reader] = {
 # --- type codes -----------------------------------------------------------------------------------
 
 # The numbers by which databases name their own types: MySQL's protocol types, PostgreSQL's type OIDs, Oracle's
-# codes. MySQL's do not tell an unsigned integer, and 15, 253 and 254, 249 to 252 mean texts and bytes alike.
+# codes. MySQL's do not show an unsigned integer, and 15, 253 and 254, 249 to 252 mean texts and bytes alike.
 
 MYSQL_TYPES = {
     0: "decimal", 1: "int8", 2: "int16", 3: "int32", 4: "float32", 5: "float64", 7: "timestamp", 8: "int64", 9: "int32",

@@ -1,4 +1,4 @@
-"""The flat message of Canal and its sisters as JSON: envelope, rows, and what tells writers apart.
+"""The flat message of Canal and its sisters as JSON: envelope, rows, and the marks of each writer.
 
 One decoder call reads the envelope with its rows, and one encoder call proves that no name occurs
 twice in it: what was decoded must be as long again as what was sent.  Spaces, escapes and unknown
@@ -208,7 +208,7 @@ def position_of(count: Count, name: str) -> CanalPosition:
     return CanalPosition((number,), count)
 
 
-# --- what tells writers apart -------------------------------------------------------------------
+# --- the marks of writers -----------------------------------------------------------------------
 
 
 class Glimpse(NamedTuple):

@@ -1,4 +1,4 @@
-"""Schemas of framed Avro from a schema registry that speaks Confluent's interface.
+"""Schemas of framed Avro from a schema registry with Confluent's interface.
 
 ``GET /schemas/ids/<id>`` gives one schema's text; a schema that refers to others names them by subject
 and version, and they are written into it where they are first used, so that the result needs nothing else.

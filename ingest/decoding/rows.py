@@ -2,7 +2,7 @@
 
 How each column's values become canonical text is worked out once per list of types, then applied to
 every row.  The source's text may have any of the forms that vendors' documents name; which one it is,
-its own shape tells.  What fits no form of its type keeps its text, and gold then rejects that cell.
+its own shape shows.  What fits no form of its type keeps its text, and gold then rejects that cell.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NO_PLAN = RowPlan({}, ())
 
 
 def plan_of_declared(declared: Declared, options: Options, whole: int | None = None) -> RowPlan:
-    """The plan where only the pipeline file tells types; the common case of none costs nothing."""
+    """The plan where only the pipeline file names types; the common case of none costs nothing."""
     if not declared:
         return NO_PLAN
     return _declared_plan(declared, options.timezone, options.binary, options.time_units, whole)
@@ -117,7 +117,7 @@ def converters(
 def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -> list[str]:
     """Make an image's values canonical in place; the columns whose text is not a value of their type.
 
-    ``raw`` is the image as sent, to tell a BIT's number from base64 of digits only.
+    ``raw`` is the image as sent, to distinguish a BIT's number from base64 of digits only.
     """
     if image is None:
         return []
@@ -256,7 +256,7 @@ def finish(
         place: everything but the row.
         table: where the row belongs.
         keys: its key columns.
-        before: the row before, if the message tells.
+        before: the row before, if the message has it.
         after: the row after, None for a delete.
         plan: what the images were converted by.
         kept: the columns whose text is not a value of their type.

@@ -81,7 +81,7 @@ class RowPlace(NamedTuple):
 
 
 class StreamxDialect(NamedTuple):
-    """What tells one DataWorks JSON from another.
+    """What distinguishes one DataWorks JSON from another.
 
     Args:
         ops: the operations by name.

@@ -1,6 +1,6 @@
 """AWS Database Migration Service to Kafka or Kinesis (its user guide, "Using Apache Kafka as a target").
 
-``metadata`` tells table, operation and clock, ``data`` holds the row, a before image is under a
+``metadata`` names table, operation and clock, ``data`` holds the row, a before image is under a
 configurable name. Quirks:
 
 - ``record-type`` is ``data`` or ``control``; control messages carry a table's structure, no statement.

@@ -4,8 +4,8 @@
 - Full load comes as type INIT, every DDL as type DDL; ``gtid`` names one transaction.
 - Type names have no length (``varchar``); ``sqlType`` is documented in two ways and not read.
 - Instances created before 2022-03-20 put a deleted row into ``old`` and send no ``data``, which its
-  content tells; and their UPDATE has its images exchanged (``old`` is the row after), which nothing
-  in the message tells: option ``swap_old_data``.
+  content shows; and their UPDATE has its images exchanged (``old`` is the row after), which nothing
+  in the message shows: option ``swap_old_data``.
 - How bytes and TIMESTAMP are written is not documented: base64, and text in ``timezone`` or seconds
   since 1970, are assumed.
 """

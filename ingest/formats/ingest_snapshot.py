@@ -164,5 +164,5 @@ def _texts(envelope: Mapping[str, Raw], name: str) -> tuple[str, ...]:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
-        raise Undecodable("bad-place", f"{text[:_MAX_DIGITS]!r} is no number of a place")
+        raise Undecodable("bad-place", f"{text[:_MAX_DIGITS]!r} is not a number of a place")
     return int(text)

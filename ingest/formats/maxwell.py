@@ -7,7 +7,7 @@ One object per row: ``data`` is the row, ``old`` the former values of an update'
 - ``position`` is ``file:offset`` of the binary log and is sent only if switched on.
 - Key names are sent only if switched on; the Kafka key then still names them as ``pk.<column>``.
 - Bytes are base64, SET is an array, BIT a number, a geometry WKT, a zero date is kept as it is.
-- With a minimal row image ``data`` lacks columns, and nothing tells so.
+- With a minimal row image ``data`` lacks columns, and nothing shows it.
 - A table event carries the statement and the table's structure, ``def``.
 """
 

@@ -3,7 +3,7 @@
 - ``id`` increases and orders messages; type names are written in full and in upper case.
 - ENUM and SET come as text. How bytes and TIMESTAMP are written is not documented: base64, and text
   in ``timezone`` or seconds since 1970, are assumed.
-- One type name that only Oracle has tells an Oracle tenant, whose DATE has a time of day.
+- One type name that only Oracle has marks an Oracle tenant, whose DATE has a time of day.
 - An unchanged large column is sent as NULL: NULL before and after an update, it is absent.
 """
 

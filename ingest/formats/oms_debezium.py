@@ -6,7 +6,7 @@
   a zone, TIMESTAMP is UTC text, DECIMAL and large BIGINT are text, bytes are Base16.
 - ``pos`` is ``left@right``; the right part grows, the left one counts inside it, so the order is
   (right, left). The document masks it in its examples: then there is none.
-- ``ts_ms`` is called seconds and holds milliseconds; its size tells. Zero means full load.
+- ``ts_ms`` is called seconds and holds milliseconds; its size shows it. Zero means full load.
 - An unchanged large value is sent as NULL on both sides of an update.
 """
 

@@ -1,6 +1,6 @@
 """OceanBase OMS, Default serialization ("Data formats", section "Default JSON message format").
 
-One object per row change: ``prevStruct`` and ``postStruct`` are the images, ``allMetaData`` tells the
+One object per row change: ``prevStruct`` and ``postStruct`` are the images, ``allMetaData`` names the
 table, the key and the place, ``recordType`` the operation. Quirks:
 
 - ``storeDataSequence`` is a second followed by a counter of at most five digits, maybe unpadded, so

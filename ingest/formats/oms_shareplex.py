@@ -1,6 +1,6 @@
 """OceanBase OMS, SharePlex serialization ("Data formats", section "SharePlex JSON message format").
 
-``meta`` tells operation, table and place, ``data`` holds the row of an insert or delete and the changed
+``meta`` names operation, table and place, ``data`` holds the row of an insert or delete and the changed
 columns of an update, ``key`` the row before an update, ``sql.ddl`` a statement. Quirks:
 
 - The row after an update is ``key`` overlaid by ``data``; whether ``key`` is the whole row or only its
@@ -64,7 +64,7 @@ Order = Callable[[Image, Op, Options], tuple[int, ...]]
 
 
 class SharePlexDialect(NamedTuple):
-    """What tells one writer of SharePlex JSON from another.
+    """What distinguishes one writer of SharePlex JSON from another.
 
     Args:
         order: the sequence from ``meta``.

@@ -105,7 +105,7 @@ def dialect_of(database: Database) -> SourceDialect:
 
 
 def place_of(database: Database) -> str:
-    """Host and port, for people."""
+    """Host and port, for display."""
     url = urlsplit(database.url)
     return f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
 
@@ -162,5 +162,5 @@ def named(database: Database, text: str) -> TableId:
     wanted = (2, 3) if urlsplit(database.url).scheme == "postgresql" else (2,)
     if len(parts) not in wanted or not all(parts):
         form = "database.schema.table" if 3 in wanted else "database.table"
-        raise IngestError(f"{text!r} is no table here: write {form}, as `ingest tables` prints it.")
+        raise IngestError(f"{text!r} is not a table here: write {form}, as `ingest tables` prints it.")
     return TableId(parts[0], parts[1] if len(parts) == 3 else None, parts[-1])
