@@ -15,7 +15,7 @@ from ingest import types
 from ingest.change import Change, Image, Op
 from ingest.order import Order, order_of
 from ingest.values.cells import misfits, value_of
-from ingest.values.conversions import Conversion, conversion
+from ingest.values.conversions import UNKNOWN, Conversion, conversion
 
 Key = tuple[object, ...]
 
@@ -34,8 +34,10 @@ class SchemaStep(NamedTuple):
     may have stood before), ``rename_column`` (``to``
     takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source converts the values
     to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows go).  ``old`` is a retyped column's
-    type as statements said before; empty where only the rows' messages know it.  A step with ``since`` is that of a
-    statement delivered again: it meets the rows alone that older messages, delivered again too, have set since then.
+    type as statements said before; empty where only the rows' messages know it.  Where the column becomes NOT NULL
+    (``solid``), NULL becomes ``zero``, or stays if that is not known.  The values of a ``computed`` one are not known.
+    A step with ``since`` is that of a statement delivered again: it meets the rows alone that older messages,
+    delivered again too, have set since then.
     """
 
     order: Order
@@ -49,6 +51,9 @@ class SchemaStep(NamedTuple):
     mysql: bool = True
     guarded: bool = False
     since: Order | None = None
+    solid: bool = False
+    zero: str | None = None
+    computed: bool = False
 
     def decoded(self) -> SchemaStep:
         """The step of a ledger, which keeps places as order keys, as the fold takes it."""
@@ -65,7 +70,15 @@ class SchemaStep(NamedTuple):
 
     def conversion(self, sent: str = "") -> Conversion:
         """How values change, of a row whose message says that the column's type is ``sent``."""
+        if self.computed:
+            return UNKNOWN
         return conversion(self.old or sent or "unknown", self.type, self.declared, mysql=self.mysql)
+
+    def converted(self, text: str | None, sent: str = "") -> str | None:
+        """A value of a retyped column after the statement."""
+        if text is None:
+            return self.zero
+        return self.conversion(sent).of(text)
 
 
 class Step(NamedTuple):
@@ -313,10 +326,12 @@ def _drop(event: SchemaStep, row: Row) -> Image:
 
 
 def _retype(event: SchemaStep, row: Row) -> Image:
-    text = row.values.get(event.column)
-    if text is None or (new := event.conversion(row.types.get(event.column, "")).of(text)) == text:
+    name = event.column
+    if name not in row.values and not row.complete:
         return row.values
-    return {**row.values, event.column: new}
+    text = row.values.get(name)
+    new = event.converted(text, row.types.get(name, ""))
+    return row.values if new == text else {**row.values, name: new}
 
 
 _SCHEMA: dict[str, Callable[[SchemaStep, Row], Image]] = {

@@ -15,12 +15,13 @@ column definitions in `columns`, ALTER TABLE in `alter`, all other statements in
 
 from __future__ import annotations
 
-from ingest.ddl.model import ACTIONS, EXCHANGED, ColumnDefinition, Ddl, Effect, from_json, kind_of, to_json
+from ingest.ddl.model import ACTIONS, COMPUTED, EXCHANGED, ColumnDefinition, Ddl, Effect, from_json, kind_of, to_json
 from ingest.ddl.statements import effects
 from ingest.ddl.structure import UNPLACED, of_change
 
 __all__ = [
     "ACTIONS",
+    "COMPUTED",
     "EXCHANGED",
     "UNPLACED",
     "ColumnDefinition",

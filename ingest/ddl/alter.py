@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ingest.change import TableId
 from ingest.ddl import columns
-from ingest.ddl.model import EXCHANGED, Effect, of_column
+from ingest.ddl.model import COMPUTED, EXCHANGED, ColumnDefinition, Effect, of_column
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 
@@ -181,7 +181,25 @@ def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 
 def _retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
     found = columns.definition(items, scope.dialect, scope.source)
-    return _with_key(of_column("modify_column", table, found.column), found)
+    effect = of_column("modify_column", table, found.column)
+    if scope.dialect == "mysql":
+        return _with_key(replace(effect, solid=found.column.nullable is False), found)
+    computed = bool(found.using) and not _is_cast(found.using, found.column, scope)
+    return _with_key(
+        replace(effect, dialect=scope.dialect, note=COMPUTED if computed else effect.note), found
+    )
+
+
+def _is_cast(items: Sequence[Token], column: ColumnDefinition, scope: Scope) -> bool:
+    """True if a USING does no more than the statement does without one: ``USING v`` or ``USING v::TYPE``."""
+    cursor = Cursor(items)
+    if cursor.is_symbol("(") or columns.name(cursor, scope.dialect) != column.name:
+        return False
+    if cursor.done:
+        return True
+    rest = cursor.rest()
+    cast = scope.source[rest[0].start : rest[-1].end].removeprefix("::")
+    return "".join(cast.lower().split()) == "".join((column.declared or "").lower().split())
 
 
 def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:

@@ -38,10 +38,11 @@ _SOFT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A column and whether its own definition makes it the primary key."""
+    """A column, whether its own definition makes it the primary key, and the expression of its values, if any."""
 
     column: ColumnDefinition
     primary: bool = False
+    using: Sequence[Token] = ()
 
 
 def name(cursor: Cursor, dialect: Dialect) -> str:
@@ -114,7 +115,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     made = ColumnDefinition(
         column, logical, declared, found.nullable, default, has_default, found.comment, found.position, note
     )
-    return Definition(made, found.primary)
+    return Definition(made, found.primary, found.using)
 
 
 def _type_tokens(cursor: Cursor) -> list[Token]:
@@ -185,6 +186,7 @@ class _Attributes:
     primary: bool = False
     generated: bool = False
     serial: bool = False
+    using: Sequence[Token] = ()
 
 
 def _flag(cursor: Cursor, found: _Attributes) -> bool:
@@ -199,6 +201,8 @@ def _flag(cursor: Cursor, found: _Attributes) -> bool:
         found.serial = True
     elif cursor.accept("AS"):
         found.generated = True
+    elif cursor.accept("USING"):
+        found.using = cursor.rest()
     elif cursor.accept("UNIQUE"):
         cursor.accept("KEY")
     elif cursor.accept("KEY"):  # MySQL: a bare KEY in a column definition is the primary key
@@ -391,6 +395,7 @@ _CLOCK_DIGITS = re.compile(
 _OFFSET = re.compile(r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)? ?[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
 _MOMENTS = {"date": _date, "datetime": _datetime, "timestamp": _timestamp, "time": _time, "year": _year}
 _ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0", "json": "null"}
+_ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "enum": ""}
 _OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is not an empty text
 
 
@@ -412,6 +417,18 @@ def _as_stored(text: str | None, logical: str | None, declared: str | None, dial
             text,
         )
     return _padded(text, declared) if logical == "binary" else text
+
+
+def zero(logical: str, declared: str) -> str | None:
+    """What a NULL becomes in MySQL where a column becomes NOT NULL; None if that cannot be known.
+
+    A server gives NULL in a TIMESTAMP this moment or a zero, as it is set.
+    """
+    if types.base(logical) in ("timestamp", "json"):
+        return None
+    if types.base(logical) in _ZERO_DATES:
+        return _ZERO_DATES[types.base(logical)]
+    return implicit(ColumnDefinition("", types.base(logical), declared, nullable=False)).default
 
 
 def implicit(column: ColumnDefinition) -> ColumnDefinition:

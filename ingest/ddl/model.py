@@ -31,6 +31,7 @@ ACTIONS = tuple(
     "rename_column modify_column comment_column add_primary_key drop_primary_key".split()
 )
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
+COMPUTED = "computed"  # note of a retyped column whose values an expression of the statement gives
 _LOSSY = frozenset(
     "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column".split()
 )
@@ -70,7 +71,8 @@ class Effect:
     ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.  For ``add_primary_key``, ``keys``
     are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
     For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
-    is added only IF NOT EXISTS.
+    is added only IF NOT EXISTS; ``solid`` of one that MySQL changes to NOT NULL, so that NULLs become zeros;
+    ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.
     """
 
     action: str
@@ -88,6 +90,8 @@ class Effect:
     keys: tuple[str, ...] = ()
     note: str | None = None
     guarded: bool = False
+    solid: bool = False
+    dialect: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

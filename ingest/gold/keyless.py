@@ -192,9 +192,7 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
 def _retyped(step: SchemaStep) -> Callable[..., Column]:
     """The source's conversion of a text, by the type that its message names."""
     # Without type hints, of which Spark would infer another kind of function.
-    return F.udf(
-        lambda text, sent: None if text is None else step.conversion(sent or "").of(text), StringType()
-    )
+    return F.udf(lambda text, sent: step.converted(text, sent or ""), StringType())
 
 
 def _names(mirror: Mirror, steps: Sequence[SchemaStep]) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import EXCHANGED, Effect
+from ingest.ddl import COMPUTED, EXCHANGED, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import UNSEEN, Presence, is_archive, leaves_open
@@ -408,9 +408,12 @@ class _Walk:
             old=self.types.get(name, ""),
             type=effect.type or "",
             declared=effect.declared or "",
-            mysql=effect.table.schema is None,
+            mysql=effect.dialect is None and effect.table.schema is None,
+            solid=effect.solid,
+            zero=columns.zero(effect.type or "", effect.declared or "") if effect.solid else None,
+            computed=effect.note == COMPUTED,
         )
-        if not step.old or step.conversion() != KEEP:
+        if not step.old or step.solid or step.conversion() != KEEP:
             yield step
 
     def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:

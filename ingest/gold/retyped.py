@@ -6,11 +6,12 @@ keep their values, and a reject of the column says so until somebody has loaded 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
 
 from ingest.fold import SchemaStep
 from ingest.gold.gather import Lane, Steps, of_lane
@@ -18,21 +19,33 @@ from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, REJECTS
-from ingest.values.conversions import Conversion
 
 ACTION, REASON = "retype_column", "values-not-known"
+RESPELT, ALTERED, OPEN = 1, 2, 4
+"""What a step does to a value: it gives it another text; another value; one that no message tells."""
 
 
 class Retyped(NamedTuple):
-    """A new step with the rule for one of the types that its column had before."""
+    """A new step, and all that it does to values."""
 
     lane: Lane
     step: SchemaStep
-    rule: Conversion
+    does: int
+
+
+def effect(step: SchemaStep, text: str | None, sent: str) -> int:
+    """What a step does to a value of a row whose message says that the column's type is ``sent``."""
+    if text is None:
+        return 0 if not step.solid else OPEN if step.zero is None else ALTERED | RESPELT
+    rule = step.conversion(sent)
+    unsure = not rule.certain or rule.doubted(text)
+    return (
+        RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
+    )
 
 
 def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
-    """The new steps of all lanes that meet values, with their rules."""
+    """The new steps of all lanes that meet values, with what they do to them."""
     return [
         one
         for lane, steps in work
@@ -40,7 +53,7 @@ def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
             lake,
             lane,
             [step for step in steps.new if step.action == ACTION],
-            [step for step in steps.ever if step.action == "rename_column"],
+            [step for step in steps.ever if step.action in ("rename_column", "add_column")],
         )
     ]
 
@@ -49,38 +62,61 @@ def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     """A column's name and those that its values were sent under before."""
     found = [name]
     for step in reversed(list(renames)):
-        if step.to in found and step.column not in found:
+        if step.to and step.to in found and step.column not in found:
             found.append(step.column)
     return found
 
 
 def _of_lane(
-    lake: Lake, lane: Lane, steps: Sequence[SchemaStep], renames: Sequence[SchemaStep]
+    lake: Lake, lane: Lane, steps: Sequence[SchemaStep], others: Sequence[SchemaStep]
 ) -> Iterator[Retyped]:
     if not steps:
         return
-    names = {step: former(step.column, renames) for step in steps}
+    names = {step: former(step.column, others) for step in steps}
     every = list(dict.fromkeys(name for some in names.values() for name in some))
     rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("op").isin("read", "insert", "update"))
+    overlays = (F.col("op") == "update") & F.col("partial")
     values = []
     for i, step in enumerate(steps):
-        there = F.coalesce(*[F.col("a")[name] for name in names[step]]).isNotNull()
+        text = F.coalesce(*[F.col("a")[name] for name in names[step]])
         sent = F.coalesce(*[F.col("t")[name] for name in names[step]], F.lit(""))
-        values.append(
-            F.collect_set(F.when(there & (F.col("order_key") < str(step.order)), sent)).alias(f"s{i}")
-        )
+        told = F.lit(False)
+        for name in names[step]:
+            told |= F.array_contains("there", name)
+        met = text.isNotNull() | (F.lit(step.solid) & (told | ~overlays))
+        does = F.when(met & (F.col("order_key") < str(step.order)), _effect(step)(text, sent))
+        values.append(F.bit_or(F.coalesce(does, F.lit(0))).alias(f"s{i}"))
     images = image("after", every).alias("a"), image("types", every).alias("t")
-    row = rows.select("order_key", *images).agg(*values).first()
+    there = F.coalesce(F.json_object_keys("after"), F.array()).alias("there")
+    row = rows.select("order_key", "op", "partial", *images, there).agg(*values).first()
     assert row is not None
     for i, step in enumerate(steps):
-        rules = {step.conversion(sent): None for sent in row[f"s{i}"]}
-        yield from (Retyped(lane, step, rule) for rule in rules)
+        if does := (row[f"s{i}"] or 0) | on_defaults(step, names[step], others):
+            yield Retyped(lane, step, does)
+
+
+def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:
+    """What a step does to the values that rows have by a default, and by no message."""
+    does = 0
+    for one in others:
+        if one.action == "add_column" and one.column in names and one.order < step.order:
+            does |= effect(step, one.default, "")
+    return does
+
+
+def _effect(step: SchemaStep) -> Callable[..., Column]:
+    # Without type hints, of which Spark would infer another kind of function.
+    return F.udf(lambda text, sent: effect(step, text, sent or ""), IntegerType())
 
 
 def changes_values(mirror: Mirror, retyped: Iterable[Retyped]) -> bool:
     """True if rows of the mirror get other values; in a column of texts another spelling is one."""
     texts = _texts(mirror)
-    return any(one.rule.changes(texts=one.step.column in texts) for one in retyped)
+    return any(_changes(one.step, one.does, texts) for one in retyped)
+
+
+def _changes(step: SchemaStep, does: int, texts: Collection[str]) -> bool:
+    return bool(does & (RESPELT if step.column in texts else ALTERED))
 
 
 def _texts(mirror: Mirror) -> set[str]:
@@ -93,7 +129,7 @@ def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> 
     rows = [
         _reject(mirror, one, batch)
         for one in retyped
-        if not one.step.since and is_open(one.step, one.rule, mirror.keys, texts)
+        if not one.step.since and is_open(one.step, one.does, mirror.keys, texts)
     ]
     if not rows:
         return 0
@@ -102,9 +138,9 @@ def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> 
     return len(set(rows)) if appended else 0
 
 
-def is_open(step: SchemaStep, rule: Conversion, keys: Collection[str], texts: Collection[str]) -> bool:
+def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collection[str]) -> bool:
     """True if no message tells the values of existing rows, or the keys that they have been given."""
-    return not rule.certain or (step.column in keys and rule.changes(texts=step.column in texts))
+    return bool(does & OPEN) or (step.column in keys and _changes(step, does, texts))
 
 
 def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:

@@ -4,6 +4,10 @@
 rounds, FLOAT to DOUBLE shows the single's exact value.  `conversion` gives the rule for a pair of types where it
 is certain.  It is not where the session decides (a time zone, today's date), or a column's character set, or the
 numbers of an ENUM's labels.  The rules are MySQL's; for other databases only those hold that all share.
+
+A value that does not fit the new type is cut or clipped: only a session without strict mode does so, and a strict
+one would have refused the statement, so that nobody had heard of it.  Where MySQL and MariaDB give a value another
+result, or a character set decides, the value is `Conversion.doubted`.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from ingest import types
@@ -31,11 +36,13 @@ class Conversion:
         convert: a text of the old type as one of the new type; a text that it does not know stays as it is.
         certain: False if the database's result cannot be known from the text.
         respells: True if only the text changes, not the value: it matters where a mirror keeps texts.
+        doubts: True of a text whose result databases of one kind do not share.
     """
 
     convert: Convert | None = None
     certain: bool = True
     respells: bool = False
+    doubts: Callable[[str], bool] | None = None
 
     def of(self, text: str) -> str:
         """The value after the statement; a text that no value of the old type has stays as it is."""
@@ -43,6 +50,21 @@ class Conversion:
             return self.convert(text) if self.convert else text
         except (ValueError, ArithmeticError):
             return text
+
+    def doubted(self, text: str) -> bool:
+        """True if the database's result for this text is not sure."""
+        try:
+            return self.doubts is not None and self.doubts(text)
+        except (ValueError, ArithmeticError):
+            return True
+
+    def alters(self, text: str, *, texts: bool) -> bool:
+        """True if the statement gives this value another; where a mirror keeps ``texts``, another spelling is one."""
+        new = self.of(text)
+        if new == text or texts:
+            return new != text
+        one, other = _number(text), _number(new)
+        return not self.respells if one is None or other is None else one != other
 
     def changes(self, *, texts: bool) -> bool:
         """True if values change; where a mirror keeps ``texts``, another spelling is another value."""
@@ -59,22 +81,52 @@ def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) ->
     Args:
         old: logical type before.
         new: logical type after.
-        declared: the new type as the source wrote it, which shows fraction digits and CHAR.
+        declared: the new type as the source wrote it, which tells fraction digits, lengths, labels and CHAR.
         mysql: whether the database is of MySQL's kind.
     """
     before, after = _group(old), _group(new)
     if after == "unknown":
         return KEEP if old == new else UNKNOWN
-    if not mysql and (before, after) not in _SHARED and before != after:
-        return UNKNOWN
+    words = " ".join(declared.split())
+    if not mysql:
+        return _of_others(old, new, words.lower())
     if before == "unknown":
-        before = "text" if after in ("whole", "exact") else "unknown"
-        if before == "unknown":
-            return UNKNOWN if after in ("single", "double") else KEEP
+        return _of_unknown(old, new, words)
     rule = _RULES.get((before, after))
     if rule is None:
-        return KEEP if before == after and before not in _OPAQUE else UNKNOWN
-    return rule(old, new, " ".join(declared.lower().split()))
+        return KEEP if before == after else UNKNOWN
+    return _limited(rule(old, new, words if after == "enum" else words.lower()), old, new, words.lower())
+
+
+def _of_others(old: str, new: str, declared: str) -> Conversion:
+    """Of other databases only what all do: none converts what does not fit, and CHAR is filled up with blanks."""
+    before, after = _group(old), _group(new)
+    if (before, after) not in _SHARED and before != after:
+        return UNKNOWN
+    if after == "enum" or (after == "text" and _CHAR.match(declared)):
+        return UNKNOWN
+    if before == "unknown" or before == after == "text":
+        return KEEP
+    rule = _RULES.get((before, after))
+    return KEEP if rule is None else replace(rule(old, new, declared), doubts=None)
+
+
+def _of_unknown(old: str, new: str, declared: str) -> Conversion:
+    """Nothing says what the texts were: numbers written plainly are the same whatever they were."""
+    after = _group(new)
+    if after in ("whole", "exact"):
+        rule = conversion("string", new, declared)
+        plain = _DIGITS if after == "whole" else NUMBER
+        return replace(rule, convert=_where(plain, rule.of), doubts=lambda text: not plain.fullmatch(text))
+    return UNKNOWN if after in ("single", "double") else KEEP
+
+
+def _where(plain: re.Pattern[str], convert: Convert) -> Convert:
+    return lambda text: convert(text) if plain.fullmatch(text) else text
+
+
+_DIGITS = re.compile(r"-?[0-9]{1,40}")
+_CHAR = re.compile(r"(national )?(bpchar|char|nchar|character)\b(?! varying)")
 
 
 _GROUPS = {
@@ -83,7 +135,6 @@ _GROUPS = {
     "date": "date", "time": "time", "datetime": "datetime", "timestamp": "timestamp",
     "interval": "interval", "geometry": "geometry", "unknown": "unknown",
 }  # fmt: skip
-_OPAQUE = frozenset({"enum"})  # a list of labels may be another one
 _SHARED = frozenset(
     {
         ("exact", "exact"), ("whole", "exact"), ("single", "double"), ("date", "datetime"), ("whole", "text"),
@@ -99,6 +150,13 @@ def _group(logical: str) -> str:
 def _always(convert: Convert, *, certain: bool = True, respells: bool = False) -> Callable[..., Conversion]:
     def rule(_old: str, _new: str, _declared: str) -> Conversion:
         return Conversion(convert, certain, respells)
+
+    return rule
+
+
+def _doubting(convert: Convert, doubts: Callable[[str], bool]) -> Callable[..., Conversion]:
+    def rule(_old: str, _new: str, _declared: str) -> Conversion:
+        return Conversion(convert, doubts=doubts)
 
     return rule
 
@@ -128,45 +186,115 @@ def _scaled(text: str, scale: int) -> str:
     return f"{found or abs(found):f}"
 
 
-def _clipped(text: str, new: str) -> str:
-    """A whole number, or the nearest that an integer type holds: a strict session refuses the statement instead."""
-    bare = text.removeprefix("-")
-    unsigned, bits = new.startswith("u"), new.removeprefix("u").removeprefix("int")
-    if not (bare.isdecimal() and bare.isascii() and bits.isdecimal()):
+def _clipped(text: str, new: str, declared: str = "") -> str:
+    """A whole number, or the nearest that a type holds."""
+    if not _WHOLE.fullmatch(text):
         return text
-    top = 1 << (int(bits) if unsigned else int(bits) - 1)
-    low, high = (0 if unsigned else -top), top - 1
-    number = int(text)
+    number, (low, high) = int(text), _bounds(new, declared)
+    if _group(new) == "bit" and number < low:  # the bits of a negative number are all set
+        return str(high)
     return text if low <= number <= high else str(max(low, min(high, number)))
 
 
-def _into_whole(convert: Convert) -> Callable[[str, str, str], Conversion]:
-    def rule(_old: str, new: str, _declared: str) -> Conversion:
-        return Conversion(lambda text: _clipped(convert(text), new))
+_WHOLE = re.compile(r"-?[0-9]{1,400}")
+
+
+def _bounds(new: str, declared: str) -> tuple[int, int]:
+    if _group(new) == "bit":
+        found = re.match(r"bit\s*\(\s*(\d{1,2})\s*\)", declared)
+        return 0, (1 << (int(found[1]) if found else 1)) - 1
+    bits = int(new.removeprefix("u").removeprefix("int"))
+    if declared.startswith("mediumint"):
+        bits = 24
+    return (0, (1 << bits) - 1) if new.startswith("u") else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def _into_whole(
+    convert: Convert, doubts: Callable[[str], bool] | None = None
+) -> Callable[[str, str, str], Conversion]:
+    def rule(_old: str, new: str, declared: str) -> Conversion:
+        def doubted(text: str) -> bool:
+            """MariaDB clips a number that no BIGINT UNSIGNED holds to the most of a BIGINT."""
+            huge = new == "uint64" and _clipped(made := convert(text), new) != made and not made.startswith("-")
+            return huge or (doubts is not None and doubts(text))
+
+        return Conversion(lambda text: _clipped(convert(text), new, declared), doubts=doubted)
 
     return rule
 
 
-def _narrowed(old: str, new: str, _declared: str) -> Conversion:
-    if types.widens(types.delta(old), types.delta(new)):  # a negative number that becomes unsigned is refused
+def _narrowed(old: str, new: str, declared: str) -> Conversion:
+    """A negative number becomes zero in an unsigned column."""
+    fits = types.widens(types.delta(old), types.delta(new)) and _group(new) != "bit"
+    if fits and old.startswith("u") and not declared.startswith("mediumint"):
         return KEEP
-    return Conversion(lambda text: _clipped(text, new))
+    if fits and not new.startswith("u") and not declared.startswith("mediumint"):
+        return KEEP
+    return Conversion(lambda text: _clipped(text, new, declared))
+
+
+_PREFIX = re.compile(r"[ \t-\r]*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
+
+
+def _begun(text: str) -> str:
+    """The number that a text begins with; zero if it begins with none."""
+    found = _PREFIX.match(text[:MAX_NUMBER_LENGTH])
+    if found is None:
+        return "0"
+    number = found[1].removeprefix("+")
+    return number if abs(Decimal(number).adjusted()) <= MAX_EXPONENT else "0"
+
+
+def _too_long(text: str) -> bool:
+    """True of a number that is not read here."""
+    found = _PREFIX.match(text[: MAX_NUMBER_LENGTH + 1])
+    return found is not None and (
+        len(found[0]) > MAX_NUMBER_LENGTH or abs(Decimal(found[1]).adjusted()) > MAX_EXPONENT
+    )
+
+
+def _not_whole(text: str) -> bool:
+    """True of a text whose number has a fraction or an exponent: MySQL rounds it, MariaDB stops before it."""
+    found = _PREFIX.match(text[:MAX_NUMBER_LENGTH])
+    return _too_long(text) or (found is not None and not found[1].lstrip("+-").isdecimal())
 
 
 def _to_exact(old: str, new: str, declared: str) -> Conversion:
     parts = types.decimal_parts(new)
     if parts is None:
         return UNKNOWN if declared.startswith(("dec", "num", "fixed")) and declared[:6] != "number" else KEEP
-    scale, before = parts[1], types.decimal_parts(old)
-    if before == parts:
+    before, unsigned = types.decimal_parts(old), "unsigned" in declared or "zerofill" in declared
+    if before == parts and not unsigned:
         return KEEP
-    wider = _group(old) == "whole" or (before is not None and before[1] <= scale)
-    return Conversion(lambda text: _scaled(text, scale), respells=wider)
+    text = _group(old) == "text"
+
+    def convert(one: str) -> str:
+        return _fitted(_scaled(_begun(one) if text else one, parts[1]), parts, unsigned=unsigned)
+
+    wider = types.widens(types.delta(old), types.delta(new)) and not unsigned
+    return Conversion(convert, respells=wider, doubts=_too_long if text else None)
 
 
-def _single_to_exact(_old: str, new: str, _declared: str) -> Conversion:
+def _fitted(text: str, parts: tuple[int, int], *, unsigned: bool) -> str:
+    """A number, or the nearest that so many digits hold."""
+    value = _number(text)
+    if value is None:
+        return text
+    if unsigned and value < 0:
+        return _scaled("0", parts[1])
+    most = Decimal(10) ** (parts[0] - parts[1])
+    if abs(value) < most:
+        return text
+    nines = Decimal("9" * parts[0]).scaleb(-parts[1], _EXACT)
+    return f"{nines.copy_sign(value):f}"
+
+
+def _single_to_exact(_old: str, new: str, declared: str) -> Conversion:
     parts = types.decimal_parts(new)
-    return UNKNOWN if parts is None else Conversion(lambda text: _scaled(_widened(text), parts[1]))
+    if parts is None:
+        return UNKNOWN
+    unsigned = "unsigned" in declared
+    return Conversion(lambda text: _fitted(_scaled(_widened(text), parts[1]), parts, unsigned=unsigned))
 
 
 def _widened(text: str) -> str:
@@ -175,11 +303,47 @@ def _widened(text: str) -> str:
 
 
 def _as_single(text: str) -> str:
-    return text if _number(text) is None else float32_text(float32(text))
+    if _number(text) is None:
+        return text
+    near = float32(text)
+    return float32_text(max(-_MOST_SINGLE, min(_MOST_SINGLE, near)))
 
 
 def _as_double(text: str) -> str:
-    return text if _number(text) is None else float_text(float(text))
+    if _number(text) is None:
+        return text
+    return float_text(max(-sys.float_info.max, min(sys.float_info.max, float(text))))
+
+
+_MOST_SINGLE = (2 - 2**-23) * 2.0**127
+_PLACES = re.compile(r"(?:float|double|real|double precision)\s*\(\s*\d+\s*,\s*(\d+)\s*\)")
+
+
+def _floating(convert: Convert) -> Callable[[str, str, str], Conversion]:
+    """Into FLOAT or DOUBLE: UNSIGNED has no negative numbers, and FLOAT(7,2) rounds."""
+
+    def rule(old: str, _new: str, declared: str) -> Conversion:
+        text, unsigned = _group(old) == "text", "unsigned" in declared
+        places = _PLACES.match(declared)
+        if convert is _same and not unsigned and not places:
+            return KEEP
+
+        def made(one: str) -> str:
+            one = _begun(one) if text else one
+            value = _number(one)
+            return convert("0.0" if unsigned and value is not None and value < 0 else one)
+
+        def doubts(one: str) -> bool:
+            value = _number(one)
+            return (text and _too_long(one)) or (places is not None and value is not None)
+
+        return Conversion(made, doubts=doubts if text or places else None)
+
+    return rule
+
+
+def _same(text: str) -> str:
+    return text
 
 
 def _even(text: str) -> str:
@@ -188,17 +352,26 @@ def _even(text: str) -> str:
     return text if value is None else str(round(float(value)))
 
 
-def _whole_to_floating(old: str, new: str, _declared: str) -> Conversion:
-    if types.widens(types.delta(old), types.delta(new)):
-        return KEEP
-    return Conversion(_as_single if new == "float32" else _as_double)
+def _from_whole(delta: str, convert: Convert) -> Callable[[str, str, str], Conversion]:
+    def rule(old: str, new: str, declared: str) -> Conversion:
+        plain = "unsigned" not in declared and not _PLACES.match(declared)
+        return (
+            KEEP if plain and types.widens(types.delta(old), delta) else _floating(convert)(old, new, declared)
+        )
+
+    return rule
 
 
 def _year_of(text: str) -> str:
-    """Of one or two digits: 1 to 69 are 2001 to 2069, 70 to 99 are 1970 to 1999."""
-    if not text.isdecimal() or not 1 <= int(text) <= 99:
+    """Of one or two digits: 1 to 69 are 2001 to 2069, 70 to 99 are 1970 to 1999; zero is all that a YEAR cannot hold."""
+    if not _WHOLE.fullmatch(text):
         return text
-    return str(int(text) + (2000 if int(text) < 70 else 1900))
+    year = int(text)
+    if 1 <= year <= 99:
+        year += 2000 if year < 70 else 1900
+    return str(year) if 1901 <= year <= 2155 else "0"
+
+
 
 
 def _padded(old: str, _new: str, declared: str) -> Conversion:
@@ -210,11 +383,89 @@ def _padded(old: str, _new: str, declared: str) -> Conversion:
 # --- text and bytes ---------------------------------------------------------------------------------
 
 
-def _to_text(_old: str, _new: str, declared: str) -> Conversion:
-    """CHAR is read without the spaces at its end."""
-    if re.match(r"(national )?(char|nchar|character)\b(?! varying)", declared):
-        return Conversion(lambda text: text.rstrip(" "))
-    return KEEP
+def _limited(rule: Conversion, old: str, new: str, declared: str) -> Conversion:
+    """The rule, and what a column of limited length cuts off."""
+    group = _group(new)
+    size = _LENGTH.match(declared) if group in ("text", "binary") else None
+    if size is None:
+        return rule
+    name, given = size["name"], int(size["size"] or 0)
+    most = _MOST.get(name) or given or (1 if name.startswith(("char", "nchar", "binary")) else 0)
+    padded = group == "binary" and name == "binary"
+    blanks = group == "text" and bool(_CHAR.match(name))
+    if not most or (rule == KEEP and not padded and not blanks and _width(old, name) <= most):
+        return rule
+
+    def cut(text: str) -> str:
+        return _cut_bytes(text, most, padded=padded) if group == "binary" else _cut_text(text, most, name)
+
+    def convert(text: str) -> str:
+        return cut(rule.of(text))
+
+    def doubts(text: str) -> bool:
+        """Of a limit in bytes, a character set decides."""
+        made = rule.of(text)
+        return rule.doubted(text) or (group == "text" and name in _MOST and cut(made) != made and not made.isascii())
+
+    return replace(rule, convert=convert, doubts=doubts, respells=False)
+
+
+def _width(old: str, name: str) -> float:
+    """The most that a value of the old type needs: characters, or bytes where the new type counts these."""
+    found = re.fullmatch(r"(?:string|binary)\((\d+)\)", old)
+    known = int(found[1]) * (4 if name in _MOST and old.startswith("string") else 1) if found else None
+    return known or {"whole": 20, "date": 10, "year": 4}.get(_group(old), float("inf"))
+
+
+_MOST = {"tinytext": 255, "text": 65_535, "mediumtext": 0xFFFFFF, "tinyblob": 255, "blob": 65_535, "mediumblob": 0xFFFFFF}
+_LENGTH = re.compile(
+    r"(?:national )?(?P<name>tinytext|mediumtext|text|tinyblob|mediumblob|blob|varchar2?|nvarchar|varcharacter"
+    r"|character varying|char varying|char|nchar|character|varbinary|binary)\b(?:\s*\(\s*(?P<size>\d{1,9})\s*\))?"
+)
+
+
+def _cut_text(text: str, most: int, name: str) -> str:
+    if name in _MOST:
+        return text if len(text) * 4 <= most else text.encode()[:most].decode(errors="ignore")
+    text = text[:most]
+    return text.rstrip(" ") if _CHAR.match(name) else text
+
+
+def _cut_bytes(text: str, most: int, *, padded: bool) -> str:
+    raw = base64.b64decode(text)
+    if len(raw) > most or padded:
+        return base64.b64encode(raw[:most].ljust(most if padded else 0, b"\0")).decode()
+    return text
+
+
+def _to_label(old: str, _new: str, declared: str) -> Conversion:
+    """A label, or the one of a text's number, or none: the empty text.  A collation may take other cases for equal."""
+    labels = types.labels(declared)
+    if not labels:
+        return UNKNOWN if _group(old) == "enum" else KEEP
+    folded = {label.casefold(): label for label in labels}
+    several = declared.lower().startswith("set")
+
+    def one(text: str) -> str:
+        if text in labels or text.rstrip(" ") in labels:
+            return text.rstrip(" ")
+        if text.isdecimal() and text.isascii():
+            return labels[int(text) - 1] if _group(old) == "text" and 1 <= int(text) <= len(labels) else text
+        return folded.get(text.rstrip(" ").casefold(), "")
+
+    def convert(text: str) -> str:
+        if not several:
+            return one(text)
+        found = {one(part) for part in text.split(",")}
+        return ",".join(label for label in labels if label in found)
+
+    def doubts(text: str) -> bool:
+        parts = text.split(",") if several else [text]
+        return any(
+            part not in labels and (part.rstrip(" ").casefold() in folded or part.isdecimal()) for part in parts
+        )
+
+    return Conversion(convert, doubts=doubts)
 
 
 def _printed(text: str) -> str:
@@ -234,16 +485,15 @@ def _decoded(text: str) -> str:
 
 
 def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode() if text.isascii() else text
+    return base64.b64encode(text.encode()).decode()
 
 
-def _fixed(_old: str, _new: str, declared: str) -> Conversion:
-    """BINARY(n) is filled up with zero bytes."""
-    found = re.match(r"binary\s*\(\s*(\d{1,3})\s*\)", declared)
-    width = int(found[1]) if found else 1 if re.match(r"binary\b", declared) else 0
-    if not width:
-        return KEEP
-    return Conversion(lambda text: base64.b64encode(base64.b64decode(text).ljust(width, b"\0")).decode())
+def _is_wide(text: str) -> bool:
+    return not text.isascii()
+
+
+def _is_wide_bytes(text: str) -> bool:
+    return not base64.b64decode(text).isascii()
 
 
 # --- dates and times ----------------------------------------------------------------------------------
@@ -279,10 +529,14 @@ def _rounded(text: str, digits: int) -> str:
 
 
 def named(logical: str, declared: str) -> str:
-    """A logical type with the fraction digits that MySQL's declaration gives its clock: none are none."""
+    """A logical type with the fraction digits that MySQL's declaration gives its clock (none are none), or its length."""
     name = declared.lower().partition("(")[0].strip()
-    clock = name == logical and name in ("datetime", "timestamp", "time")
-    return f"{logical}({_digits(declared)})" if clock else logical
+    if logical in ("string", "binary") and (found := _LENGTH.match(declared.lower())) and found["size"]:
+        return f"{logical}({found['size']})"
+    return f"{logical}({_digits(declared)})" if name == logical and name in _CLOCKS else logical
+
+
+_CLOCKS = ("datetime", "timestamp", "time")
 
 
 def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:
@@ -300,14 +554,24 @@ def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:
 
 def _to_digits(old: str, new: str, declared: str) -> Conversion:
     """Where MySQL rounds to the digits declared, or to none; Oracle's own TIMESTAMP has six without saying so."""
-    name = declared.partition("(")[0].strip()
-    own = (types.base(new), name) == ("datetime", "timestamp") and "(" not in declared
-    digits = 6 if own else _digits(declared)
-    clock = name in ("datetime", "timestamp", "time")
-    if not clock or digits >= 6 or ("(" in old and _digits(old) <= digits):
+    name = re.split(r"[( ]", declared, maxsplit=1)[0]
+    bare = "(" not in declared and (
+        (types.base(new), name) == ("datetime", "timestamp") or name in ("timestamptz", "datetime2")
+    )
+    digits = 6 if bare else _digits(declared)
+    if (
+        name not in (*_CLOCKS, "timestamptz", "datetime2")
+        or digits >= 6
+        or ("(" in old and _digits(old) <= digits)
+    ):
         return KEEP
     rounds = _rounded_time if types.base(new) == "time" else _rounded
-    return Conversion(lambda text: rounds(text, digits))
+    return Conversion(lambda text: rounds(text, digits), doubts=_rounds_up(digits))
+
+
+def _rounds_up(digits: int) -> Callable[[str], bool]:
+    """True of a clock that rounding makes another than cutting: MariaDB cuts, unless it is set to round."""
+    return lambda text: bool(re.search(rf"\.[0-9]{{{digits}}}[5-9]", text))
 
 
 def _rounded_time(text: str, digits: int) -> str:
@@ -328,11 +592,13 @@ def _date_of(text: str) -> str:
 
 def _time_of(_old: str, _new: str, declared: str) -> Conversion:
     digits = _digits(declared)
-    return Conversion(lambda text: _rounded(text, digits)[11:] if _DATETIME.fullmatch(text) else text)
+    return Conversion(
+        lambda text: _rounded(text, digits)[11:] if _DATETIME.fullmatch(text) else text, doubts=_rounds_up(digits)
+    )
 
 
 def _midnight(text: str) -> str:
-    return f"{text} 00:00:00" if _DATE.fullmatch(text) else text
+    return f"{text} 00:00:00" if _DATE.fullmatch(text) else text.replace("T", " ", 1)
 
 
 def _number_of(text: str) -> str:
@@ -342,43 +608,73 @@ def _number_of(text: str) -> str:
     return str(int(("-" if text.startswith("-") else "") + re.sub(r"\D", "", text) or "0"))
 
 
+def _is_no_date(text: str) -> bool:
+    """True of a text that is not written as a date is: what a server makes of it is not tried here."""
+    try:
+        return not (_DATE.fullmatch(text) and dt.date.fromisoformat(text))
+    except ValueError:
+        return True
+
+
+def _is_no_datetime(text: str) -> bool:
+    found = _DATETIME.fullmatch(text)
+    if found is None:
+        return _is_no_date(text)
+    return _is_no_date(found[1]) or bool(found[3] or found[4]) or found[2] > "23:59:59"
+
+
+def _has_fraction(text: str) -> bool:
+    value = _number(text)
+    return value is not None and value % 1 != 0
+
+
+def _is_no_year(text: str) -> bool:
+    return not (re.fullmatch(r"[0-9]{4}", text) and 1901 <= int(text) <= 2155)
+
+
 _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "exact"): _to_exact for one in ("whole", "year", "exact", "double", "text")},
     ("single", "exact"): _single_to_exact,
     ("bit", "exact"): _to_exact,
-    ("whole", "whole"): _narrowed,
-    **{(one, "whole"): _keep for one in ("year", "bit", "boolean")},
-    **{(one, "whole"): _into_whole(lambda text: _scaled(text, 0)) for one in ("exact", "text")},
+    **{(one, "whole"): _narrowed for one in ("whole", "bit", "year")},
+    ("boolean", "whole"): _keep,
+    ("exact", "whole"): _into_whole(lambda text: _scaled(text, 0)),
+    ("text", "whole"): _into_whole(lambda text: _scaled(_begun(text), 0), _not_whole),
     **{(one, "whole"): _into_whole(_even) for one in ("single", "double")},
-    **{(one, "whole"): _always(_number_of) for one in ("date", "time", "datetime")},
-    ("whole", "bit"): _keep,
+    **{(one, "whole"): _into_whole(_number_of, _rounds_up(0)) for one in ("date", "time", "datetime")},
+    **{(one, "bit"): _narrowed for one in ("whole", "bit")},
     ("whole", "boolean"): _keep,
     ("boolean", "boolean"): _keep,
     ("whole", "year"): _always(_year_of),
-    ("whole", "single"): _whole_to_floating,
-    ("whole", "double"): _whole_to_floating,
-    ("single", "double"): _always(_widened),
-    **{(one, "single"): _always(_as_single) for one in ("double", "exact", "text")},
-    **{(one, "double"): _always(_as_double) for one in ("exact", "text")},
+    ("exact", "year"): _always(lambda text: _year_of(_scaled(text, 0))),
+    **{(one, "year"): _doubting(lambda text: _year_of(_even(text)), _has_fraction) for one in ("single", "double")},
+    ("text", "year"): _doubting(lambda text: _year_of(_scaled(_begun(text), 0)), _is_no_year),
+    ("whole", "single"): _from_whole("FLOAT", _as_single),
+    ("whole", "double"): _from_whole("DOUBLE", _as_double),
+    ("single", "double"): _floating(_widened),
+    ("single", "single"): _floating(_same),
+    ("double", "double"): _floating(_same),
+    **{(one, "single"): _floating(_as_single) for one in ("double", "exact", "text")},
+    **{(one, "double"): _floating(_as_double) for one in ("exact", "text")},
     ("whole", "text"): _keep,
     ("year", "text"): _always(lambda text: text.zfill(4), respells=True),
     ("exact", "text"): _padded,
-    **{(one, "text"): _to_text for one in ("text", "enum", "date", "json")},
+    **{(one, "text"): _keep for one in ("text", "enum", "date", "json")},
     **{(one, "text"): _always(_printed, certain=False) for one in ("single", "double")},
     **{(one, "text"): _clock_to_text for one in ("datetime", "time")},
-    ("text", "enum"): _keep,
-    ("binary", "text"): _always(_decoded, certain=False),
-    ("text", "binary"): _always(_encoded, certain=False),
-    ("binary", "binary"): _fixed,
+    **{(one, "enum"): _to_label for one in ("text", "enum")},
+    ("binary", "text"): _doubting(_decoded, _is_wide_bytes),
+    ("text", "binary"): _doubting(_encoded, _is_wide),
+    ("binary", "binary"): _keep,
     ("date", "datetime"): _always(_midnight, respells=True),
-    ("text", "datetime"): _always(_midnight, certain=False),
-    ("datetime", "date"): _always(_date_of),
-    ("text", "date"): _always(_date_of, certain=False),
+    ("text", "datetime"): _doubting(_midnight, _is_no_datetime),
+    ("datetime", "date"): _doubting(_date_of, _rounds_up(0)),
+    ("text", "date"): _doubting(_date_of, _is_no_date),
     ("datetime", "time"): _time_of,
     ("datetime", "datetime"): _to_digits,
     ("timestamp", "timestamp"): _to_digits,
     ("time", "time"): _to_digits,
     ("date", "time"): _always(lambda _text: "00:00:00"),
-    **{(one, "year"): _always(lambda text: str(int(text[:4])) if text[:4].isdecimal() else text)
+    **{(one, "year"): _always(lambda text: _year_of(str(int(text[:4]))) if text[:4].isdecimal() else text)
        for one in ("date", "datetime")},
 }  # fmt: skip

@@ -7,12 +7,14 @@ import contextlib
 import datetime as dt
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
+from ingest.ddl.columns import logical_type, zero
+from ingest.values import conversions
 from tests.e2e.databases import MariaDB
 from tests.e2e.parts import Missing
 from tests.model import values
@@ -44,12 +46,86 @@ def test_the_model_does_what_a_server_does(server: Any, number: int) -> None:
     source = history(number, Life(steps, length=30, cases=True), SEED).source
     server.execute(f"CREATE OR REPLACE DATABASE h{number}")
     server.execute(f"USE h{number}")
+    server.execute(f"SET sql_mode = '{MODES if source.strict else ''}'")
     for second, sql in source.script:
         server.execute(f"SET TIMESTAMP = {second}")
         run(server, sql)
     for table in source.known():
         assert shown(table) == found(server, table), "\n".join(sql for _, sql in source.script)
     server.execute(f"DROP DATABASE IF EXISTS h{number}")
+
+
+_NUMBERS = ("0", "-5", "7", "99", "300", "12345", "-12345", "2147483647")
+_TEXTS = (
+    "", "x", "12abc", " 12", "12 ", "+7", "-7", "1.5", "-.5x", "1e2", "-", "\t5", "1,234", "007", "NaN", "abcdef",
+    "ab   ", "北京市区", "99999999999999999999", "1e400", "new", "new ", "NEW", "1", "2024-01-02", "2024-1-2",
+    "2024-02-30", "2024-01-02 03:04:05", "2024-01-02 03:04:05.6", "10:11:12", "2024", "x" * 300,
+)  # fmt: skip
+_DECIMALS = ("-5.5000", "0.5000", "2.5000", "0.4999", "99.9960", "12345.6789", "-12345.6000", "-0.3000")
+_DOUBLES = ("-5.5", "0.5", "1.5", "2.5", "99.996", "1" + "0" * 300, "-1" + "0" * 300, "123456.0", "-0.25")
+_TIMES = ("1900-01-01 00:00:00", "2024-01-02 23:59:59.9", "2024-01-02 03:04:05.4", "2050-01-01 00:00:00")
+_INTO = (
+    "tinyint", "mediumint", "int unsigned", "bigint unsigned", "decimal(4,2)", "decimal(10,2) unsigned", "double",
+    "float unsigned", "varchar(3)", "char(3)", "varchar(20)", "tinytext", "varbinary(2)", "year", "bit(4)", "date",
+    "datetime", "enum('new','old')",
+)  # fmt: skip
+CONVERTED = {
+    "int": (_NUMBERS, _INTO),
+    "varchar(400)": (_TEXTS, _INTO),
+    "decimal(20,4)": (_DECIMALS, _INTO),
+    "double": (_DOUBLES, _INTO),
+    "datetime(6)": (_TIMES, ("datetime", "date", "time", "year", "varchar(10)", "varchar(40)", "bigint")),
+    "date": (("1900-01-01", "2024-01-02"), ("datetime", "time", "year", "int", "varchar(4)", "smallint")),
+    "varbinary(40)": (("YWJjZGVm", "AP8A/w==", "", "YWI="), ("varbinary(3)", "binary(3)", "varchar(3)")),
+    "bit(8)": (("200", "5"), ("tinyint", "tinyint unsigned", "bit(4)")),
+    "year": (("2024", "0"), ("tinyint", "int", "varchar(4)")),
+    "enum('new','old','x')": (("new", "x"), ("enum('x','new')", "enum('old')", "varchar(2)")),
+    "set('a','b','c')": (("a,b", "c", ""), ("set('c','a')", "varchar(3)")),
+}
+
+
+@pytest.mark.parametrize("old", CONVERTED)
+def test_values_are_converted_as_a_server_without_strict_mode_does(server: Any, old: str) -> None:
+    """What such a server cuts, clips and makes zero stands in no message; nor does what NULL becomes."""
+    texts, into = CONVERTED[old]
+    server.execute("CREATE OR REPLACE DATABASE loose")
+    server.execute("USE loose")
+    server.execute("SET sql_mode = ''")
+    try:
+        wrong = [one for new in into for one in _wrongly(server, old, new, texts)]
+    finally:
+        server.execute(f"SET sql_mode = '{MODES}'")
+    assert wrong == []
+
+
+def _wrongly(server: Any, old: str, new: str, texts: Iterable[str]) -> Iterator[str]:
+    kinds = values.read(old), values.read(new)
+    known = conversions.named(kinds[0].logical, old)
+    rule = conversions.conversion(known, logical_type(new, "mysql"), new)
+    server.execute(f"CREATE OR REPLACE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, v {old})")
+    for text in texts:
+        server.execute(f"INSERT INTO t (v) VALUES ({values.literal(kinds[0], text)})")
+    server.execute("INSERT INTO t (v) VALUES (NULL)")
+    server.execute("SELECT v FROM t ORDER BY id")
+    before = [canonical(kinds[0], row[0]) for row in server.fetchall()]
+    server.execute(f"ALTER TABLE t MODIFY v {new} NOT NULL")
+    server.execute("SELECT v FROM t ORDER BY id")
+    after = [canonical(kinds[1], row[0]) for row in server.fetchall()]
+    for text, found in zip(before, after, strict=True):
+        if text is None:
+            made = zero(logical_type(new, "mysql"), new)
+        elif not rule.certain or rule.doubted(text):
+            continue
+        else:
+            made = rule.of(text)
+        if _shown(kinds[1], made) != _shown(kinds[1], found):
+            yield f"{old} to {new}: {text!r} became {found!r}, not {made!r}"
+
+
+def _shown(kind: values.Type, text: str | None) -> object:
+    """A value as what it is; a client shows six digits of a single."""
+    found = typed(logical_type(kind.declared, "mysql"), text)
+    return float(f"{found:.6g}") if kind.name == "float" and isinstance(found, float) else found
 
 
 def run(server: Any, sql: str) -> None:

@@ -179,6 +179,7 @@ def test_a_statement_that_converts_values_is_a_step() -> None:
     expected = [
         ("load", "decimal(10,4)", "decimal(10,2)"),
         ("seen", "datetime(6)", "datetime"),
+        ("load", "decimal(10,2)", "decimal(10,2)"),  # NULL becomes zero
         ("site", "", "string"),
     ]
     assert expected == found
@@ -320,3 +321,56 @@ def test_a_statement_delivered_again_changes_only_what_came_again() -> None:
 def _in_row(found: list[SchemaStep]) -> list[SchemaStep]:
     """Steps of one statement one after the other."""
     return [step._replace(order=step.order._replace(row=number)) for number, step in enumerate(found)]
+
+
+def retyped_by(text: str, dialect: str = "mysql") -> list[SchemaStep]:
+    """The steps of one statement that retypes columns."""
+    found = ddl.effects(text, dialect, "yard", None, "depot")  # type: ignore[arg-type]
+    statement = Statement("s", "src", DEPOT, 5, "005", text, found.kind, found.effects)
+    return [step for step, _ in steps([statement], subject())]
+
+
+@pytest.mark.parametrize(
+    ("clause", "zero"),
+    [
+        ("MODIFY no INT NOT NULL", "0"),
+        ("CHANGE no nr DECIMAL(6,2) NOT NULL DEFAULT 7", "0"),
+        ("MODIFY site VARCHAR(9) NOT NULL", ""),
+        ("MODIFY site ENUM('b','a') NOT NULL", ""),
+        ("MODIFY site DATE NOT NULL", "0000-00-00"),
+        ("MODIFY site DATETIME(3) NOT NULL", "0000-00-00 00:00:00"),
+        ("MODIFY site TIMESTAMP NOT NULL", None),  # this moment, or a zero
+        ("MODIFY site JSON NOT NULL", None),
+        ("MODIFY site BINARY(2) NOT NULL", "AAA="),
+    ],
+)
+def test_null_becomes_a_zero_in_a_column_of_mysql_that_becomes_not_null(clause: str, zero: str | None) -> None:
+    """Not the column's default: that is for rows that come."""
+    step = retyped_by(f"ALTER TABLE depot {clause}")[-1]
+    assert (True, zero) == (step.solid, step.zero)
+
+
+def test_other_databases_refuse_not_null_where_there_are_nulls() -> None:
+    """Oracle's ENABLE NOVALIDATE keeps them."""
+    for dialect in ("oracle", "postgres"):
+        text = "ALTER TABLE depot MODIFY (SITE VARCHAR2(9) NOT NULL ENABLE NOVALIDATE)"
+        if dialect == "postgres":
+            text = "ALTER TABLE depot ALTER site TYPE varchar(9), ALTER site SET NOT NULL"
+        assert not any(step.solid for step in retyped_by(text, dialect))
+
+
+@pytest.mark.parametrize(
+    ("using", "certain"),
+    [
+        ("", True),
+        ("USING load", True),
+        ("USING load::numeric(10,2)", True),
+        ("USING load * 100", False),
+        ("USING load::int", False),
+        ("USING (site::numeric)", False),
+    ],
+)
+def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> None:
+    """``ALTER TYPE ... USING`` gives every row a value that no message tells."""
+    [step] = retyped_by(f"ALTER TABLE depot ALTER COLUMN load TYPE numeric(10,2) {using}", "postgres")
+    assert certain == step.conversion("decimal(10,4)").certain

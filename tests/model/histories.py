@@ -20,7 +20,7 @@ from tests.model.values import RefusedError, literal
 DECLARED = (
     "tinyint", "smallint", "int", "bigint", "tinyint unsigned", "smallint unsigned", "int unsigned",
     "bigint unsigned", "decimal(6,2)", "decimal(10,2)", "decimal(10,4)", "decimal(20,6)", "float", "double",
-    "varchar(20)", "varchar(40)", "text", "date", "datetime", "datetime(6)", "timestamp", "timestamp(6)",
+    "varchar(4)", "varchar(20)", "varchar(40)", "text", "date", "datetime", "datetime(6)", "timestamp", "timestamp(6)",
     "time", "time(3)", "year", "varbinary(6)", "varbinary(20)", "bit(8)", "bit(16)", "enum('new','old')",
     "enum('new','old','it''s')",
 )  # fmt: skip
@@ -140,7 +140,12 @@ def history(number: int, life: Life, seed: str = "") -> History:
 class _Writer:
     def __init__(self, number: int, life: Life, random: Random) -> None:
         self.random, self.life, self.number = random, life, number
-        self.source = Source(life.lower, 1_712_345_678_000 + number % 1000 * 100_000, hurried=life.hurried)
+        self.source = Source(
+            life.lower,
+            1_712_345_678_000 + number % 1000 * 100_000,
+            hurried=life.hurried,
+            strict=number % 3 != 2,
+        )
         self.history = History(number, self.source)
         self.database = f"h{number}"
         self.step = 0
@@ -349,7 +354,8 @@ class _Writer:
         default = None
         if kind.name == "timestamp" and not column.nullable:
             default = self.now(replace(column, type=kind))
-        new = replace(column, type=kind, default=default)
+        nullable = column.nullable and (self.source.strict or self.random.random() < 0.6)
+        new = replace(column, type=kind, default=default, nullable=nullable)
         if self.random.random() < 0.5:
             return Clause(
                 "change", column.name, new, text=f"MODIFY {self.maybe('COLUMN ')}{self.definition(new)}"

@@ -247,13 +247,17 @@ def _open(
         if step.action != "retype_column" or step.since:
             continue
         names = retyped.former(step.column, renames)
+        if retyped.is_open(step, retyped.on_defaults(step, names, found), mirror.keys, texts):
+            loud.add(f"values of {step.column} not known")
         for row in changes:
             if row["op"] not in ("read", "insert", "update") or row["order_key"] > str(step.order):
                 continue
             after, sent = json.loads(row["after"] or "{}"), json.loads(row["types"] or "{}")
-            if any(after.get(name) is not None for name in names):
-                rule = step.conversion(next((sent[name] for name in names if name in sent), ""))
-                if retyped.is_open(step, rule, mirror.keys, texts):
+            text = next((after[name] for name in names if after.get(name) is not None), None)
+            told = any(name in after for name in names) or row["op"] != "update" or not row["partial"]
+            if text is not None or (step.solid and told):
+                does = retyped.effect(step, text, next((sent[name] for name in names if name in sent), ""))
+                if retyped.is_open(step, does, mirror.keys, texts):
                     loud.add(f"values of {step.column} not known")
     return loud
 

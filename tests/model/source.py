@@ -13,7 +13,7 @@ from decimal import Decimal
 from ingest.change import Image
 from tests.formats.one_history.history import Column as Shape
 from tests.formats.one_history.history import Event
-from tests.model.values import RefusedError, Type, convert, literal, zero
+from tests.model.values import RefusedError, Type, convert, literal, nothing, zero
 
 Key = tuple[object, ...]
 Name = tuple[str, str]
@@ -104,7 +104,7 @@ class Table:
         if any(row[name] is None for row in rows.values() for name in solid):
             raise RefusedError("NULL in a column that is NOT NULL")
 
-    def altered(self, clauses: Sequence[Clause]) -> Table:
+    def altered(self, clauses: Sequence[Clause], *, strict: bool = True) -> Table:
         """The table after an ALTER, whose clauses all speak of the table before it."""
         columns: list[tuple[str | None, Column]] = [(one.name, one) for one in self.columns]
         key = self.key
@@ -117,7 +117,7 @@ class Table:
             raise RefusedError("a key column that is not there")
         key = tuple(next(one.name for _, one in columns if one.name.lower() == name.lower()) for name in key)
         columns = [(old, replace(one, nullable=one.nullable and one.name not in key)) for old, one in columns]
-        rows = {number: _converted(self, row, columns) for number, row in self.rows.items()}
+        rows = {number: _converted(self, row, columns, strict=strict) for number, row in self.rows.items()}
         found = Table(self.database, self.name, tuple(one for _, one in columns), key, rows)
         found.check(found.rows)
         return found
@@ -193,15 +193,19 @@ def _moved(columns: list[tuple[str | None, Column]], at: int, position: str | No
     raise RefusedError(f"no column {position} to stand after")
 
 
-def _converted(table: Table, row: Image, columns: Iterable[tuple[str | None, Column]]) -> Image:
+def _converted(
+    table: Table, row: Image, columns: Iterable[tuple[str | None, Column]], *, strict: bool
+) -> Image:
     found: Image = {}
     for old, column in columns:
         if old is None:
             found[column.name] = column.filler()
         else:
-            found[column.name] = convert(row[old], table.column(old).type, column.type)
+            found[column.name] = convert(row[old], table.column(old).type, column.type, strict=strict)
             if found[column.name] is None and not column.nullable:
-                raise RefusedError("NULL in a column that becomes NOT NULL")
+                if strict:
+                    raise RefusedError("NULL in a column that becomes NOT NULL")
+                found[column.name] = nothing(column.type)
     return found
 
 
@@ -211,6 +215,7 @@ class Source:
 
     Args:
         lower: True for lower_case_table_names=1: names are stored in lower case and compared without case.
+        strict: False if sessions cut and clip what does not fit a column's new type.
     """
 
     lower: bool = False
@@ -221,6 +226,7 @@ class Source:
     script: list[tuple[int, str]] = field(default_factory=list)
     numbered: int = 0
     hurried: bool = False
+    strict: bool = True
 
     # --- names and clock ---
 
@@ -316,7 +322,7 @@ class Source:
     def alter(self, name: Name, clauses: Sequence[Clause], sql: str, told: Name | None = None) -> None:
         """ALTER TABLE."""
         table = self.table(name)
-        altered = table.altered(clauses)
+        altered = table.altered(clauses, strict=self.strict)
         self.tables[self.name(*name)] = altered
         self._statement("alter", sql, told or name, name)
 

@@ -200,8 +200,8 @@ def zero(kind: Type) -> str | None:
 # --- MODIFY ---------------------------------------------------------------------------------------
 
 
-def convert(text: str | None, old: Type, new: Type) -> str | None:
-    """The value after a MODIFY, as a strict session converts it.
+def convert(text: str | None, old: Type, new: Type, *, strict: bool = True) -> str | None:
+    """The value after a MODIFY, as a session with strict mode or without one converts it.
 
     Raises:
         RefusedError: the source refuses the statement because of this value.
@@ -211,7 +211,13 @@ def convert(text: str | None, old: Type, new: Type) -> str | None:
     found = _CONVERT.get(_family(new))
     if found is None:
         raise RefusedError(f"no conversion into {new.declared} is modelled")
-    return found(text, old, new)
+    try:
+        return found(text, old, new)
+    except RefusedError:
+        loosely = None if strict else _LOOSELY.get(_family(new))
+        if loosely is None:
+            raise
+        return loosely(text, old, new)
 
 
 def _family(kind: Type) -> str:
@@ -338,6 +344,82 @@ def _to_bytes(text: str, old: Type, new: Type) -> str:
         raise RefusedError("bytes are not converted here")
     return text
 
+
+# --- without strict mode ------------------------------------------------------------------------
+
+
+def nothing(kind: Type) -> str:
+    """What a NULL becomes where its column becomes NOT NULL."""
+    if kind.name == "enum":
+        return ""
+    found = "0" if kind.name == "year" else "" if kind.name.endswith("text") else zero(kind)
+    if found is None:
+        raise RefusedError("a zero date, or this moment")
+    return found
+
+
+def _begun(text: str, old: Type) -> Decimal:
+    """The number that a value is, or that a text begins with."""
+    if _family(old) in ("integer", "decimal", "float", "year"):
+        return Decimal(text)
+    if _family(old) != "text":
+        raise RefusedError("no conversion is modelled")
+    found = re.match(r" *[+-]?\d+(\.\d+)?", text, re.ASCII)
+    if found and text[found.end() : found.end() + 1] in (".", "e", "E"):
+        raise RefusedError("a number that is cut in its midst")
+    return Decimal(found[0].strip()) if found else Decimal(0)
+
+
+def _clipped_integer(text: str, old: Type, new: Type) -> str:
+    number = _begun(text, old)
+    if number % 1 and _family(old) != "decimal":
+        raise RefusedError("how a fraction is read differs between servers")
+    low, high = bounds(new)
+    if new.name == "year" or (new.declared == "bigint unsigned" and _family(old) in ("text", "float")):
+        raise RefusedError("what is clipped differs between servers")
+    whole = int(number.quantize(Decimal(1), ROUND_HALF_UP, WIDE))
+    if new.name == "bit" and _family(old) == "decimal" and whole < 0:
+        raise RefusedError("MariaDB's own zero")
+    return str(high) if new.name == "bit" and whole < 0 else str(max(low, min(high, whole)))
+
+
+def _clipped_decimal(text: str, old: Type, new: Type) -> str:
+    precision, scale = (*new.numbers, 0)[:2]
+    most = Decimal(10**precision - 1).scaleb(-scale, WIDE)
+    number = _begun(text, old)
+    rounded = number if abs(number) > most else number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, WIDE)
+    return _scaled(max(-most, min(most, rounded)), scale)
+
+
+def _begun_float(text: str, old: Type, new: Type) -> str:
+    return _to_float(str(_begun(text, old)), read("decimal(65,30)"), new)
+
+
+def _cut_text(text: str, old: Type, new: Type) -> str:
+    return _to_text(text, old, read("longtext"))[: new.digits]
+
+
+def _cut_bytes(text: str, old: Type, new: Type) -> str:
+    if old.name != "varbinary":
+        raise RefusedError("bytes are not converted here")
+    return base64.b64encode(base64.b64decode(text)[: new.digits]).decode()
+
+
+def _no_label(text: str, old: Type, new: Type) -> str:
+    text = text.rstrip(" ")
+    if _family(old) not in ("text", "enum") or text.isdecimal() or text.lower() in map(str.lower, new.labels):
+        raise RefusedError("a label's number, or one in another case")
+    return ""
+
+
+_LOOSELY: dict[str, Callable[[str, Type, Type], str]] = {
+    "integer": _clipped_integer,
+    "decimal": _clipped_decimal,
+    "float": _begun_float,
+    "text": _cut_text,
+    "enum": _no_label,
+    "varbinary": _cut_bytes,
+}
 
 _CONVERT: dict[str, Callable[[str, Type, Type], str]] = {
     "integer": _to_integer,
