@@ -61,6 +61,8 @@ CHECKS = {
               advice=_HISTORY),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,
               advice="See the row's life with the command that is given, then fold the mirror again with `ingest rebuild`."),
+        Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,
+              advice="The source's key may have got another column: name it under keys: of this table, then `ingest rebuild`."),
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),

@@ -63,6 +63,7 @@ class Expected:
     partly: set[Key] = field(default_factory=set)  # keys of rows of which not every cell is known
     unfit: set[tuple[Key, str]] = field(default_factory=set)  # cells whose texts are no values of their types
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key as the source spells it
+    twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
 
     def add(self, other: Expected) -> None:
         """What another lane of the mirror gives."""
@@ -71,6 +72,7 @@ class Expected:
         self.partly |= other.partly
         self.unfit |= other.unfit
         self.texts |= other.texts
+        self.twice |= other.twice
 
 
 class Wrong(NamedTuple):
@@ -90,12 +92,16 @@ def expected(
     events = list(history.events)
     clears = (event.order for event in events if _clears(event))
     sent = _Sent(history, min(clears, default=None))
+    inserts = Inserts()
     for step in steps(table, events):
+        inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
             sent.take(step, table)
     found = Expected()
     for key in filter(chosen, sent.texts):
         found.known.add(key)
+        if key in inserts.twice:
+            found.twice.add(key)
         found.texts[key] = sent.texts[key]
         if (live := table.rows.get(key)) is not None:
             only = sent.columns.get(key)
@@ -109,6 +115,43 @@ def expected(
                 (key, name) for name in row if row[name] is None and live.values.get(name) is not None
             }
     return found
+
+
+@dataclass(slots=True)
+class Inserts:
+    """Keys that were inserted with other values while they were there: the source's own key is another.
+
+    Only positions tell an insert from its repetition.  A stream that goes back under new positions repeats the
+    contents that it had, and a row that is read again may have been lost in between.
+    """
+
+    twice: set[Key] = field(default_factory=set)
+    _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
+    _contents: dict[Key, set[str]] = field(default_factory=dict)
+
+    def take(self, step: Step) -> None:
+        """Take what one event did to one key."""
+        event = step.event
+        if step.effect == "cleared":  # what was merged is gone
+            self._there.clear()
+            self.twice.clear()
+            return
+        if isinstance(event, SchemaStep):
+            if event.action == "retype_column":
+                self._there.pop(step.key, None)
+            return
+        if event.change.op is not Op.INSERT or step.row is None:
+            if event.change.op is not Op.UPDATE or step.row is None:
+                self._there.pop(step.key, None)
+            return
+        if not event.order.sequence or event.order.half:  # an upsert of StreamX is no insert
+            return
+        content = json.dumps(event.change.after, sort_keys=True)
+        contents = self._contents.setdefault(step.key, set())
+        if self._there.get(step.key, event.order[:4]) != event.order[:4] and content not in contents:
+            self.twice.add(step.key)
+        self._there[step.key] = event.order[:4]
+        contents.add(content)
 
 
 def _clears(event: Placed | SchemaStep) -> bool:

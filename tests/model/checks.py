@@ -185,6 +185,7 @@ def differences(made: History, found: Mapping[TableId, plain.Mirror]) -> list[st
         mirror = found.get(TableId(table.database, None, table.name), plain.Mirror())
         if not mirror.loud:
             wrong += [f"{table.name}: {one}" for one in compared(table, mirror)]
+            wrong += [f"{table.name}: a false alarm of key {key}" for key in mirror.twice]
     return wrong
 
 

@@ -27,6 +27,7 @@ from ingest.lake.mirrors import Era
 from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
 from ingest.order import AFTER_ITS_ROW, order_of
+from ingest.quality.cell_diff import Inserts
 from ingest.quality.placing import Arrived, unsure
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Deck, Lifting, Spot
@@ -52,6 +53,7 @@ class Mirror:
     keys: tuple[str, ...] = ()
     rows: dict[Any, dict[str, str | None]] = field(default_factory=dict)
     loud: set[str] = field(default_factory=set)
+    twice: set[Any] = field(default_factory=set)  # keys that the checks call inserted while they were there
 
 
 def pipeline_of(dialect: Dialect, rules: Sequence[TableRule] = ()) -> Pipeline:
@@ -229,10 +231,13 @@ def _live(
     if not keys:
         return list(copies(events))
     state = Table(keys, {name: types.get(name, "unknown") for name in keys})
+    inserts = Inserts()
     for step in steps(state, events):
+        inserts.take(step)
         if step.why.startswith("rejected") and step.event.change.op is not Op.TRUNCATE:  # type: ignore[union-attr]
             mirror.loud.add(step.why)
     mirror.rows = {key: row.values for key, row in state.rows.items()}
+    mirror.twice |= inserts.twice
     return list(state.rows.values())
 
 
