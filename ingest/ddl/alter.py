@@ -7,6 +7,7 @@ mirror; a clause that begins with anything else not known makes the statement un
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -17,7 +18,7 @@ from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 
 _OPTIONS = frozenset(
-    "ENGINE COMMENT AUTO_INCREMENT ROW_FORMAT CHARSET CHARACTER DEFAULT COLLATE CONVERT ALGORITHM LOCK FORCE ORDER "
+    "ENGINE COMMENT AUTO_INCREMENT ROW_FORMAT CHARSET CHARACTER DEFAULT COLLATE ALGORITHM LOCK FORCE ORDER "
     "ENABLE DISABLE PARTITION REMOVE STATS_PERSISTENT STATS_AUTO_RECALC STATS_SAMPLE_PAGES KEY_BLOCK_SIZE MAX_ROWS "
     "MIN_ROWS CHECKSUM COMPRESSION ENCRYPTION TABLESPACE UNION CONNECTION DATA INDEX INSERT_METHOD PACK_KEYS "
     "AVG_ROW_LENGTH DELAY_KEY_WRITE PASSWORD SECONDARY_ENGINE SECONDARY_LOAD SECONDARY_UNLOAD VALIDATE WITHOUT WITH "
@@ -34,8 +35,11 @@ _ORACLE_STARTS = frozenset({"ADD", "MODIFY", "DROP", "RENAME"})
 _Clause = Callable[[Cursor, Scope, TableId], Sequence[Effect]]
 
 
-def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
-    """The effects of everything after ``ALTER TABLE``."""
+def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[Sequence[Effect], str]:
+    """The effects of everything after ``ALTER TABLE``.
+
+    With ``ignore``, and in the copy that an online schema tool fills, a new unique key takes rows away.
+    """
     cursor.accept("IF", "EXISTS")
     cursor.accept("ONLY")
     table = scope.table(cursor)
@@ -43,8 +47,19 @@ def alter_table(cursor: Cursor, scope: Scope) -> tuple[Sequence[Effect], str]:
     if cursor.accept("WAIT"):
         cursor.next()
     cursor.accept("NOWAIT")
-    found = _in_force([_clause(Cursor(clause), scope, table) for clause in _clauses(cursor.rest(), scope)])
+    clauses = _clauses(cursor.rest(), scope)
+    found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
+    if (ignore or _COPY.fullmatch(table.table or "")) and any(map(_is_unique, clauses)):
+        found.append(Effect("truncate_partition", table, note="UNIQUE"))
     return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
+
+
+_COPY = re.compile(r"_.*_(gho|new)", re.IGNORECASE | re.DOTALL)
+
+
+def _is_unique(items: Sequence[Token]) -> bool:
+    """True if a clause adds a unique key."""
+    return any(token.word == "UNIQUE" for token in items) and items[0].word in ("ADD", "MODIFY", "CHANGE")
 
 
 def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
@@ -151,7 +166,7 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.word() in _PARTITIONS:
-        return _emptied("DROP", cursor, table)
+        return _emptied("DROP", cursor, scope, table)
     if cursor.accept("COLUMNS", "CONTINUE") or cursor.word() == "UNUSED" or cursor.word() == "IDENTITY":
         return ()
     explicit = cursor.accept("COLUMN")
@@ -295,16 +310,32 @@ def _dropped_key(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effec
 # --- partitions ---------------------------------------------------------------------------------
 
 
-def _emptied(word: str, cursor: Cursor, table: TableId) -> Sequence[Effect]:
-    """The rows that a partition loses are in no row message: only the operator can know them."""
-    clause = " ".join([word, *(token.text for token in cursor.rest()[:40])])
-    return (Effect("truncate_partition", table, note=clause[:400]),)
+def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """Rows that vanish with a partition, or come with one, appear in no row message: only the operator can know them."""
+    items = cursor.rest()
+    note = " ".join([word, *(token.text for token in items[:40])])[:400]
+    found = [Effect("truncate_partition", table, note=note)]
+    if word not in ("EXCHANGE", "CONVERT"):
+        return found
+    for at, token in enumerate(items[:-1]):  # the other table gets the rows, or gives them
+        if token.word == "TABLE":
+            named = Cursor(items[at + 1 :])
+            other = scope.table(named, like=table if scope.dialect != "mysql" else None)
+            return [*found, Effect("truncate_partition", other, note=note)]
+    return found
+
+
+def _convert(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
+    """MariaDB's CONVERT PARTITION ... TO TABLE and CONVERT TABLE ... TO PARTITION; else it is of a character set."""
+    if cursor.word() in ("PARTITION", "TABLE"):
+        return _emptied("CONVERT", cursor, scope, table)
+    return ()
 
 
 def _partition(word: str) -> _Clause:
     def read(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         if cursor.word() in _PARTITIONS:
-            return _emptied(word, cursor, table)
+            return _emptied(word, cursor, scope, table)
         raise Unread(f"{word} {cursor.peek().text[:40]!r} is not known here")
 
     return read
@@ -319,6 +350,7 @@ _CLAUSES: dict[str, _Clause] = {
     "RENAME": _rename,
     "SET": _set,
     "TRUNCATE": _partition("TRUNCATE"),
+    "CONVERT": _convert,
     "EXCHANGE": _partition("EXCHANGE"),
     "DETACH": _partition("DETACH"),
     "ATTACH": _partition("ATTACH"),

@@ -112,6 +112,8 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(found, logical, dialect)
     default = _as_stored(default, logical, declared, dialect)
+    if default is not None and dialect == "mysql" and _doubted(default, logical, declared):
+        default, note = None, "expression"  # how a server rounds it is not known
     made = ColumnDefinition(
         column, logical, declared, found.nullable, default, has_default, found.comment, found.position, note
     )
@@ -416,7 +418,14 @@ def _as_stored(text: str | None, logical: str | None, declared: str | None, dial
             (one for one in types.labels(declared or "") if one.casefold() == text.rstrip(" ").casefold()),
             text,
         )
+    if logical in ("string", "set", "datetime", "timestamp", "time"):
+        return conversion(logical, logical, declared or "").of(text)
     return _padded(text, declared) if logical == "binary" else text
+
+
+def _doubted(text: str, logical: str | None, declared: str | None) -> bool:
+    clock = logical in ("datetime", "timestamp", "time")
+    return clock and conversion(str(logical), str(logical), declared or "").doubted(text)
 
 
 def zero(logical: str, declared: str) -> str | None:

@@ -154,9 +154,9 @@ def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinit
 
 
 def _alter(cursor: Cursor, scope: Scope) -> _Found:
-    kind, _ = _object(cursor)
+    kind, words = _object(cursor)
     if kind == "TABLE":
-        return alter_table(cursor, scope)
+        return alter_table(cursor, scope, ignore="IGNORE" in words)
     return (), f"ALTER {kind} changes no table's rows or columns"
 
 

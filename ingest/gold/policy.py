@@ -182,7 +182,7 @@ _WORDS = {
     "swap_table": "goes on with the rows of {table}, and does to them what was done to {to} before",
     "rename_table": "goes on with the rows sent under the name {to}; those sent under {table} stay there",
     "truncate": "removes the rows of {table}",
-    "truncate_partition": "nothing: no message tells which rows the partition of {table} held",
+    "truncate_partition": "nothing: no message tells which rows of {table} go, or come",
     "comment_column": "nothing to the rows: a comment",
     "add_primary_key": "gives the key of {table}",
     "drop_primary_key": "keeps the key of {table} until a row or a statement names another",
@@ -411,7 +411,7 @@ class _Walk:
             mysql=effect.dialect is None and effect.table.schema is None,
             solid=effect.solid,
             zero=columns.zero(effect.type or "", effect.declared or "") if effect.solid else None,
-            computed=effect.note == COMPUTED,
+            computed=effect.note in (COMPUTED, "generated"),
         )
         if not step.old or step.solid or step.conversion() != KEEP:
             yield step

@@ -20,6 +20,11 @@ MYSQL = [
     ("TIMESTAMP DEFAULT '2024-02-09 08:30:00+02:00'", "2024-02-09T06:30:00Z"),
     ("YEAR DEFAULT 24", "2024"),
     ("ENUM('Red','b') DEFAULT 'red'", "Red"),
+    ("SET('a','b','c') DEFAULT 'c,A'", "a,c"),
+    ("CHAR(5) DEFAULT 'ab  '", "ab"),
+    ("VARCHAR(5) DEFAULT 'ab  '", "ab  "),
+    ("DATETIME(3) DEFAULT '2024-01-02 03:04:05.1234'", "2024-01-02 03:04:05.123"),
+    ("DATETIME(3) DEFAULT '2024-01-02 03:04:05.1239'", None),  # MySQL rounds, MariaDB cuts
     ("BINARY(4) DEFAULT 'ab'", "YWIAAA=="),
     ("BINARY(2) NOT NULL", "AAA="),
     ("VARBINARY(2) NOT NULL", ""),

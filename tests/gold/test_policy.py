@@ -24,6 +24,7 @@ from ingest.gold.policy import (
     shown,
     steps,
 )
+from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
 from ingest.order import Order
 
@@ -374,3 +375,29 @@ def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> 
     """``ALTER TYPE ... USING`` gives every row a value that no message tells."""
     [step] = retyped_by(f"ALTER TABLE depot ALTER COLUMN load TYPE numeric(10,2) {using}", "postgres")
     assert certain == step.conversion("decimal(10,4)").certain
+
+
+def test_a_column_that_becomes_generated_has_values_that_no_message_tells() -> None:
+    """MODIFY computes them for every row."""
+    [step] = retyped_by("ALTER TABLE depot MODIFY site VARCHAR(9) GENERATED ALWAYS AS (concat(no, 'x')) STORED")
+    assert not step.conversion("string").certain
+
+
+def test_a_partition_is_exchanged_with_a_table_that_holds_too() -> None:
+    """Its rows are others from there on, and no message tells which."""
+    statement = said("ALTER TABLE hall EXCHANGE PARTITION p0 WITH TABLE depot")
+    assert HELD == judge(statement, subject()).state
+    assert concerns(statement, DEPOT)
+
+
+def test_a_new_unique_key_takes_rows_away_where_a_tool_copies_them() -> None:
+    """gh-ost and pt-online-schema-change copy with INSERT IGNORE."""
+    made = resolved(
+        [
+            said("CREATE TABLE _depot_gho LIKE depot", 1),
+            said("ALTER TABLE _depot_gho ADD UNIQUE KEY u (site)", 2),
+            said("RENAME TABLE depot TO _depot_del, _depot_gho TO depot", 3),
+        ],
+        [("src", DEPOT)],
+    )
+    assert HELD == judge(made[-1], subject()).state
