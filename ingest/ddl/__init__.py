@@ -15,7 +15,18 @@ column definitions in `columns`, ALTER TABLE in `alter`, all other statements in
 
 from __future__ import annotations
 
-from ingest.ddl.model import ACTIONS, COMPUTED, EXCHANGED, ColumnDefinition, Ddl, Effect, from_json, kind_of, to_json
+from ingest.ddl.model import (
+    ACTIONS,
+    COMPUTED,
+    EXCHANGED,
+    UNREAD,
+    ColumnDefinition,
+    Ddl,
+    Effect,
+    from_json,
+    kind_of,
+    to_json,
+)
 from ingest.ddl.statements import effects
 from ingest.ddl.structure import UNPLACED, of_change
 
@@ -24,6 +35,7 @@ __all__ = [
     "COMPUTED",
     "EXCHANGED",
     "UNPLACED",
+    "UNREAD",
     "ColumnDefinition",
     "Ddl",
     "Effect",

@@ -111,9 +111,9 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     if found.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(found, logical, dialect)
-    default = _as_stored(default, logical, declared, dialect)
     if default is not None and dialect == "mysql" and _doubted(default, logical, declared):
         default, note = None, "expression"  # how a server rounds it is not known
+    default = _as_stored(default, logical, declared, dialect)
     made = ColumnDefinition(
         column, logical, declared, found.nullable, default, has_default, found.comment, found.position, note
     )

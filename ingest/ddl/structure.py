@@ -1,7 +1,8 @@
 """Effects of a DDL event: from the message's own structure where it carries one, else from its SQL.
 
 Structure beats SQL text: it needs no grammar.  But it is a table's state, not what happened to it,
-so an ALTER's renames, drops and defaults still come from the statement.
+so an ALTER's renames, drops and defaults still come from the statement.  Without one that can be read
+(SQL Server sends none, AWS DMS neither) nobody knows what became of the rows.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from dataclasses import replace
 
 from ingest.change import Change, TableId
-from ingest.ddl.model import ColumnDefinition, Ddl, Effect, kind_of
+from ingest.ddl.model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
@@ -34,7 +35,7 @@ def _of_event(change: Change) -> Ddl:
         return found
     structure = json.loads(change.structure)
     types, key = structure["columns"], tuple(structure["keys"])
-    if structure["type"] == "ALTER" and found.kind != "unknown":
+    if structure["type"] == "ALTER" and found.kind != "unknown" and change.ddl:
         return _typed(found, change.table, types, key)
     if structure["type"] == "CREATE":
         columns = tuple(ColumnDefinition(name, type=logical) for name, logical in types.items())
@@ -42,7 +43,9 @@ def _of_event(change: Change) -> Ddl:
         return _of((effect,), "the message's own structure")
     if structure["type"] == "DROP":
         return _of((Effect("drop_table", change.table),), "the message's own structure")
-    added = tuple(Effect("add_column", change.table, name, type=logical) for name, logical in types.items())
+    added = tuple(
+        Effect("add_column", change.table, name, type=logical, note=UNREAD) for name, logical in types.items()
+    )
     keys = (Effect("add_primary_key", change.table, keys=key),) if key else ()
     return _of((*added, *keys), "the message's own structure; its statement was not understood")
 

@@ -19,7 +19,7 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -144,7 +144,7 @@ def wrapped_row(
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
-        op=op,
+        op=_told(op, missing, before),
         table=table,
         keys=declared.keys or tuple(key or ()),
         before=before,
@@ -159,6 +159,11 @@ def wrapped_row(
         transaction=transaction or source.get("gtid") or source.get("txId"),
         note=noted(note, "the key changed" if op is INSERT and old_key else None, absent),
     )
+
+
+def _told(op: Op, missing: Sequence[str], before: Image | None) -> Op:
+    """The operation: a row whose key has changed is not known whole where nothing names the old key."""
+    return UPDATE if op is INSERT and missing and before is None else op
 
 
 def _images(
@@ -232,7 +237,7 @@ def flat_row(
     missing = _drop_unavailable(row, options)
     clocks = {name: meta.get("source_" + name) for name in debezium_events.CLOCKS}
     return Change(
-        op=op,
+        op=_told(op, missing, None),
         table=table,
         keys=declared.keys or tuple(key or ()),
         before=row if op is DELETE else None,

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, EXCHANGED, Effect, columns
+from ingest.ddl import COMPUTED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import UNSEEN, Presence, is_archive, leaves_open
@@ -133,6 +133,8 @@ def _phrase(effect: Effect, subject: Subject) -> str:
     match effect.action:
         case "add_column":
             filled = f"; standing rows get {effect.default!r}" if effect.default is not None else ""
+            if effect.note == UNREAD:
+                return f"has column {column} ({types.delta(effect.type or 'unknown')}); what became of the rows is not known"
             if leaves_open(effect, subject.table):
                 filled = "; standing rows have NULL, for only the source knows their values: load them again"
             return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"

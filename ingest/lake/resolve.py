@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.change import NO_TABLE, TableId
-from ingest.ddl import Effect
+from ingest.ddl import UNREAD, Effect
 from ingest.lake.decisions import DISMISS
 from ingest.lake.statements import Statement
 from ingest.order import is_weak
@@ -25,6 +25,7 @@ _UNKNOWN_DEFAULTS = (
     "expression",
     "generated",
     "identity",
+    UNREAD,
 )  # notes of a column whose value no statement tells
 
 

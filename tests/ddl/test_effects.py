@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ingest.change import Change, Op, TableId
-from ingest.ddl import ACTIONS, Ddl, Effect, effects, from_json, kind_of, of_change, to_json
+from ingest.ddl import ACTIONS, UNREAD, Ddl, Effect, effects, from_json, kind_of, of_change, to_json
 from tests.ddl.cases import MESSAGE, Case, cases, lines
 
 CASES = list(cases())
@@ -118,3 +118,12 @@ def test_a_structure_tells_the_key_of_a_statement_that_was_not_understood() -> N
     """A key known from structures alone must follow a change of it, or two source rows become one."""
     found = _told("ALTER TABLE orders WIBBLE", None, "ALTER")
     assert [("id",)] == [one.keys for one in found.effects if one.action == "add_primary_key"]
+
+
+@pytest.mark.parametrize("statement", [None, "", "N/A", "ALTER TABLE orders WIBBLE"])
+def test_a_structure_alone_does_not_tell_what_became_of_the_rows(statement: str | None) -> None:
+    """SQL Server and DMS send no statement: a column may have been renamed, converted, or filled."""
+    found = _told(statement, None, "ALTER")
+    assert {UNREAD} == {one.note for one in found.effects if one.action == "add_column"}
+    change = Change(op=Op.DDL, table=TableId("shop", None, "orders"), ddl="ALTER TABLE orders ADD n TEXT")
+    assert {None} == {one.note for one in of_change(change).effects}

@@ -401,3 +401,13 @@ def test_a_new_unique_key_takes_rows_away_where_a_tool_copies_them() -> None:
         [("src", DEPOT)],
     )
     assert HELD == judge(made[-1], subject()).state
+
+
+def test_a_change_without_a_statement_asks_for_attention() -> None:
+    """A structure has the new columns; a renamed one looks like a new one."""
+    structure = '{"type":"ALTER","keys":["no"],"columns":{"no":"int32","gate":"string"}}'
+    found = ddl.of_change(Change(op=Op.DDL, table=DEPOT, structure=structure))
+    statement = Statement("s5", "src", DEPOT, 5, "005", "", found.kind, found.effects)
+    verdict = judge(statement, subject())
+    assert PARTLY == verdict.state
+    assert "has column gate (STRING); what became of the rows is not known" in verdict.does
