@@ -31,9 +31,14 @@ def _of_event(change: Change) -> Ddl:
     found = effects(change.ddl or "", change.dialect, database, schema, table)  # type: ignore[arg-type]
     if change.note == UNPLACED:
         return Ddl((), "unknown", f"{UNPLACED}, so that the rows which it removed are not known")
-    if change.structure is None:
+    structure = None if change.structure is None else json.loads(change.structure)
+    says = structure is not None and (
+        structure["columns"] or structure["keys"] or structure["type"] == "DROP"
+    )
+    if not says and not (change.ddl or "").strip():
+        return Ddl((), "unknown", "neither a statement nor a structure")
+    if structure is None:
         return found
-    structure = json.loads(change.structure)
     types, key = structure["columns"], tuple(structure["keys"])
     if structure["type"] == "ALTER" and found.kind != "unknown" and change.ddl:
         return _typed(found, change.table, types, key)

@@ -134,6 +134,8 @@ def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hi
     data, kept = _image(envelope.get("data"), plan)
     old, kept_old = _image(envelope.get("old"), plan) if place.op is Op.UPDATE else (None, [])
     rows.require_image(data, place.op)
+    if old and data is not None:  # with output_nulls=false, a NULL is left out: what had a value has none now
+        data = {**dict.fromkeys(old), **data}
     keys = declared.keys or _keys(envelope, message.key)
     before, after = (data, None) if place.op is Op.DELETE else (old, data)
     partial = place.op in (Op.INSERT, Op.UPDATE)

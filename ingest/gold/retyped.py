@@ -39,9 +39,7 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
         return 0 if not step.solid else OPEN if step.zero is None else ALTERED | RESPELT
     rule = step.conversion(sent)
     unsure = not rule.certain or rule.doubted(text)
-    return (
-        RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
-    )
+    return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
 
 
 def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:

@@ -147,7 +147,11 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
             f"{lake.pipeline.file}, then `{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
     return Metric(
-        "insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=tuple(sorted(keys)[:FAILING_KEYS])
+        "insert_of_a_live_key",
+        len(keys),
+        subject.name,
+        detail=detail,
+        failing=tuple(sorted(keys)[:FAILING_KEYS]),
     )
 
 
@@ -448,7 +452,9 @@ class _Check:
         late = bool(lane.order_low and lane.folded_high and lane.order_low <= lane.folded_high)
         stated = batch > self.since
         short = lane.changes_ever <= REACH
-        few = lane.changes_ever <= FEW and lane.changes > lane.reads + lane.deletes  # inserts meet what was there
+        few = (
+            lane.changes_ever <= FEW and lane.changes > lane.reads + lane.deletes
+        )  # inserts meet what was there
         whole = (
             self.deep
             or self.since <= 0

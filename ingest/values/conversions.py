@@ -215,7 +215,9 @@ def _into_whole(
     def rule(_old: str, new: str, declared: str) -> Conversion:
         def doubted(text: str) -> bool:
             """MariaDB clips a number that no BIGINT UNSIGNED holds to the most of a BIGINT."""
-            huge = new == "uint64" and _clipped(made := convert(text), new) != made and not made.startswith("-")
+            huge = (
+                new == "uint64" and _clipped(made := convert(text), new) != made and not made.startswith("-")
+            )
             return huge or (doubts is not None and doubts(text))
 
         return Conversion(lambda text: _clipped(convert(text), new, declared), doubts=doubted)
@@ -356,7 +358,9 @@ def _from_whole(delta: str, convert: Convert) -> Callable[[str, str, str], Conve
     def rule(old: str, new: str, declared: str) -> Conversion:
         plain = "unsigned" not in declared and not _PLACES.match(declared)
         return (
-            KEEP if plain and types.widens(types.delta(old), delta) else _floating(convert)(old, new, declared)
+            KEEP
+            if plain and types.widens(types.delta(old), delta)
+            else _floating(convert)(old, new, declared)
         )
 
     return rule
@@ -370,8 +374,6 @@ def _year_of(text: str) -> str:
     if 1 <= year <= 99:
         year += 2000 if year < 70 else 1900
     return str(year) if 1901 <= year <= 2155 else "0"
-
-
 
 
 def _padded(old: str, _new: str, declared: str) -> Conversion:
@@ -405,7 +407,9 @@ def _limited(rule: Conversion, old: str, new: str, declared: str) -> Conversion:
     def doubts(text: str) -> bool:
         """Of a limit in bytes, a character set decides."""
         made = rule.of(text)
-        return rule.doubted(text) or (group == "text" and name in _MOST and cut(made) != made and not made.isascii())
+        return rule.doubted(text) or (
+            group == "text" and name in _MOST and cut(made) != made and not made.isascii()
+        )
 
     return replace(rule, convert=convert, doubts=doubts, respells=False)
 
@@ -417,7 +421,14 @@ def _width(old: str, name: str) -> float:
     return known or {"whole": 20, "date": 10, "year": 4}.get(_group(old), float("inf"))
 
 
-_MOST = {"tinytext": 255, "text": 65_535, "mediumtext": 0xFFFFFF, "tinyblob": 255, "blob": 65_535, "mediumblob": 0xFFFFFF}
+_MOST = {
+    "tinytext": 255,
+    "text": 65_535,
+    "mediumtext": 0xFFFFFF,
+    "tinyblob": 255,
+    "blob": 65_535,
+    "mediumblob": 0xFFFFFF,
+}
 _LENGTH = re.compile(
     r"(?:national )?(?P<name>tinytext|mediumtext|text|tinyblob|mediumblob|blob|varchar2?|nvarchar|varcharacter"
     r"|character varying|char varying|char|nchar|character|varbinary|binary)\b(?:\s*\(\s*(?P<size>\d{1,9})\s*\))?"
@@ -462,7 +473,8 @@ def _to_label(old: str, _new: str, declared: str) -> Conversion:
     def doubts(text: str) -> bool:
         parts = text.split(",") if several else [text]
         return any(
-            part not in labels and (part.rstrip(" ").casefold() in folded or part.isdecimal()) for part in parts
+            part not in labels and (part.rstrip(" ").casefold() in folded or part.isdecimal())
+            for part in parts
         )
 
     return Conversion(convert, doubts=doubts)
@@ -593,7 +605,8 @@ def _date_of(text: str) -> str:
 def _time_of(_old: str, _new: str, declared: str) -> Conversion:
     digits = _digits(declared)
     return Conversion(
-        lambda text: _rounded(text, digits)[11:] if _DATETIME.fullmatch(text) else text, doubts=_rounds_up(digits)
+        lambda text: _rounded(text, digits)[11:] if _DATETIME.fullmatch(text) else text,
+        doubts=_rounds_up(digits),
     )
 
 

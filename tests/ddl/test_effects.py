@@ -127,3 +127,10 @@ def test_a_structure_alone_does_not_tell_what_became_of_the_rows(statement: str 
     assert {UNREAD} == {one.note for one in found.effects if one.action == "add_column"}
     change = Change(op=Op.DDL, table=TableId("shop", None, "orders"), ddl="ALTER TABLE orders ADD n TEXT")
     assert {None} == {one.note for one in of_change(change).effects}
+
+
+@pytest.mark.parametrize("structure", [None, '{"type":"ALTER","keys":[],"columns":{}}'])
+def test_a_schema_change_that_says_nothing_is_unknown(structure: str | None) -> None:
+    """As ``none`` it would be passed over, whatever it did to the rows."""
+    change = Change(op=Op.DDL, table=TableId("shop", None, "orders"), structure=structure)
+    assert ("unknown", ()) == (of_change(change).kind, of_change(change).effects)

@@ -254,3 +254,10 @@ def test_damage_is_refused_and_nothing_else(name):
     decoded, refused = mutations.survives(name)
     assert decoded > 500
     assert refused > 500
+
+
+def test_maxwell_leaves_nulls_out():
+    """With ``output_nulls=false`` a cell that became NULL is named by ``old`` alone, and would keep its value."""
+    row = {"database": "d", "table": "t", "type": "update", "ts": 1718000042, "data": {"id": 1, "b": 2}}
+    found = one("maxwell", row | {"old": {"a": "x", "b": 1}})
+    assert {"id": "1", "b": "2", "a": None} == found.after

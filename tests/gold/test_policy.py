@@ -345,7 +345,9 @@ def retyped_by(text: str, dialect: str = "mysql") -> list[SchemaStep]:
         ("MODIFY site BINARY(2) NOT NULL", "AAA="),
     ],
 )
-def test_null_becomes_a_zero_in_a_column_of_mysql_that_becomes_not_null(clause: str, zero: str | None) -> None:
+def test_null_becomes_a_zero_in_a_column_of_mysql_that_becomes_not_null(
+    clause: str, zero: str | None
+) -> None:
     """Not the column's default: that is for rows that come."""
     step = retyped_by(f"ALTER TABLE depot {clause}")[-1]
     assert (True, zero) == (step.solid, step.zero)
@@ -379,7 +381,9 @@ def test_what_an_expression_computes_is_not_known(using: str, certain: bool) -> 
 
 def test_a_column_that_becomes_generated_has_values_that_no_message_tells() -> None:
     """MODIFY computes them for every row."""
-    [step] = retyped_by("ALTER TABLE depot MODIFY site VARCHAR(9) GENERATED ALWAYS AS (concat(no, 'x')) STORED")
+    [step] = retyped_by(
+        "ALTER TABLE depot MODIFY site VARCHAR(9) GENERATED ALWAYS AS (concat(no, 'x')) STORED"
+    )
     assert not step.conversion("string").certain
 
 

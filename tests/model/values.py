@@ -387,7 +387,9 @@ def _clipped_decimal(text: str, old: Type, new: Type) -> str:
     precision, scale = (*new.numbers, 0)[:2]
     most = Decimal(10**precision - 1).scaleb(-scale, WIDE)
     number = _begun(text, old)
-    rounded = number if abs(number) > most else number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, WIDE)
+    rounded = (
+        number if abs(number) > most else number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, WIDE)
+    )
     return _scaled(max(-most, min(most, rounded)), scale)
 
 

@@ -194,7 +194,9 @@ def weak(one: dict[str, Any], at: int) -> dict[str, Any]:
 
 def test_a_key_that_grew_unnoticed_is_found() -> None:
     """Two rows of the source are one in the mirror, and every other check compares what was merged."""
-    assert [1] == twice(row(1, "insert", 1, a="mon"), row(2, "insert", 2, a="x"), row(3, "insert", 1, a="tue"))
+    assert [1] == twice(
+        row(1, "insert", 1, a="mon"), row(2, "insert", 2, a="x"), row(3, "insert", 1, a="tue")
+    )
     assert [1] == twice(row(1, "insert", 1, a="x"), row(2, "update", 1, a="y"), row(3, "insert", 1, a="z"))
 
 
