@@ -81,16 +81,16 @@ def _of_lane(
         told = F.lit(False)
         for name in names[step]:
             told |= F.array_contains("there", name)
-        met = text.isNotNull() | (F.lit(step.solid) & (told | ~overlays))
-        does = F.when(met & (F.col("order_key") < str(step.order)), _effect(step)(text, sent))
+        meets = text.isNotNull() | (F.lit(step.solid) & (told | ~overlays))
+        does = F.when(meets & (F.col("order_key") < str(step.order)), _effect(step)(text, sent))
         values.append(F.bit_or(F.coalesce(does, F.lit(0))).alias(f"s{i}"))
     images = image("after", every).alias("a"), image("types", every).alias("t")
     there = F.coalesce(F.json_object_keys("after"), F.array()).alias("there")
     row = rows.select("order_key", "op", "partial", *images, there).agg(*values).first()
     assert row is not None
     for i, step in enumerate(steps):
-        if does := (row[f"s{i}"] or 0) | on_defaults(step, names[step], others):
-            yield Retyped(lane, step, does)
+        if met := (row[f"s{i}"] or 0) | on_defaults(step, names[step], others):
+            yield Retyped(lane, step, met)
 
 
 def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:

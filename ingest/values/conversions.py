@@ -418,7 +418,10 @@ def _width(old: str, name: str) -> float:
     """The most that a value of the old type needs: characters, or bytes where the new type counts these."""
     found = re.fullmatch(r"(?:string|binary)\((\d+)\)", old)
     known = int(found[1]) * (4 if name in _MOST and old.startswith("string") else 1) if found else None
-    return known or {"whole": 20, "date": 10, "year": 4}.get(_group(old), float("inf"))
+    return known or _WIDTHS.get(_group(old)) or float("inf")
+
+
+_WIDTHS = {"whole": 20, "date": 10, "year": 4}
 
 
 _MOST = {

@@ -184,7 +184,7 @@ def test_keys_are_typed() -> None:
 
 def twice(*rows: dict[str, Any]) -> list[int]:
     """The keys that were inserted while they were there."""
-    return sorted(key[0] for key in expected(History(rows), MIRROR).twice)
+    return sorted(key[0] for key in expected(KeyHistory(rows), MIRROR).twice)
 
 
 def weak(one: dict[str, Any], at: int) -> dict[str, Any]:
