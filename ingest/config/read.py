@@ -186,38 +186,17 @@ def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Ex
 def _pipeline(
     file: Path, keys: schema.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
 ) -> Pipeline:
-    folder = file.absolute().parent
-    lineage = None
-    if found := keys.openlineage:
-        to = absolute(str(found.file), folder) if found.file else ""
-        lineage = Lineage(str(found.url or ""), to, str(found.namespace), str(found.api_key or ""))
-    return Pipeline(
-        name=str(keys.pipeline),
-        file=file.absolute(),
-        lake=absolute(keys.lake, folder),
-        sources=tuple(_source(source, folder) for source in keys.sources),
-        tables=tuple(TableRule(**_given(rule)) for rule in keys.tables),
-        quality=tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality)),
-        spark=_plain(keys.spark),
-        master=str(keys.master or ""),
-        plain_tables=keys.plain_tables,
-        horizon_days=keys.horizon_days,
-        rewrite_budget=keys.rewrite_budget,
-        condense_after=keys.condense_after,
-        lineage=lineage,
-        alerts=tuple(
-            AlertTarget(
-                str(one.webhook or ""),
-                one.style,
-                one.email,
-                str(one.smtp or ""),
-                str(one.sender or ""),
-                one.severity,
-                one.repeat,
-            )
-            for one in keys.alerts
-        ),
-    )
+    folder, given = file.absolute().parent, _given(keys)
+    name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
+    given["lake"] = absolute(keys.lake, folder)
+    given["sources"] = tuple(_source(source, folder) for source in keys.sources)
+    given["tables"] = tuple(TableRule(**_given(rule)) for rule in keys.tables)
+    given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
+    given["alerts"] = tuple(AlertTarget(**_given(one)) for one in keys.alerts)
+    if lineage:
+        places = {"file": absolute(str(lineage.file), folder)} if lineage.file else {}
+        given["lineage"] = Lineage(**(_given(lineage) | places))
+    return Pipeline(name=name, file=file.absolute(), **given)
 
 
 def absolute(path: str, folder: Path) -> str:
@@ -231,8 +210,7 @@ def _source(keys: schema.FileKeys | schema.KafkaKeys, folder: Path) -> Source:
     given = _given(keys)
     given["options"] = _options(keys.options, str(keys.format))
     if keys.database is not None:
-        found = keys.database
-        given["database"] = Database(str(found.url), str(found.user), str(found.password or ""))
+        given["database"] = Database(**_given(keys.database))
     if isinstance(keys, schema.FileKeys):
         given["path"] = absolute(keys.path, Path(glob.escape(str(folder))))  # only the path is a pattern
     return Source(**given)
@@ -252,19 +230,15 @@ def _given(keys: BaseModel) -> dict[str, Any]:
 
 
 def _quality(keys: schema.QualityKeys, folder: Path, listed: tuple[Expectation, ...]) -> QualityRule:
-    own = tuple(
-        Expectation(str(item.type), _plain(item.model_extra or {}), str(item.severity))
-        for item in keys.expect
-    )
-    return QualityRule(
-        str(keys.table),
-        own + listed,
-        keys.freshness,
-        _plain(keys.thresholds),
-        on=str(keys.on),
-        source_counts=absolute(str(keys.source_counts), folder) if keys.source_counts else "",
-        cells_checked=keys.cells_checked,
-    )
+    given = _given(keys)
+    given.pop("suite", None)
+    own = [
+        Expectation(str(one.type), _plain(one.model_extra or {}), str(one.severity)) for one in keys.expect
+    ]
+    given["expect"] = (*own, *listed)
+    if keys.source_counts:
+        given["source_counts"] = absolute(str(keys.source_counts), folder)
+    return QualityRule(**given)
 
 
 def _plain(value: Any) -> Any:
