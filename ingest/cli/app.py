@@ -154,7 +154,6 @@ def everywhere(
 
 
 def main() -> None:
-    """The console script."""
     if sys.stdout is None or sys.stderr is None:  # started with a closed descriptor
         os._exit(2)
     app(prog_name="ingest")

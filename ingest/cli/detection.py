@@ -143,7 +143,6 @@ def quoted(text: str) -> str:
 
 
 def in_words(verdict: dict[str, Any]) -> str:
-    """The verdict as text."""
     count, file = verdict["messages"], verdict["file"]
     if not count:
         return f"{file}: holds no messages" + (f"; {verdict['damage']}" if verdict["damage"] else "")

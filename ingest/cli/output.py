@@ -137,12 +137,10 @@ def warning(text: str) -> None:
 
 
 def error(text: str) -> None:
-    """An error on stderr."""
     _stderr(f"error: {text}" if "\n" not in text else text)
 
 
 def on_terminal() -> bool:
-    """True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 

@@ -47,5 +47,4 @@ class Scope:
         raise Unread(f"a table's name has {len(parts)} parts")
 
     def column(self, cursor: Cursor) -> str:
-        """A column's name."""
         return columns.name(cursor, self.dialect)

@@ -205,7 +205,6 @@ class Cursor:
 
     @property
     def done(self) -> bool:
-        """True after the last token."""
         return self.at >= len(self.items)
 
 

@@ -308,7 +308,6 @@ def moment(value: str | None, zone: str) -> int | None:
 
 
 def require_image(image: Image | None, op: Op) -> None:
-    """Refuse a row change without its row."""
     if image is None:
         raise Undecodable("no-image", f"the {op} carries no row")
 
@@ -338,7 +337,6 @@ def drop_unchanged(
 
 
 def present(known: Mapping[str, str], row: Image) -> Mapping[str, str]:
-    """The types of columns that the row has."""
     if known.keys() <= row.keys():
         return known
     return {name: logical for name, logical in known.items() if name in row}

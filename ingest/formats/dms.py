@@ -68,7 +68,6 @@ _MYSQL = re.compile(r"[A-Za-z][\w.-]*\.([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message."""
     if message.value is None:
         return rows.TOMBSTONE
     envelope, note = values.opened(message.value)

@@ -60,7 +60,6 @@ MICROSECOND_SOURCES = frozenset({"MySQL", "PostgreSQL"})
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one datum."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="null value")]
     try:

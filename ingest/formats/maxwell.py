@@ -65,7 +65,6 @@ _MILLISECONDS = 10**11  # as seconds this is the year 5138
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message."""
     if message.value is None:
         return rows.TOMBSTONE
     envelope, note = values.opened(message.value)

@@ -70,7 +70,6 @@ NULL_TYPES = {
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one datum."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="null value")]
     record = avro.read(_schema(), message.value)

@@ -63,7 +63,6 @@ MISSING = "_isMissing"
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message."""
     if message.value is None:
         return rows.TOMBSTONE
     envelope, note = values.opened(message.value)

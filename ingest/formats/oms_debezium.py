@@ -53,7 +53,6 @@ OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT"
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
     document, note = json_values.repaired(message.value, json_values.unwrapped)

@@ -24,7 +24,6 @@ ABOUT: About = replace(
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The change of one message."""
     if message.value is None:
         return [Change(op=Op.CONTROL, note="tombstone")]
     found, note = json_values.repaired(message.value, json_values.object_of)

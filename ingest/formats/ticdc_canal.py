@@ -67,7 +67,6 @@ DIALECT = CanalDialect(
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    """The changes of one message."""
     found = changes(message, hints, DIALECT)
     if message.value and b"onlyHandleKey" in message.value:
         extension = _extension(read(message.value)[0])

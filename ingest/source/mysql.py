@@ -119,12 +119,10 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
 
 
 def name_of(name: str) -> str:
-    """A quoted name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    """The rows of a short query, every value as text."""
     with connection.cursor() as cursor:
         cursor.execute(query)
         return [
@@ -148,7 +146,6 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
 
 
 def clock(connection: Any) -> str:
-    """The database's time in UTC."""
     [(found,)] = values(connection, "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')")
     return str(found)
 

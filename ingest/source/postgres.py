@@ -101,12 +101,10 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
 
 
 def name_of(name: str) -> str:
-    """A quoted name."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    """The rows of a short query."""
     with connection.cursor() as cursor:
         cursor.execute(query.encode())
         return list(cursor.fetchall())
@@ -122,7 +120,6 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
 
 
 def clock(connection: Any) -> str:
-    """The database's time in UTC."""
     [(found,)] = values(
         connection,
         "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')",
