@@ -49,7 +49,7 @@ def decode(
         ConfigError: an option is unknown or has no meaning.
     """
     from ingest import formats
-    from ingest.cli.decode import described
+    from ingest.cli.message_verbs import described
     from ingest.config import read as config
 
     declared = TableHints(tuple(keys), dict(columns or {}))

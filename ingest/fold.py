@@ -14,8 +14,8 @@ from typing import NamedTuple, cast
 from ingest import types
 from ingest.change import Change, Image, Op
 from ingest.order import Order, order_of
-from ingest.values.cells import misfits, value_of
 from ingest.values.conversions import UNKNOWN, Conversion, conversion
+from ingest.values.typed_values import misfits, value_of
 
 Key = tuple[object, ...]
 

@@ -30,7 +30,7 @@ VERBS = {
     "alerts": "look_verbs",
     "serve": "serve_verb",
     "sql": "look_verbs",
-    "explain": "explain",
+    "explain": "explain_verb",
     "ddl": "ddl_verbs",
     "rejects": "reject_verbs",
     "replay": "reject_verbs",
@@ -44,9 +44,9 @@ VERBS = {
     "quality": "quality_verbs",
     "report": "quality_verbs",
     "accept-gap": "repair_verbs",
-    "decode": "decode",
-    "detect": "decode",
-    "formats": "decode",
+    "decode": "message_verbs",
+    "detect": "message_verbs",
+    "formats": "message_verbs",
     "infer": "inference",
     "doctor": "setup",
     "jars": "setup",
@@ -154,6 +154,7 @@ def everywhere(
 
 
 def main() -> None:
+    """The console script."""
     if sys.stdout is None or sys.stderr is None:  # started with a closed descriptor
         os._exit(2)
     app(prog_name="ingest")

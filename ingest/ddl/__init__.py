@@ -9,13 +9,13 @@ ALTER, ``RENAME TABLE`` with two tables, partitions); it drops the inside of ``/
 executes; and a tree no longer has the type as the source wrote it, which the ledger needs.
 ``tests/ddl/test_against_sqlglot.py`` tests all of this, and that both agree wherever sqlglot gives a tree.
 
-What is found and its kinds are in `model`, the lexer in `tokens`, the meaning of names in `scope`,
+What is found and its kinds are in `effect_model`, the lexer in `tokens`, the meaning of names in `scope`,
 column definitions in `columns`, ALTER TABLE in `alter`, all other statements in `statements`.
 """
 
 from __future__ import annotations
 
-from ingest.ddl.model import (
+from ingest.ddl.effect_model import (
     ACTIONS,
     COMPUTED,
     EXCHANGED,

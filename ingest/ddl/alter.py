@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ingest.change import TableId
 from ingest.ddl import columns
-from ingest.ddl.model import COMPUTED, EXCHANGED, ColumnDefinition, Effect, of_column
+from ingest.ddl.effect_model import COMPUTED, EXCHANGED, ColumnDefinition, Effect, of_column
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 

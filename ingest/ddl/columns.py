@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ingest import types, values
-from ingest.ddl.model import ColumnDefinition, Dialect
+from ingest.ddl.effect_model import ColumnDefinition, Dialect
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 from ingest.values.conversions import conversion
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ingest.change import TableId
 from ingest.ddl import columns
-from ingest.ddl.model import Dialect
+from ingest.ddl.effect_model import Dialect
 from ingest.ddl.tokens import Cursor, Unread
 
 

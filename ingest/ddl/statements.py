@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ingest.change import TableId
 from ingest.ddl import columns
 from ingest.ddl.alter import alter_table
-from ingest.ddl.model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
+from ingest.ddl.effect_model import ColumnDefinition, Ddl, Dialect, Effect, kind_of
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
 

@@ -11,7 +11,7 @@ import json
 from dataclasses import replace
 
 from ingest.change import Change, TableId
-from ingest.ddl.model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
+from ingest.ddl.effect_model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot

@@ -297,6 +297,14 @@ def named_table(table: TableId, hints: Hints, topic: str) -> TableId:
     return known
 
 
+def operation(operations: Mapping[str, Op], kind: str, member: str) -> Op:
+    """The operation of a name; a member with any other is refused."""
+    found = operations.get(kind)
+    if found is None:
+        raise Undecodable("unknown-operation", f"{member} {kind[:40]!r} is not documented")
+    return found
+
+
 def moment(value: str | None, zone: str) -> int | None:
     """Microseconds since 1970 UTC of a date and time, or None where the text is none."""
     if value is None:

@@ -144,9 +144,7 @@ def read(message: Message, hints: Hints, dialect: StreamxDialect) -> tuple[Chang
     kind = values.text(payload.get("op", b"null"))
     if kind is None or "version" not in envelope:
         raise Undecodable("not-this-format", "version or payload.op is missing")
-    op = dialect.ops.get(kind)
-    if op is None:
-        raise Undecodable("unknown-operation", f"payload.op {kind[:40]!r} is not documented")
+    op = rows.operation(dialect.ops, kind, "payload.op")
     schema = read_schema(bytes(envelope.get("schema", b"null")), dialect.names)
     place = _place(payload, schema, kind, op, dialect, note)
     if op in (Op.DDL, Op.TRUNCATE):

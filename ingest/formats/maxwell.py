@@ -72,8 +72,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     op = OPS.get(kind or "")
     if kind is None or (op is None and not kind.islower()) or "database" not in envelope:
         raise Undecodable("not-this-format", "type, in lower case, or database is missing")
-    if op is None:
-        raise Undecodable("unknown-operation", f"type {kind[:40]!r} is not documented")
+    op = rows.operation(OPS, kind, "type")
     if "encrypted" in envelope:
         raise Undecodable("encrypted", "the row is encrypted; switch Maxwell's encryption off")
     place = _place(envelope, op, note)

@@ -68,10 +68,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     envelope, note = values.opened(message.value)
     if "op_type" not in envelope or "table" not in envelope:
         raise Undecodable("not-this-format", "op_type or table is missing")
-    kind = values.text(envelope["op_type"]) or ""
-    op = OPS.get(kind.upper())
-    if op is None:
-        raise Undecodable("unknown-operation", f"op_type {kind[:40]!r} is not documented")
+    op = rows.operation(OPS, (values.text(envelope["op_type"]) or "").upper(), "op_type")
     meta = _metadata(envelope, hints, message.topic)
     place = _place(meta, op, hints.options, note)
     return (place,) if op is Op.TRUNCATE else (_row(place, envelope, meta, hints, message.topic),)

@@ -75,10 +75,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if "allMetaData" not in envelope or "recordType" not in envelope:
         raise Undecodable("not-this-format", "allMetaData and recordType are missing")
     meta = values.bare_image(envelope["allMetaData"])
-    kind = values.text(envelope["recordType"])
-    op = OPS.get(kind or "")
-    if op is None:
-        raise Undecodable("unknown-operation", f"recordType {str(kind)[:40]!r} is not documented")
+    op = rows.operation(OPS, str(values.text(envelope["recordType"])), "recordType")
     place = _place(meta, op, note)
     if op is Op.HEARTBEAT:
         return (place,)

@@ -112,19 +112,16 @@ def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Cha
     kind = (meta or {}).get("op")
     if meta is None or kind is None or not envelope.keys() & {"data", "key", "sql"}:
         raise Undecodable("not-this-format", "meta.op, or every one of data, key and sql, is missing")
-    op = OPS.get(kind.lower())
-    if op is None:
-        raise Undecodable("unknown-operation", f"meta.op {kind[:40]!r} is not documented")
-    place = _place(meta, op, kind.lower(), dialect, hints.options, note)
-    if kind.lower() == "update before" and not hints.options.key_is_full:
+    sent, kind = kind, kind.lower()
+    op = rows.operation(OPS, kind, "meta.op")
+    place = _place(meta, op, kind, dialect, hints.options, note)
+    if kind == "update before" and not hints.options.key_is_full:
         # deleting the row would lose the columns that the second half does not carry
         return (replace(place, op=Op.CONTROL),)
     if op in (Op.DDL, Op.TRUNCATE):
         sql = (values.optional_image(envelope.get("sql")) or {}).get("ddl")
-        return rows.statement(
-            place, sql, kind if kind.lower() != "ddl" else None, truncates=op is Op.TRUNCATE
-        )
-    return (_row(place, envelope, kind.lower(), dialect, hints, message.topic),)
+        return rows.statement(place, sql, sent if kind != "ddl" else None, truncates=op is Op.TRUNCATE)
+    return (_row(place, envelope, kind, dialect, hints, message.topic),)
 
 
 def _place(

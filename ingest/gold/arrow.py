@@ -26,7 +26,7 @@ from ingest import types
 from ingest.change import Change, Image, Op, TableId
 from ingest.fold import Key, KeyCellError, Placed, Table, key_of_change, steps, typed
 from ingest.order import order_of
-from ingest.values.cells import value_of
+from ingest.values.typed_values import value_of
 
 LaneId = tuple[str, TableId]
 Rows = Mapping[LaneId, pa.Table]
@@ -355,7 +355,7 @@ def values(texts: pa.Array, logical: str) -> pa.Array:
 
 
 def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> pa.Array:
-    """The same by the definition of a value (`ingest.values.cells`), for the texts that Arrow may misread."""
+    """The same by the definition of a value (`ingest.values.typed_values`), for the texts that Arrow may misread."""
     convert = _CONVERT.get(kind)
     if convert is None:
         raise NotPlain(f"a cell does not fit {logical}, or is at its far end")

@@ -37,7 +37,7 @@ from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
 from ingest.lake.schemas import CHANGES
 from ingest.lake.tables import Tables
-from ingest.values.cells import value_of
+from ingest.values.typed_values import value_of
 
 ROW = (
     "order_key", "op", "partial", "before", "after", "batch", *PLACE, "row", "sequence", "event_time",

@@ -26,7 +26,7 @@ from ingest.lake.keys import key_texts
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import REJECTS
-from ingest.values.cells import misfits
+from ingest.values.typed_values import misfits
 
 STAGE = "gold"
 COUNTED = "rejected"  # among a mirror's counts: cells and changes that did not fit

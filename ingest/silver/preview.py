@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.config import Pipeline
-from ingest.decoding import registry
+from ingest.decoding import schema_registry
 from ingest.errors import SetupError
 from ingest.lake.books import Line, merged
 from ingest.silver.lift import INPUT, Lifting, lift
@@ -47,7 +47,7 @@ class _Asked(dict[int, str]):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._ask = registry.client(url)
+        self._ask = schema_registry.client(url)
         self.fault = ""
 
     def __missing__(self, schema_id: int) -> str:

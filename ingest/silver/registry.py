@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config import Source
-from ingest.decoding import registry
+from ingest.decoding import schema_registry
 from ingest.errors import SetupError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import SCHEMAS
@@ -90,7 +90,7 @@ def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
             )
         with suppress(KeyError):  # unknown to the registry: the messages say so, one by one
             try:
-                found[number] = registry.fetch(source.registry, number)
+                found[number] = schema_registry.fetch(source.registry, number)
             except SetupError as error:
                 raise SetupError(f"source {source.name}: {error}: its messages wait in bronze.") from None
     return found

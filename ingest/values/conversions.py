@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from ingest import types
-from ingest.values.cells import float32
 from ingest.values.numbers_and_bytes import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER, float32_text, float_text
+from ingest.values.typed_values import float32
 
 Convert = Callable[[str], str]
 _EXACT = Context(prec=2 * MAX_NUMBER_LENGTH)

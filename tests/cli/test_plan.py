@@ -159,7 +159,9 @@ def test_a_broker_that_is_away_is_a_problem_and_costs_no_session(folder):
 def test_a_registry_that_is_away_is_told_and_its_messages_are_not_called_broken(tmp_path, monkeypatch):
     """Every message of the source would look rejected; and the registry is asked once, not for each."""
     asked = []
-    monkeypatch.setattr("ingest.decoding.registry._get", lambda url, *_: asked.append(url) or _refuse(url))
+    monkeypatch.setattr(
+        "ingest.decoding.schema_registry._get", lambda url, *_: asked.append(url) or _refuse(url)
+    )
     file = tmp_path / "depot.yaml"
     source = KAFKA.replace(FORMAT, "debezium-avro").replace("]}", "], registry: 'http://r:8081'}")
     file.write_text(HEAD + source, "utf-8")

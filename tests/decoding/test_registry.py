@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import pytest
 
-from ingest.decoding import avro, registry
+from ingest.decoding import avro, schema_registry
 from ingest.errors import SetupError
 
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
@@ -75,30 +75,30 @@ def port():
 
 def test_fetches_once(port):
     """A registry asked for every message is the slowest part of the run."""
-    schema = registry.client(f"http://127.0.0.1:{port}/")
+    schema = schema_registry.client(f"http://127.0.0.1:{port}/")
     assert ITEM == json.loads(schema(1)) == json.loads(schema(1))
     assert [("/schemas/ids/1", None)] == Stub.asked
 
 
 def test_sends_name_and_password_and_never_shows_them(port):
     """A password in an error message ends up in every log."""
-    registry.fetch(f"http://me:pa%40ss@127.0.0.1:{port}", 1)
+    schema_registry.fetch(f"http://me:pa%40ss@127.0.0.1:{port}", 1)
     assert [("/schemas/ids/1", "Basic bWU6cGFAc3M=")] == Stub.asked
     with pytest.raises(SetupError) as error:
-        registry.fetch(f"http://me:pa%40ss@127.0.0.1:{port}", 5)
+        schema_registry.fetch(f"http://me:pa%40ss@127.0.0.1:{port}", 5)
     assert "ss@" not in str(error.value)
 
 
 def test_writes_references_into_the_schema(port):
     """A schema that refers to another cannot be read alone."""
-    text = registry.fetch(f"http://127.0.0.1:{port}", 2)
+    text = schema_registry.fetch(f"http://127.0.0.1:{port}", 2)
     assert {"one": {"id": 1}, "two": {"id": 2}} == avro.read(avro.load(text), b"\x02\x02\x04")
 
 
 def test_unknown_id(port):
     """An id that the registry lacks is the message's fault, not the set-up's."""
     with pytest.raises(KeyError):
-        registry.fetch(f"http://127.0.0.1:{port}", 3)
+        schema_registry.fetch(f"http://127.0.0.1:{port}", 3)
 
 
 @pytest.mark.parametrize(
@@ -107,20 +107,20 @@ def test_unknown_id(port):
 def test_odd_answers_are_explained(port, number, why):
     """A registry that answers something else needs a person, who needs to know what."""
     with pytest.raises(SetupError, match=why):
-        registry.fetch(f"http://127.0.0.1:{port}", number)
+        schema_registry.fetch(f"http://127.0.0.1:{port}", number)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "127.0.0.1:9"])
 def test_only_http(url):
     """An address of another scheme would read files of the machine."""
     with pytest.raises(SetupError, match="http"):
-        registry.fetch(url, 1)
+        schema_registry.fetch(url, 1)
 
 
 def test_nobody_answers():
     """A closed port must not hang the run or show a traceback."""
     with pytest.raises(SetupError, match="gave no answer"):
-        registry.fetch("http://127.0.0.1:9", 1, timeout=2)
+        schema_registry.fetch("http://127.0.0.1:9", 1, timeout=2)
 
 
 class Elsewhere(Stub):
@@ -189,14 +189,14 @@ def test_redirects_to_another_server_are_not_followed(servers):
     Redirecting.to = f"http://127.0.0.1:{servers(Elsewhere)}/internal/metadata"
     port = servers(Redirecting)
     with pytest.raises(SetupError, match="redirects to another server") as error:
-        registry.fetch(f"http://me:REGPASS@127.0.0.1:{port}", 1)
+        schema_registry.fetch(f"http://me:REGPASS@127.0.0.1:{port}", 1)
     assert "REGPASS" not in str(error.value)
     assert ["/schemas/ids/1"] == [path for path, _ in Stub.asked]
 
 
 def test_redirects_on_the_same_server_are_followed(servers):
     """A registry beneath a proxy that tidies paths would be unusable."""
-    assert '"long"' == registry.fetch(f"http://me:x@127.0.0.1:{servers(Redirecting)}", 8)
+    assert '"long"' == schema_registry.fetch(f"http://me:x@127.0.0.1:{servers(Redirecting)}", 8)
     assert ["/schemas/ids/8", "/moved"] == [path for path, _ in Stub.asked]
 
 
@@ -204,5 +204,5 @@ def test_an_answer_that_drips_ends_in_time(servers):
     """A run would be held for hours by a server that sends a byte a second."""
     started = time.monotonic()
     with pytest.raises(SetupError, match="gave no answer"):
-        registry.fetch(f"http://127.0.0.1:{servers(Dripping)}", 1, timeout=0.5)
+        schema_registry.fetch(f"http://127.0.0.1:{servers(Dripping)}", 1, timeout=0.5)
     assert 5 > time.monotonic() - started

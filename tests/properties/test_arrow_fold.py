@@ -16,7 +16,7 @@ import pytest
 from ingest import types
 from ingest.gold import arrow
 from ingest.gold.arrow import ColumnWork, LaneWork, NotPlain, Work
-from ingest.values.cells import value_of
+from ingest.values.typed_values import value_of
 from tests.properties import lakes
 from tests.properties.histories import COLUMNS, Kind
 

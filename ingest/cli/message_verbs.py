@@ -78,7 +78,7 @@ def _hints(
     declared = TableHints(tuple(keys), columns)
     if registry is None:
         return Hints(options, lambda _table: declared)
-    from ingest.decoding.registry import client
+    from ingest.decoding.schema_registry import client
 
     return Hints(options, lambda _table: declared, client(registry))
 
