@@ -211,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "a string without its end is tried at every quote",
-        "ingest/values/exact_json.py",
+        "ingest/values/json_documents.py",
         '*+"?)|//',
         '*+")|//',
         tests=("tests/test_growth.py", "-k", "documents"),

@@ -25,7 +25,7 @@ from ingest.values.dates_and_times import (
     zoned_text,
     zoneless_text,
 )
-from ingest.values.exact_json import (
+from ingest.values.json_documents import (
     MAX_DEPTH,
     Number,
     Raw,
