@@ -14,7 +14,7 @@ PAGE = Path(__file__).parent / "commands.md"
 _HEAD = """\
 # Commands
 
-Written by `python -m docs.commands` from the commands' own help. `--debug` and `--quiet` may stand anywhere. With
+Written by `python -m docs.commands` from the commands' own help. `--debug` and `--quiet` may be anywhere. With
 `--output json` stdout holds nothing but JSON. Exit codes: 0 done, 1 finished, but something failed or waits for a
 person, 2 could not start.
 """

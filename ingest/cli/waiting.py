@@ -37,7 +37,7 @@ def wait(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Wait until mirrors hold every change of before a moment: 0 they do, 1 a person is needed, 3 not yet."""
+    """Wait until mirrors hold every change of before a moment: 0 they do, 1 the operator is needed, 3 not yet."""
     from ingest.inspect import status as looking
     from ingest.inspect.complete import of_all
 
@@ -101,7 +101,7 @@ def _moment(text: str) -> dt.datetime:
     try:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError([f"--until: {text!r} is no time; write 2024-05-01T06:00Z, or now"]) from None
+        raise ConfigError([f"--until: {text!r} is not a time; write 2024-05-01T06:00Z, or now"]) from None
     return found if found.tzinfo is None else found.astimezone(dt.UTC).replace(tzinfo=None)
 
 
