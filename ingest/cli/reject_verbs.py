@@ -107,7 +107,7 @@ def replay(
     jars_dir: JarsDir = None,
 ) -> None:
     """Decode rejected messages again, with today's parsers and options, and fold them at their places."""
-    from ingest.cli.run_verbs import describe
+    from ingest.cli.run_verbs import describe, end
 
     with opened(file, jars_dir) as lake:
         from ingest import run as running
@@ -127,7 +127,4 @@ def replay(
         left = f"; {still} still cannot be decoded" if still else ""
         done = f"batch {batch} replayed {count} message{'' if count == 1 else 's'}"
         output.line(f"{'nothing to replay' if batch is None else done}{left}")
-    for text in result.failures if result else ():
-        output.error(text)
-    if result is not None and result.exit_code:
-        raise typer.Exit(result.exit_code)
+    end(result)

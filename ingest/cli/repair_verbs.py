@@ -167,7 +167,7 @@ def _shown(one: dict[str, Any]) -> str:
 @app.command(rich_help_panel=_PANEL)
 def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = None) -> None:
     """Fold the mirrors that failed or are held, now and without reading anything new."""
-    from ingest.cli.run_verbs import describe
+    from ingest.cli.run_verbs import describe, end
 
     with opened(file, jars_dir) as lake:
         from ingest import run as running
@@ -187,10 +187,7 @@ def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = N
         output.line("no mirror has failed or is held")
     else:
         output.table(("table", "state", "message"), [(one.mirror, one.state, one.message) for one in tried])
-    for text in result.failures if result else ():
-        output.error(text)
-    if result is not None and result.exit_code:
-        raise typer.Exit(result.exit_code)
+    end(result)
 
 
 @app.command(rich_help_panel=_PANEL)

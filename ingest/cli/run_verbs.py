@@ -299,6 +299,15 @@ def _closing_row(result: Result) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def end(result: Result | None) -> None:
+    """Print the failures of a run that another verb has started, and exit with its code."""
+    if result is not None:
+        for text in result.failures:
+            output.error(text)
+        if result.exit_code:
+            raise typer.Exit(result.exit_code)
+
+
 def describe(result: Result) -> dict[str, Any]:
     """A run's result as the JSON that scripts read."""
     return {

@@ -92,11 +92,9 @@ _INFINITE = {"~": "Infinity", "-~": "-Infinity"}
 
 def _float(value: Any, hint: str | None, _micros: bool) -> Read:
     number = value["value"]
-    return (
-        (values.float32_text(number), "float32")
-        if hint == "float32"
-        else (values.float_text(number), "float64")
-    )
+    if hint == "float32":
+        return values.float32_text(number), "float32"
+    return values.float_text(number), "float64"
 
 
 def _timestamp(value: Any, _hint: str | None, micros: bool) -> Read:
@@ -169,10 +167,6 @@ def _binary_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
     return f"SRID=0;{values.base64_text(data)}", "geometry"
 
 
-def _text_geometry(value: Any, _hint: str | None, _micros: bool) -> Read:
-    return value["value"], "geometry"
-
-
 def _binary_object(value: Any, hint: str | None, _micros: bool) -> Read:
     data = value["value"]
     if hint == "json" or value["type"].lower() in ("json", "jsonb"):
@@ -198,7 +192,7 @@ READERS: dict[str, Reader] = {
     "DateTime": _datetime,
     "TimestampWithTimeZone": _zoned,
     "BinaryGeometry": _binary_geometry,
-    "TextGeometry": _text_geometry,
+    "TextGeometry": lambda value, _hint, _micros: (value["value"], "geometry"),
     "BinaryObject": _binary_object,
     "TextObject": _text_object,
 }
