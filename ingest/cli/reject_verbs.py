@@ -111,12 +111,18 @@ def replay(
 
     with opened(file, jars_dir) as lake:
         from ingest import run as running
-        from ingest.lake import lock
+        from ingest.lake import decisions, lock
+        from ingest.lake.decisions import REPLAYED, Decision
         from ingest.silver import replay as replaying
         from ingest.silver.decode import lifted, lifting
 
         with lock.held(lake.pipeline.lake, "replay"):
             batch, count, still = replaying.appoint(lake, lifting, lifted, reason)
+            if batch is not None:
+                asked = Decision(
+                    REPLAYED, lake.pipeline.name, {"messages": count}, batch, reason, decisions.user()
+                )
+                decisions.append(lake, [asked])
         result = None
         if batch is not None:
             result = running.run(lake.spark, lake.pipeline, ("silver", "gold", "quality"))

@@ -28,9 +28,12 @@ def serve(
     allow_host: Annotated[
         list[str] | None, typer.Option(help="A further name under which browsers reach the service.")
     ] = None,
+    no_run: Annotated[
+        bool, typer.Option("--no-run", help="Only look: no schedules, and nothing can be decided.")
+    ] = False,
     output_as: Output = "table",
 ) -> None:
-    """Serve pages, a JSON API and metrics over pipelines, until Ctrl-C."""
+    """Run pipelines on their schedules, and serve pages, a JSON API and metrics over them, until Ctrl-C."""
     try:
         import starlette  # noqa: F401 - the extra may be missing
         import uvicorn  # noqa: F401
@@ -40,6 +43,7 @@ def serve(
     from ingest.serve import guard, server
     from ingest.serve.app import Service
     from ingest.serve.fleet import Fleet
+    from ingest.serve.work import Work
 
     try:
         address = guard.Address.read(listen)
@@ -52,11 +56,14 @@ def serve(
         )
     made = guard.AccessGuard(address, user(), tokens, guard.names(allow_host or ()))
 
-    def say(address: str) -> None:
+    def say(event: str, text: str) -> None:
         if output_as == "json":
-            output.json_line({"address": address})
+            output.json_line({event: text})
             sys.stdout.flush()
+        elif event == "listening":
+            output.note(f"{text} shows them; stop with Ctrl-C")
         else:
-            output.note(f"{address} shows them; stop with Ctrl-C")
+            output.note(f"{event} {text}; Ctrl-C again ends it at once")
 
-    server.run(Service(Fleet(files), made), say)
+    fleet = Fleet(files)
+    server.run(Service(fleet, made, None if no_run else Work(fleet)), say)

@@ -136,6 +136,7 @@ class Pipeline:
     spark: Mapping[str, str] = field(default_factory=dict)  # passed to the session as they are
     master: str = ""
     plain_tables: bool = False
+    every: float | None = None  # seconds between two runs by `ingest serve`; None: it runs only when asked
     horizon_days: int = 7  # how long time travel and manifests are promised
     rewrite_budget: int | None = (
         0  # bytes of a mirror that a batch may rewrite without Spark; None: by the batch

@@ -445,6 +445,9 @@ class PipelineKeys(_Keys):
     spark: Settings = key("Spark settings, passed on as they are", {})
     master: Text | None = key("the Spark master", None)
     plain_tables: Flag = key("mirrors without deletion vectors", False)
+    every: Annotated[Duration, AfterValidator(words.pause)] | None = key(
+        "how often `ingest serve` runs the pipeline", None
+    )
     horizon_days: Count = key("days for which time travel is promised", 7)
     rewrite_budget: SizeOrNone = key(
         "the most bytes of a mirror that a batch rewrites without Spark; 0 folds all by Spark", 0

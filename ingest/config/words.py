@@ -86,6 +86,13 @@ def duration(text: str) -> float:
     return float(Decimal(found[1]) * _SECONDS[found[2] or "s"])
 
 
+def pause(seconds: float) -> float:
+    """A `duration` between two runs, at least a second."""
+    if seconds < 1:
+        raise ValueError("runs follow each other by at least 1s; write for example 30s or 5m")
+    return seconds
+
+
 def size(text: str) -> int:
     """Bytes of ``64MiB``, ``10MB``, ``1GiB``; a bare number counts bytes."""
     found = _AMOUNT.fullmatch(text.strip())

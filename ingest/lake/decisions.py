@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot"
 PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
+REPLAYED, RETRIED = "replay", "retry"  # who asked for it; what came of it is in the tables
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
 DECODED, REBUILT = "decoded-again", "rebuilt"  # changes that mirrors have folded before; a mirror
 FOLDED = "statement"  # what a statement did to a mirror

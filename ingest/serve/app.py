@@ -33,6 +33,7 @@ from ingest.serve import pages
 from ingest.serve.fleet import LIGHTS, Fleet, NotHereError
 from ingest.serve.guard import HEADERS, AccessGuard
 from ingest.serve.pages import View, link
+from ingest.serve.work import Job, Work
 
 LONGEST = 64 * 1024  # bytes of a form or a document
 PATIENCE = 10.0  # seconds for a body to come
@@ -51,6 +52,7 @@ class Service:
 
     fleet: Fleet
     guard: AccessGuard
+    work: Work | None = None  # None only looks
 
 
 def application(service: Service) -> ASGIApp:
@@ -60,6 +62,10 @@ def application(service: Service) -> ASGIApp:
             *(Route(f"/{name}", partial(_page, service, name)) for name in pages.PAGES),
             Route("/row", partial(_row, service)),
             *(Route(f"/api/{name}", partial(_api, service, make)) for name, make in _API.items()),
+            Route("/act", partial(_act, service), methods=["POST"]),
+            Route("/job", partial(_job, service)),
+            Route("/api/act", partial(_api_act, service), methods=["POST"]),
+            Route("/api/job", partial(_api_job, service)),
             Route("/metrics", partial(_metrics, service)),
             Route("/healthz", _healthz),
             Route("/login", partial(_login, service), methods=["GET", "POST"]),
@@ -168,7 +174,7 @@ def _html(service: Service, request: Request, view: View) -> str:
     facts = {
         "view": view, "asked": _NOTHING_ASKED | dict(request.query_params), "user": request.scope.get("user") or "",
         "signed_in": bool(service.guard.tokens and request.scope.get("user")), "form": _FORM, "here": request.url.path,
-        "pipeline": "",
+        "pipeline": "", "work": service.work,
     }  # fmt: skip
     return _templates().get_template(view.template).render(facts | view.facts).translate(report.UNSEEN)
 
@@ -261,6 +267,59 @@ async def form_of(request: Request) -> list[tuple[str, str]]:
     """The fields of a form that was sent."""
     text = (await body_of(request)).decode("utf-8", "replace")
     return parse_qsl(text, keep_blank_values=True, max_num_fields=100)
+
+
+# --- what users do ---
+
+
+async def _act(service: Service, request: Request) -> Response:
+    """A form of a page: ask for what it says, once, and show what becomes of it."""
+    fields = dict(await form_of(request))
+    user, form = request.scope["user"], fields.pop("form", "")
+    if not service.guard.is_form(user, form):
+        raise HTTPException(403, "This page is too old to act from: open it again. Nothing was done.")
+    job = _asked_for(service, user, fields, f"{form} {sorted(fields.items())}")
+    return RedirectResponse(link("job", id=job.id), 303)
+
+
+def _asked_for(service: Service, user: str, fields: Mapping[str, str], key: str) -> Job:
+    if service.work is None:
+        raise HTTPException(403, "This service only looks (--no-run): type the command instead.")
+    return service.work.ask(fields.get("do", ""), fields.get("pipeline", ""), fields, user, key)
+
+
+def _known_job(service: Service, request: Request) -> Job:
+    job = service.work.job(request.query_params.get("id", "")) if service.work else None
+    if job is None:
+        raise NotHereError(
+            "There is no such action, or it was long ago: `runs` and `decisions` keep what was done."
+        )
+    return job
+
+
+async def _job(service: Service, request: Request) -> Response:
+    job = _known_job(service, request)
+    facts = {"job": job, "pipeline": job.pipeline}
+    return await _drawn(service, request, View("job.html.j2", job.typed, facts, live=0 if job.is_over else 1))
+
+
+async def _api_act(service: Service, request: Request) -> Response:
+    if not request.headers.get("content-type", "").startswith("application/json"):
+        raise HTTPException(415, "Send a JSON document (Content-Type: application/json).")
+    try:
+        fields = msgspec.json.decode(await body_of(request), type=dict[str, str])
+    except msgspec.MsgspecError:
+        raise HTTPException(
+            400, "Send one JSON object of texts, such as do, pipeline and statement."
+        ) from None
+    key = request.headers.get("idempotency-key", "")
+    user = request.scope["user"]
+    job = _asked_for(service, user, fields, key and f"{user} {key} {sorted(fields.items())}")
+    return Response(encoded(job.described()), 202, media_type="application/json")
+
+
+async def _api_job(service: Service, request: Request) -> Response:
+    return Response(encoded(_known_job(service, request).described()), media_type="application/json")
 
 
 # --- scripts ---

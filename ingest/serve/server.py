@@ -25,12 +25,12 @@ class _Server(uvicorn.Server):
         yield
 
 
-def run(service: Service, say: Callable[[str], None]) -> None:
+def run(service: Service, say: Callable[[str, str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM.
 
     Args:
         service: what is served.
-        say: is told the address at which it listens.
+        say: is told ``listening`` with the address, and ``waiting`` at the end.
 
     Raises:
         SetupError: the address cannot be had.
@@ -38,14 +38,23 @@ def run(service: Service, say: Callable[[str], None]) -> None:
     listening = _bound(service.guard.address)
     server = _Server(config(service))
 
-    def end(_number: int, _frame: object) -> None:
+    def end(number: int, _frame: object) -> None:
+        if server.should_exit and number == signal.SIGINT:  # a second Ctrl-C
+            server.force_exit = True
+            if service.work:
+                service.work.kill()
         server.should_exit = True
 
     signal.signal(signal.SIGINT, end)
     signal.signal(signal.SIGTERM, end)
     host, port = listening.getsockname()[:2]
-    say(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    say("listening", f"http://{place}")
+    if service.work:
+        service.work.start()
     server.run([listening])
+    if service.work:
+        service.work.close(lambda: say("waiting", "for the commit under way"))
 
 
 def config(service: Service) -> uvicorn.Config:

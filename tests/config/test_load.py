@@ -377,6 +377,7 @@ BAD_KEYS = [
     ("quality: [{table: a.b, expect: [{type: not_null}]}]\n", "8:34 'not_null' is not an expectation; write a name such as expect_column_values_to_be_unique"),
     ("quality: [{table: a.b, thresholds: {gaps: many}}]\n", "8:37 'many' is not a threshold; write for example 0.1% or 5"),
     ("quality: [{table: a.b, thresholds: {row_cuont: 3}}]\n", "8:24 there is no check 'row_cuont'; did you mean row_count?"),
+    ("every: 100ms\n", "8:1 runs follow each other by at least 1s; write for example 30s or 5m"),
     ("horizon_days: 0\n", "8:1 '0' is not a positive whole number"),
     ("condense_after: long\n", "8:1 'long' is not a duration; write for example 60s, 5m, 2h or 1d"),
     ("openlineage: {namespace: house}\n", "8:1 openlineage takes either url or file, one of the two"),

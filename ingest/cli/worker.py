@@ -1,0 +1,184 @@
+"""The process in which a service runs pipelines and verbs: one warm Spark session, one job after the other.
+
+``python -m ingest.cli.worker FILE...`` reads a job a line from stdin and writes what becomes of it to stdout, as JSON. A verb
+is the verb of the command line, with its words, so that nothing can be done here that cannot be typed. The end of
+stdin, or SIGTERM, ends it: the commit in flight is finished first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ingest.cli import run_verbs
+from ingest.config import load
+from ingest.errors import IngestError, LockedError, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
+    from ingest.run import Warm
+
+MOST = 100_000  # characters of a verb's output
+
+
+class Worker:
+    """Does jobs until it is asked to stop."""
+
+    def __init__(self, files: list[Path], answers: TextIO) -> None:
+        self._files = files
+        self._answers = answers
+        self._spark: SparkSession | None = None
+        self._warm: dict[Path, tuple[Pipeline, Warm]] = {}
+        self._alerted: dict[Path, float] = {}
+        self._ends = contextlib.ExitStack()
+        self.stop = threading.Event()
+        self.jobs: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+
+    def listen(self) -> None:
+        """SIGTERM asks for the end; Ctrl-C is for the service, which passes it on."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._end)
+
+    def _end(self, _number: int, _frame: object) -> None:
+        self.stop.set()
+        self.jobs.put(None)
+
+    def read(self, requests: TextIO) -> None:
+        """Take jobs from a stream until it ends."""
+        for line in requests:
+            self.jobs.put(json.loads(line))
+        self.stop.set()
+        self.jobs.put(None)
+
+    def work(self) -> None:
+        """Do one job after the other."""
+        with self._ends:
+            while not self.stop.is_set() and (job := self.jobs.get()) is not None:
+                found = self._done(job)
+                self._say({"job": job["job"], "done": found})
+                if self._spark is not None and not run_verbs._usable(self._spark):
+                    return  # the next worker has a session that works
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self._answers.write(json.dumps(message) + "\n")
+        self._answers.flush()
+
+    def _done(self, job: dict[str, Any]) -> dict[str, Any]:
+        try:
+            self._session()
+            if "run" in job:
+                return self._run(job["job"], Path(job["run"]))
+            return _verb(job["verb"], job["user"])
+        except LockedError as error:  # the next run finds what waits
+            return (
+                {"code": 0, "text": f"warning: {error}"}
+                if "run" in job
+                else {"code": 2, "text": _said(error)}
+            )
+        except Exception as error:
+            return {"code": getattr(error, "exit_code", 2), "text": _said(error)}
+        finally:
+            if "verb" in job:  # whatever it did, the next run looks again
+                self._warm = {file: (known, warm.restarted()) for file, (known, warm) in self._warm.items()}
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            from ingest.cli.spark import session_for
+
+            self._spark = self._ends.enter_context(session_for(list(self._pipelines()), None))
+            self.listen()  # Spark's start has taken Ctrl-C for itself
+        return self._spark
+
+    def _pipelines(self) -> Iterator[Pipeline]:
+        """Those that can be read now; the session is made for their sources."""
+        for file in self._files:
+            with contextlib.suppress(IngestError):
+                yield load(file)
+
+    def _run(self, job: str, file: Path) -> dict[str, Any]:
+        """One pipeline once, in this session and with what it remembers."""
+        from ingest import run as running
+
+        pipeline, spark = load(file), self._session()
+        known, warm = self._warm.get(file, (pipeline, running.Warm()))
+        if known != pipeline:
+            warm = warm.restarted()
+        self._warm[file] = pipeline, warm
+        try:
+            result = running.run(
+                spark, pipeline, running.STAGES, warm,
+                lambda subject, step: self._say({"job": job, "step": f"{subject}: {step}"}), stop=self.stop.is_set,
+            )  # fmt: skip
+        except Exception as error:
+            self._warm[file] = pipeline, warm.restarted()
+            if run_verbs._usable(spark) and not isinstance(error, LockedError):
+                run_verbs._alert(spark, pipeline, _said(error))
+            raise
+        moment = time.monotonic()
+        pause = run_verbs._ALERTED
+        if result.batch is not None or moment - self._alerted.get(file, -pause) >= pause:
+            self._alerted[file] = moment
+            run_verbs._alert(spark, pipeline)
+        texts = [
+            *(f"error: {text}" for text in result.failures),
+            *(f"warning: {text}" for text in result.warnings),
+        ]
+        batch = (
+            "nothing new"
+            if result.batch is None
+            else f"batch {result.batch}: {result.read} read, {result.changes} changes"
+        )
+        return {"code": result.exit_code, "text": "\n".join([batch, *texts])[:MOST], "batch": result.batch}
+
+
+def _said(error: Exception) -> str:
+    """What went wrong, as the command line would print it."""
+    if isinstance(error, IngestError):
+        return f"error: {error}"
+    return f"error: something unexpected went wrong ({type(error).__name__}: {first_line(error)})"
+
+
+def _verb(words: list[str], user: str) -> dict[str, Any]:
+    """A verb with what it prints and its exit code, in the name of a user."""
+    from ingest.cli.app import app
+
+    data = io.BytesIO()
+    out = io.TextIOWrapper(data, "utf-8", write_through=True)
+    os.environ["INGEST_USER"] = user
+    code: object = 0
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            app(words, prog_name="ingest")
+    except SystemExit as error:
+        code = error.code
+    finally:
+        os.environ.pop("INGEST_USER", None)
+    out.flush()
+    text = data.getvalue().decode("utf-8", "replace")[-MOST:]
+    return {"code": code if isinstance(code, int) else 2 if code else 0, "text": text}
+
+
+def main() -> None:
+    """The process."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what else is printed is no answer
+    worker = Worker([Path(word) for word in sys.argv[1:]], answers)
+    worker.listen()
+    threading.Thread(target=worker.read, args=(sys.stdin,), daemon=True).start()
+    worker.work()
+
+
+if __name__ == "__main__":
+    main()

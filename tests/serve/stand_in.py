@@ -1,0 +1,43 @@
+"""Stands in for the process with the Spark session: it says what it was asked, and does nothing.
+
+A file named `hold` beside the first pipeline file keeps it from ending a job; one named `die` ends it in the middle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+stop = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: stop.set())
+folder = Path(sys.argv[1]).parent
+(folder / "started").write_text(str(os.getpid()), "utf-8")
+
+
+def say(**message: object) -> None:
+    """One answer."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+for line in sys.stdin:
+    job = json.loads(line)["job"]
+    with (folder / "asked").open("a", encoding="utf-8") as file:
+        file.write(line)
+    say(job=job, step="gold shop.orders: merge")
+    while (folder / "hold").exists() and not stop.is_set():
+        time.sleep(0.02)
+    if (folder / "die").exists():
+        os._exit(137)
+    code = 1 if (folder / "fail").exists() else 0
+    say(
+        job=job, done={"code": code, "text": "the commit was finished" if stop.is_set() else "said <b>so</b>"}
+    )
+    if stop.is_set():
+        break
+(folder / "ended").touch()

@@ -1,0 +1,352 @@
+"""Runs on schedules and actions: the verbs of the command line, once each, in the name of who asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from ingest.cli import worker as workers
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.errors import IngestError
+from ingest.serve import work as working
+from ingest.serve.app import Service
+from ingest.serve.fleet import Fleet
+from ingest.serve.guard import AccessGuard, Address
+from ingest.serve.work import Work, words_of
+from tests.lakes import change, touch
+from tests.quality.test_report import Reader
+from tests.serve.conftest import Answer, Client
+from tests.serve.test_pages import PAGES
+
+STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
+FORM = {"content-type": "application/x-www-form-urlencoded", "origin": "http://127.0.0.1:8765"}
+JSON = {"content-type": "application/json"}
+
+
+def until(true: Callable[[], Any]) -> Any:
+    """Wait for something that happens in another thread."""
+    end = time.monotonic() + 30
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+@pytest.fixture
+def acting(own: Path) -> Iterator[Client]:
+    """A service that acts, by a stand-in for the process with Spark."""
+    fleet = Fleet([own])
+    work = Work(fleet, schedules=False, worker=STAND_IN)
+    work.start()
+    yield Client(Service(fleet, AccessGuard(Address("127.0.0.1", 8765), "ada"), work))
+    (own.parent / "hold").unlink(missing_ok=True)
+    work.close()
+
+
+def form_in(client: Client, page: str) -> str:
+    """What the forms of a page carry."""
+    found = re.search(r'name="form" value="([^"]+)"', client.get(page).text)
+    assert found is not None
+    return found[1]
+
+
+def sent(client: Client, page: str = PAGES["ddl"], **fields: str) -> Answer:
+    """A form of a page, sent."""
+    data = urlencode({"form": form_in(client, page), "pipeline": "depot", **fields}).encode()
+    return client.post("/act", data, FORM)
+
+
+def job_of(client: Client, answer: Answer) -> dict[str, Any]:
+    """What became of it in the end."""
+    name = answer.headers["location"].partition("id=")[2]
+    found: dict[str, Any] = until(
+        lambda: (job := client.get(f"/api/job?id={name}").json)["state"] in ("done", "failed") and job
+    )
+    return found
+
+
+def asked(own: Path) -> list[dict[str, Any]]:
+    """What the process was asked to do."""
+    file = own.parent / "asked"
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("do", "fields", "words"),
+    [
+        ("approve", {"statement": "ab12"}, ["ddl", "approve", "--", "{file}", "ab12"]),
+        ("dismiss", {"statement": "ab12", "reason": "old; $(x)"}, ["ddl", "dismiss", "--reason=old; $(x)", "--", "{file}", "ab12"]),
+        ("dismiss-reject", {"number": "3", "reason": "cut"}, ["rejects", "dismiss", "--reason=cut", "--", "{file}", "3"]),
+        ("replay", {"reason": "bad-json"}, ["replay", "--reason=bad-json", "--", "{file}"]),
+        ("retry", {}, ["retry", "--", "{file}"]),
+        ("pause", {"table": "--jars-dir=/x"}, ["pause", "--", "{file}", "--jars-dir=/x"]),
+        ("resume", {"table": "depot.bins"}, ["resume", "--", "{file}", "depot.bins"]),
+    ],
+)  # fmt: skip
+def test_an_action_is_a_command_line(
+    acting: Client, own: Path, do: str, fields: dict[str, str], words: list[str]
+) -> None:
+    """What the pages can do and the command line cannot, nobody can repeat or forbid."""
+    job = job_of(acting, sent(acting, do=do, **fields))
+    assert ("done", "ada") == (job["state"], job["user"])
+    assert [([word.format(file=own) for word in words], "ada")] == [
+        (one["verb"], one["user"]) for one in asked(own)
+    ]
+
+
+def test_every_action_is_understood_by_the_command_line(own: Path) -> None:
+    """An option that was renamed would fail only in the hands of whoever presses the button."""
+    import typer
+
+    group = typer.main.get_command(app)
+    given = {"statement": "x", "number": "1", "table": "t", "reason": "r"}
+    for do in working.ACTIONS:
+        words = words_of(do, own, given)
+        verb: Any = group
+        context = typer.Context(group)
+        while hasattr(verb, "get_command") and words[0] in verb.list_commands(context):
+            verb, words = verb.get_command(context, words[0]), words[1:]
+        made = verb.make_context(do, list(words))
+        assert own in (made.params.get("file"), *made.params.get("files", ()))
+        assert "r" in made.params.values() or not working.ACTIONS[do][2]
+
+
+def test_a_form_sent_twice_is_done_once(acting: Client, own: Path) -> None:
+    """A double click, or a browser that sends again, must not dismiss the next reject, too."""
+    data = urlencode(
+        {"form": form_in(acting, PAGES["ddl"]), "pipeline": "depot", "do": "approve", "statement": "ab12"}
+    ).encode()
+    answers = [acting.post("/act", data, FORM) for _ in range(5)]
+    assert {303} == {one.code for one in answers}
+    assert 1 == len({one.headers["location"] for one in answers})
+    job_of(acting, answers[0])
+    assert 1 == len(asked(own))
+
+
+def test_a_document_with_a_key_is_done_once(acting: Client, own: Path) -> None:
+    """A script repeats what a broken connection left open."""
+    data = json.dumps({"do": "retry", "pipeline": "depot"}).encode()
+    names = {acting.post("/api/act", data, JSON | {"idempotency-key": "7"}).json["job"] for _ in range(3)}
+    assert 1 == len(names)
+    assert names != {acting.post("/api/act", data, JSON).json["job"]}
+
+
+@pytest.mark.parametrize(
+    ("headers", "form", "code"),
+    [
+        ({}, None, 403),
+        ({}, "0.0.0", 403),
+        ({"origin": "http://evil.example"}, "", 403),
+        ({"sec-fetch-site": "cross-site"}, "", 403),
+    ],
+)
+def test_a_form_from_elsewhere_does_nothing(
+    acting: Client, own: Path, headers: dict[str, str], form: str | None, code: int
+) -> None:
+    """A page that an operator opens by chance could approve a DROP TABLE in his name."""
+    fields = {"pipeline": "depot", "do": "approve", "statement": "ab12"}
+    if form is not None:
+        fields["form"] = form or form_in(acting, PAGES["ddl"])
+    kind = {"content-type": "application/x-www-form-urlencoded"}
+    assert code == acting.post("/act", urlencode(fields).encode(), kind | headers).code
+    assert [] == asked(own)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "code"),
+    [
+        (b'{"do": "retry", "pipeline": "depot"}', "text/plain", 415),
+        (b'{"do": "retry", "pipeline": "depot"}', "application/x-www-form-urlencoded", 415),
+        (b"[]", "application/json", 400),
+        (b'{"do": "drop", "pipeline": "depot"}', "application/json", 400),
+        (b'{"do": "approve", "pipeline": "depot"}', "application/json", 400),
+        (b'{"do": "retry", "pipeline": "other"}', "application/json", 404),
+        (b'{"do": {}, "pipeline": 1}', "application/json", 400),
+    ],
+)
+def test_a_document_that_is_not_one_is_refused(
+    acting: Client, own: Path, data: bytes, kind: str, code: int
+) -> None:
+    """Another site's page can send text and forms without being asked; it cannot send JSON."""
+    answer = acting.post("/api/act", data, {"content-type": kind})
+    assert (code, True) == (answer.code, bool(answer.json["error"]))
+    assert [] == asked(own)
+
+
+def test_a_service_that_only_looks_does_nothing(client: Client) -> None:
+    """`--no-run` is given out to those who must not decide."""
+    assert '<form class="act"' not in client.get(PAGES["ddl"]).text
+    assert 403 == client.post("/api/act", b'{"do": "retry", "pipeline": "depot"}', JSON).code
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_with_forms_are_whole(acting: Client, page: str) -> None:
+    """A form inside another is sent as the wrong one."""
+    read = Reader(acting.get(PAGES[page]).text)
+    assert [] == read.open
+    forms = [attributes for attributes in read.named("form") if attributes.get("method") == "post"]
+    assert {"/act"} >= {one["action"] for one in forms}
+
+
+def test_the_page_of_an_action_says_what_became_of_it(acting: Client, own: Path) -> None:
+    """Nobody sees a terminal here."""
+    hold = own.parent / "hold"
+    hold.touch()
+    answer = sent(acting, do="retry")
+    place = answer.headers["location"]
+    until(lambda: "gold shop.orders: merge" in acting.get(place).text)
+    text = acting.get(place).text
+    assert "It runs." in text
+    assert '<meta http-equiv="refresh" content="3">' in text
+    assert "runs: gold shop.orders: merge" in acting.get("/").text.replace("\n", "")
+    hold.unlink()
+    job_of(acting, answer)
+    text = acting.get(place).text
+    assert "said &lt;b&gt;so&lt;/b&gt;" in text
+    assert "http-equiv" not in text
+    assert "ingest retry -- " in acting.get(PAGES["pipeline"]).text
+
+
+def test_a_failure_is_shown(acting: Client, own: Path) -> None:
+    """A button that seems to have worked is pressed no more."""
+    (own.parent / "fail").touch()
+    assert ("failed", 1) == ((job := job_of(acting, sent(acting, do="retry")))["state"], job["code"])
+
+
+def test_a_process_that_dies_is_one_failure_and_started_again(acting: Client, own: Path) -> None:
+    """A JVM without memory takes its process along, not the service."""
+    (own.parent / "die").touch()
+    job = job_of(acting, sent(acting, do="retry"))
+    assert "its process ended with code 137" in job["text"]
+    (own.parent / "die").unlink()
+    assert "done" == job_of(acting, sent(acting, do="retry"))["state"]
+
+
+def test_the_end_waits_for_what_is_under_way(acting: Client, own: Path) -> None:
+    """A commit that is cut off leaves files that nobody counts, and a lock."""
+    (own.parent / "hold").touch()
+    answer = sent(acting, do="retry")
+    until((own.parent / "asked").exists)
+    assert acting.service.work is not None
+    acting.service.work.close()
+    assert (own.parent / "ended").exists()
+    assert "the commit was finished" == job_of(acting, answer)["text"]
+
+
+# --- schedules ---
+
+
+def scheduled(own: Path, every: str = "1s", **given: Any) -> Work:
+    """The work of a fleet whose pipeline has a schedule."""
+    own.write_text(f"every: {every}\n{own.read_text('utf-8')}", "utf-8")
+    return Work(Fleet([own]), worker=STAND_IN, **given)
+
+
+def test_a_run_is_asked_for_when_there_is_something_to_do(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark is started for nothing, or a file waits for ever."""
+    found: list[Any] = ["nothing"]
+    monkeypatch.setattr(working, "idle", lambda _pipeline, _stages: found[0])
+    work = scheduled(own)
+    work.start()
+    try:
+        until(lambda: work.next_run("depot") is not None)
+        time.sleep(1.5)
+        assert not (own.parent / "started").exists()
+        found[0] = None
+        until(lambda: len(asked(own)) > 1)
+        assert {str(own)} == {one["run"] for one in asked(own)}
+        assert all(not one.user for one in work.of("depot"))
+    finally:
+        work.close()
+
+
+def test_files_that_wait_are_seen_without_spark(own: Path) -> None:
+    """The look is the product's own: a new file is work, a lake that is up to date is none."""
+    work = scheduled(own)
+    feed = own.parent / "depot-9.jsonl"
+    feed.write_text(change("INSERT", "bins", 1, {"id": "1", "word": "x"}), "utf-8")
+    touch(feed)
+    work._look("depot")
+    assert [("run", str(own))] == [one.words for one in work.of("depot")]
+    work._look("depot")
+    assert 1 == len(work.of("depot")), "a second run was asked for while the first waits"
+
+
+def test_an_idle_process_is_ended(own: Path) -> None:
+    """Spark holds gigabytes for nothing all night."""
+    work = Work(Fleet([own]), schedules=False, worker=STAND_IN, idle_after=0.3)
+    work.start()
+    try:
+        work.ask("retry", "depot", {}, "ada")
+        until((own.parent / "ended").exists)
+        (own.parent / "started").unlink()
+        work.ask("retry", "depot", {}, "ada")
+        until((own.parent / "started").exists)
+    finally:
+        work.close()
+
+
+def test_people_come_before_schedules(own: Path) -> None:
+    """A decision in an incident must not wait for every pipeline's run."""
+    work = scheduled(own)
+    (own.parent / "hold").touch()
+    work._threads[0].start()
+    try:
+        for name in ("1", "2"):
+            with work._change:
+                work._add(working.Job(name, "depot", ("run", str(own))), work._runs)
+            until(lambda: work.running("depot"))
+        work.ask("retry", "depot", {}, "ada")
+        (own.parent / "hold").unlink()
+        until(lambda: len(asked(own)) == 3)
+        assert ["run", "verb", "run"] == [next(iter(one.keys() - {"job", "user"})) for one in asked(own)]
+    finally:
+        (own.parent / "hold").unlink(missing_ok=True)
+        work.close()
+
+
+def test_words_are_refused_that_no_verb_takes() -> None:
+    """An empty table would be none, and mean all."""
+    with pytest.raises(IngestError, match="needs table"):
+        words_of("pause", Path("x"), {"table": ""})
+    with pytest.raises(IngestError, match="There is no action"):
+        words_of("rebuild", Path("x"), {})
+
+
+# --- the process itself, without its session ---
+
+
+def test_a_verb_in_the_process_is_the_verb(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its words, its exit code, and the name of who asked."""
+    seen: list[str | None] = []
+    monkeypatch.setattr(workers.Worker, "_session", lambda _self: seen.append(os.environ.get("INGEST_USER")))
+    made = workers.Worker([own], sys.stdout)
+    done = made._done({"job": "1", "verb": ["status", "--", str(own)], "user": "grace"})
+    assert (0, True) == (done["code"], "depot.bins" in done["text"])
+    done = made._done({"job": "2", "verb": ["rejects", "show", "--", str(own), "99"], "user": "grace"})
+    assert (2, True) == (done["code"], "There is no reject 99" in done["text"])
+    assert "INGEST_USER" not in os.environ
+
+
+def test_the_name_of_who_asked_is_the_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger in which everything was decided by the service's account tells nothing."""
+    from ingest.lake import decisions
+
+    monkeypatch.setenv("INGEST_USER", "grace")
+    assert "grace" == decisions.user()
+
+
+def test_a_schedule_is_read_from_the_file(own: Path) -> None:
+    """Minutes that are taken for seconds make a load."""
+    own.write_text(f"every: 5m\n{own.read_text('utf-8')}", "utf-8")
+    assert 300.0 == load(own).every
