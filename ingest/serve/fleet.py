@@ -211,13 +211,17 @@ class Fleet:
             lake = self.lake(name)
             found = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
-        except NoLakeError as error:
+        except NoLakeError:
             return PipelineState(
                 name,
                 member,
                 "none",
                 "Not run yet",
-                [Trouble("none", str(error), command("run", member.file))],
+                [
+                    Trouble(
+                        "none", "There is no lake yet: the first run makes it.", command("run", member.file)
+                    )
+                ],
             )
         except Exception as error:
             return PipelineState(

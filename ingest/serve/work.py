@@ -61,7 +61,10 @@ class Job:
     @property
     def typed(self) -> str:
         """The command that does the same."""
-        return command(*self.words)
+        at = self.words.index("--") if "--" in self.words else len(self.words)
+        rest = self.words[at + 1 :]
+        needed = any(word.startswith("-") for word in rest)
+        return command(*self.words[:at], *(("--",) if needed else ()), *rest)
 
     @property
     def is_over(self) -> bool:

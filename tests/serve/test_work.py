@@ -214,7 +214,7 @@ def test_the_page_of_an_action_says_what_became_of_it(acting: Client, own: Path)
     text = acting.get(place).text
     assert "said &lt;b&gt;so&lt;/b&gt;" in text
     assert "http-equiv" not in text
-    assert "ingest retry -- " in acting.get(PAGES["pipeline"]).text
+    assert "ingest retry /" in acting.get(PAGES["pipeline"]).text
 
 
 def test_a_failure_is_shown(acting: Client, own: Path) -> None:

@@ -32,8 +32,7 @@
         if (answer.redirected) { location.reload(); return; }
         if (answer.status === 200 || answer.status === 304) {
           if (answer.status === 200) {
-            const text = await answer.text();
-            if (mark) put(text);
+            put(await answer.text()); // the first time, too: it may have changed since the page was loaded
             mark = answer.headers.get("ETag") || "";
           }
           wait = every;

@@ -1,0 +1,119 @@
+"""The service's pages in a real browser: both themes, two widths, the keyboard, and what changes while one looks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ingest.lake.schemas import BY_NAME
+from ingest.serve.app import Service
+from ingest.serve.fleet import Fleet
+from ingest.serve.guard import AccessGuard, Address
+from ingest.serve.work import Work
+from tests.e2e import chromium
+from tests.e2e.test_report_browser import _CONTRASTS, SIZES, VIEWS
+from tests.lakes import ROOT
+from tests.serve.conftest import depot, listening  # noqa: F401 - a fixture
+from tests.serve.test_pages import PAGES
+from tests.written import Written, commit
+
+pytestmark = [
+    pytest.mark.skipif(chromium.found() is None, reason="no Chromium on PATH: apt-get install chromium"),
+]
+STAND_IN = (sys.executable, str(ROOT / "tests" / "serve" / "stand_in.py"))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """One browser for all views."""
+    with chromium.Browser(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Written:
+    """A lake of the test's own."""
+    return depot(tmp_path)
+
+
+@pytest.fixture
+def address(lake: Written, listening: Callable[[Service], int]) -> Iterator[str]:  # noqa: F811 - the fixture
+    """Where its service is, with a stand-in for the process with Spark."""
+    fleet = Fleet([lake.file])
+    work = Work(fleet, worker=STAND_IN)
+    work.start()
+    port = listening(Service(fleet, AccessGuard(Address("127.0.0.1", 0), "ada"), work))
+    yield f"http://127.0.0.1:{port}"
+    work.close()
+
+
+def test_every_page_fits_and_keeps_to_itself(browser: chromium.Browser, address: str) -> None:
+    """A page wider than the screen hides the state of tables; a refused style or script is seen here alone."""
+    for page in PAGES.values():
+        for size, dark in VIEWS:
+            width, height = SIZES[size]
+            browser.open(f"{address}{page}", width=width, height=height, dark=dark)
+            assert width >= browser.run("document.documentElement.scrollWidth"), (page, size)
+            assert [] == browser.said(), (page, browser.events)
+            assert [] == [one for one in browser.asked_for() if not one.startswith(address)]
+            if size == "desk":
+                assert [] == browser.run(_CONTRASTS), (page, dark)
+
+
+def until(browser: chromium.Browser, expression: str) -> None:
+    """Wait until something holds in the page."""
+    end = time.monotonic() + 30
+    while not browser.run(expression):
+        assert time.monotonic() < end, browser.run("document.body.innerText")
+        time.sleep(0.2)
+
+
+def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, lake: Written) -> None:
+    """On call nobody reloads a page; and what is being typed must stay."""
+    browser.open(f"{address}/rejects?pipeline=depot", width=1280, height=900, dark=False)
+    browser.run("document.body.dataset.same = 'yes'")
+    until(browser, "document.getElementById('live').textContent === 'live'")
+    row = {
+        "source": "bins",
+        "topic": "x",
+        "partition": 0,
+        "offset": 1,
+        "batch": 5,
+        "kind": "message",
+        "reason": "bad-json",
+    }
+    commit(lake.lake / "rejects", BY_NAME["rejects"].types, [row])
+    until(browser, "document.body.innerText.includes('3 rejects wait')")
+    assert "yes" == browser.run("document.body.dataset.same")
+    browser.open(f"{address}/ddl?pipeline=depot", width=1280, height=900, dark=False)
+    browser.run("document.querySelector('input[name=reason]').value = 'because'")
+    time.sleep(7)
+    assert "because" == browser.run("document.querySelector('input[name=reason]').value")
+
+
+def test_a_button_does_what_it_says(browser: chromium.Browser, address: str, lake: Written) -> None:
+    """Strict pages refuse their own forms as easily as those of others."""
+    browser.open(f"{address}/ddl?pipeline=depot", width=390, height=844, dark=True)
+    browser.run("document.querySelector('form.act button').click()")
+    until(browser, "document.body.innerText.includes('said <b>so</b>')")
+    assert "ingest ddl approve" in browser.run("document.querySelector('.lead').innerText")
+    assert [] == browser.said()
+
+
+def test_the_keyboard_reaches_everything(browser: chromium.Browser, address: str) -> None:
+    """Who cannot use a mouse is on call, too."""
+    browser.open(f"{address}/pipeline?pipeline=depot", width=1280, height=900, dark=False)
+    for _ in range(2):
+        key = {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9}
+        for kind in ("keyDown", "keyUp"):
+            browser._ask("Input.dispatchKeyEvent", type=kind, **key)
+    assert "A" == browser.run("document.activeElement.tagName")
+    orders = browser.run(
+        "[...document.querySelectorAll('a, button, input, [tabindex]')].filter(e => e.tabIndex > 0).length"
+    )
+    assert 0 == orders
+    assert "#main" == browser.run("document.querySelector('a').getAttribute('href')")
