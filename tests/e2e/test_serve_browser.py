@@ -67,7 +67,7 @@ def test_every_page_fits_and_keeps_to_itself(browser: chromium.Browser, address:
 def until(browser: chromium.Browser, expression: str) -> None:
     """Wait until something holds in the page."""
     end = time.monotonic() + 30
-    while not browser.run(expression):
+    while not browser.run(f"Boolean(document.body) && ({expression})"):
         assert time.monotonic() < end, browser.run("document.body.innerText")
         time.sleep(0.2)
 
