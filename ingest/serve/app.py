@@ -33,7 +33,7 @@ from ingest.serve import pages
 from ingest.serve.fleet import LIGHTS, Fleet, NotHereError
 from ingest.serve.guard import HEADERS, AccessGuard
 from ingest.serve.pages import View, link
-from ingest.serve.work import Job, Work
+from ingest.serve.work import ServiceJob, Workshop
 
 LONGEST = 64 * 1024  # bytes of a form or a document
 PATIENCE = 10.0  # seconds for a body to come
@@ -52,7 +52,7 @@ class Service:
 
     fleet: Fleet
     guard: AccessGuard
-    work: Work | None = None  # None only looks
+    work: Workshop | None = None  # None only looks
 
 
 def application(service: Service) -> ASGIApp:
@@ -282,13 +282,13 @@ async def _act(service: Service, request: Request) -> Response:
     return RedirectResponse(link("job", id=job.id), 303)
 
 
-def _asked_for(service: Service, user: str, fields: Mapping[str, str], key: str) -> Job:
+def _asked_for(service: Service, user: str, fields: Mapping[str, str], key: str) -> ServiceJob:
     if service.work is None:
         raise HTTPException(403, "This service only looks (--no-run): type the command instead.")
     return service.work.ask(fields.get("do", ""), fields.get("pipeline", ""), fields, user, key)
 
 
-def _known_job(service: Service, request: Request) -> Job:
+def _known_job(service: Service, request: Request) -> ServiceJob:
     job = service.work.job(request.query_params.get("id", "")) if service.work else None
     if job is None:
         raise NotHereError(

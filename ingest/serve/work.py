@@ -44,7 +44,7 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
 
 
 @dataclass(slots=True)
-class Job:
+class ServiceJob:
     """One run or verb, from when it was asked for to its end."""
 
     id: str
@@ -101,7 +101,7 @@ def words_of(do: str, file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
     )  # no value is taken for an option
 
 
-class Work:
+class Workshop:
     """Jobs, the process that does them, and the schedules."""
 
     def __init__(
@@ -113,10 +113,10 @@ class Work:
         idle_after: float = IDLE,
     ) -> None:
         self._fleet, self._schedules, self._command, self._idle_after = fleet, schedules, worker, idle_after
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
-        self._keys: OrderedDict[str, Job] = OrderedDict()
-        self._asked: deque[Job] = deque()
-        self._runs: deque[Job] = deque()
+        self._jobs: OrderedDict[str, ServiceJob] = OrderedDict()
+        self._keys: OrderedDict[str, ServiceJob] = OrderedDict()
+        self._asked: deque[ServiceJob] = deque()
+        self._runs: deque[ServiceJob] = deque()
         self._change = threading.Condition()
         self._process: subprocess.Popen[str] | None = None
         self._stop = threading.Event()
@@ -127,7 +127,7 @@ class Work:
 
     # --- what is asked for ---
 
-    def ask(self, do: str, pipeline: str, given: Mapping[str, str], user: str, key: str = "") -> Job:
+    def ask(self, do: str, pipeline: str, given: Mapping[str, str], user: str, key: str = "") -> ServiceJob:
         """An action as a job; the same one if it was asked for with this key already.
 
         Raises:
@@ -137,14 +137,14 @@ class Work:
         with self._change:
             if key and key in self._keys:
                 return self._keys[key]
-            job = self._add(Job(secrets.token_hex(8), pipeline, words, user), self._asked)
+            job = self._add(ServiceJob(secrets.token_hex(8), pipeline, words, user), self._asked)
             if key:
                 self._keys[key] = job
                 while len(self._keys) > KEPT:
                     self._keys.popitem(last=False)
         return job
 
-    def _add(self, job: Job, line: deque[Job]) -> Job:
+    def _add(self, job: ServiceJob, line: deque[ServiceJob]) -> ServiceJob:
         self._jobs[job.id] = job
         over = [one.id for one in self._jobs.values() if one.is_over]
         for name in over[: max(0, len(self._jobs) - KEPT)]:
@@ -153,16 +153,16 @@ class Work:
         self._change.notify_all()
         return job
 
-    def job(self, name: str) -> Job | None:
+    def job(self, name: str) -> ServiceJob | None:
         """The job of that name, if it is still known."""
         return self._jobs.get(name)
 
-    def of(self, pipeline: str) -> list[Job]:
+    def of(self, pipeline: str) -> list[ServiceJob]:
         """A pipeline's jobs, the newest first."""
         with self._change:
             return [one for one in reversed(self._jobs.values()) if one.pipeline == pipeline]
 
-    def running(self, pipeline: str) -> Job | None:
+    def running(self, pipeline: str) -> ServiceJob | None:
         """What is done for a pipeline right now."""
         return next((one for one in self.of(pipeline) if one.state == "runs"), None)
 
@@ -200,11 +200,11 @@ class Work:
             nothing = None  # the run meets it, too, and says it as it always does
         if nothing is None:
             with self._change:
-                self._add(Job(secrets.token_hex(8), name, ("run", str(member.file))), self._runs)
+                self._add(ServiceJob(secrets.token_hex(8), name, ("run", str(member.file))), self._runs)
 
     def _note(self, name: str, text: str) -> None:
         with self._change:
-            job = Job(
+            job = ServiceJob(
                 secrets.token_hex(8),
                 name,
                 ("run", str(self._fleet.members[name].file)),
@@ -245,7 +245,7 @@ class Work:
             except Exception as error:
                 self._over(job, 2, f"error: the process that runs pipelines could not be used: {error}")
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: ServiceJob) -> None:
         process = self._process
         if process is None or process.poll() is not None:
             if process is not None:
@@ -282,7 +282,7 @@ class Work:
         )
         self._over(job, 1, f"error: {text}")
 
-    def _over(self, job: Job, code: int, text: str) -> None:
+    def _over(self, job: ServiceJob, code: int, text: str) -> None:
         with self._change:
             job.code, job.text, job.ended, job.step = code, text, time.time(), ""
             job.state = "failed" if code else "done"
