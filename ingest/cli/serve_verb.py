@@ -43,7 +43,7 @@ def serve(
     from ingest.serve import guard, server
     from ingest.serve.app import Service
     from ingest.serve.fleet import Fleet
-    from ingest.serve.work import Workshop
+    from ingest.serve.work import JobRunner
 
     try:
         address = guard.Address.read(listen)
@@ -66,4 +66,4 @@ def serve(
             output.note(f"{event} {text}; Ctrl-C again ends it at once")
 
     fleet = Fleet(files)
-    server.run(Service(fleet, made, None if no_run else Workshop(fleet)), say)
+    server.run(Service(fleet, made, None if no_run else JobRunner(fleet)), say)

@@ -33,7 +33,7 @@ from ingest.serve import pages
 from ingest.serve.fleet import LIGHTS, Fleet, NotHereError
 from ingest.serve.guard import HEADERS, AccessGuard
 from ingest.serve.pages import View, link
-from ingest.serve.work import ServiceJob, Workshop
+from ingest.serve.work import JobRunner, ServiceJob
 
 LONGEST = 64 * 1024  # bytes of a form or a document
 PATIENCE = 10.0  # seconds for a body to come
@@ -52,7 +52,7 @@ class Service:
 
     fleet: Fleet
     guard: AccessGuard
-    work: Workshop | None = None  # None only looks
+    work: JobRunner | None = None  # None only looks
 
 
 def application(service: Service) -> ASGIApp:

@@ -101,7 +101,7 @@ def words_of(do: str, file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
     )  # no value is taken for an option
 
 
-class Workshop:
+class JobRunner:
     """Jobs, the process that does them, and the schedules."""
 
     def __init__(

@@ -104,9 +104,9 @@ def test_a_schedule_a_decision_and_an_end_in_a_batch(depot: Depot, running: Runn
     assert not (Path(depot.pipeline.lake) / "_ingest.lock").exists()
     again = Running(depot.file)  # what was left is taken up
     try:
-        again.until(lambda: again.get("/api/status")[0]["batch"] == reader.progress("bronze", "bronze"))
-        rows = again.get("/api/sql?pipeline=depot&q=SELECT+id,+word+FROM+depot.bins+ORDER+BY+id")
-        assert [(row["id"], row["word"]) for row in rows] == depot.expected()["bins"]
+        query = "/api/sql?pipeline=depot&q=SELECT+id,+word+FROM+depot.bins+ORDER+BY+id"
+        bins = depot.expected()["bins"]
+        again.until(lambda: [(row["id"], row["word"]) for row in again.get(query)] == bins)
     finally:
         again.process.send_signal(signal.SIGINT)
         assert 0 == again.process.wait(SECONDS)

@@ -13,7 +13,7 @@ from ingest.lake.schemas import BY_NAME
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
-from ingest.serve.work import Workshop
+from ingest.serve.work import JobRunner
 from tests.e2e import chromium
 from tests.e2e.test_report_browser import _CONTRASTS, SIZES, VIEWS
 from tests.lakes import ROOT
@@ -44,7 +44,7 @@ def lake(tmp_path: Path) -> Written:
 def address(lake: Written, listening: Callable[[Service], int]) -> Iterator[str]:  # noqa: F811 - the fixture
     """Where its service is, with a stand-in for the process with Spark."""
     fleet = Fleet([lake.file])
-    work = Workshop(fleet, worker=STAND_IN)
+    work = JobRunner(fleet, worker=STAND_IN)
     work.start()
     port = listening(Service(fleet, AccessGuard(Address("127.0.0.1", 0), "ada"), work))
     yield f"http://127.0.0.1:{port}"

@@ -22,7 +22,7 @@ from ingest.serve import work as working
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
-from ingest.serve.work import Workshop, words_of
+from ingest.serve.work import JobRunner, words_of
 from tests.lakes import change, touch
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Answer, Client
@@ -46,7 +46,7 @@ def until(true: Callable[[], Any]) -> Any:
 def acting(own: Path) -> Iterator[Client]:
     """A service that acts, by a stand-in for the process with Spark."""
     fleet = Fleet([own])
-    work = Workshop(fleet, schedules=False, worker=STAND_IN)
+    work = JobRunner(fleet, schedules=False, worker=STAND_IN)
     work.start()
     yield Client(Service(fleet, AccessGuard(Address("127.0.0.1", 8765), "ada"), work))
     (own.parent / "hold").unlink(missing_ok=True)
@@ -246,10 +246,10 @@ def test_the_end_waits_for_what_is_under_way(acting: Client, own: Path) -> None:
 # --- schedules ---
 
 
-def scheduled(own: Path, every: str = "1s", **given: Any) -> Workshop:
+def scheduled(own: Path, every: str = "1s", **given: Any) -> JobRunner:
     """The work of a fleet whose pipeline has a schedule."""
     own.write_text(f"every: {every}\n{own.read_text('utf-8')}", "utf-8")
-    return Workshop(Fleet([own]), worker=STAND_IN, **given)
+    return JobRunner(Fleet([own]), worker=STAND_IN, **given)
 
 
 def test_a_run_is_asked_for_when_there_is_something_to_do(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +284,7 @@ def test_files_that_wait_are_seen_without_spark(own: Path) -> None:
 
 def test_an_idle_process_is_ended(own: Path) -> None:
     """Spark holds gigabytes for nothing all night."""
-    work = Workshop(Fleet([own]), schedules=False, worker=STAND_IN, idle_after=0.3)
+    work = JobRunner(Fleet([own]), schedules=False, worker=STAND_IN, idle_after=0.3)
     work.start()
     try:
         work.ask("retry", "depot", {}, "ada")
