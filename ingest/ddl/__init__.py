@@ -29,19 +29,3 @@ from ingest.ddl.effect_model import (
 )
 from ingest.ddl.statements import effects
 from ingest.ddl.structure import UNPLACED, of_change
-
-__all__ = [
-    "ACTIONS",
-    "COMPUTED",
-    "EXCHANGED",
-    "UNPLACED",
-    "UNREAD",
-    "ColumnDefinition",
-    "Ddl",
-    "Effect",
-    "effects",
-    "from_json",
-    "kind_of",
-    "of_change",
-    "to_json",
-]

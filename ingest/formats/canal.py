@@ -25,17 +25,7 @@ import msgspec
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
-from ingest.decoding import flat_messages
-from ingest.decoding.converters import (
-    Maker,
-    convert,
-    geometry_in,
-    instant,
-    label,
-    label_set,
-    stored_bytes_in,
-    zoneless,
-)
+from ingest.decoding import converters, flat_messages
 from ingest.decoding.flat_frames import CanalDialect, CanalPlan, Frame, frame_of, nowhere
 from ingest.decoding.flat_messages import CanalPosition, Found, Rows
 from ingest.decoding.rows import drop_unchanged, emptied
@@ -74,13 +64,13 @@ _TRUNCATE = re.compile(_BLANK_OR_COMMENT + r"truncate\b", re.IGNORECASE | re.DOT
 _ALTER = re.compile(_BLANK_OR_COMMENT + r"alter\b", re.IGNORECASE | re.DOTALL)
 
 
-TEXT_MAKERS: dict[str, Maker] = {
-    "timestamp": instant,
-    "datetime": zoneless,
-    "binary": stored_bytes_in("iso8859-1"),
-    "enum": label,
-    "set": label_set,
-    "geometry": geometry_in("iso8859-1"),
+TEXT_MAKERS: dict[str, converters.Maker] = {
+    "timestamp": converters.instant,
+    "datetime": converters.zoneless,
+    "binary": converters.stored_bytes_in("iso8859-1"),
+    "enum": converters.label,
+    "set": converters.label_set,
+    "geometry": converters.geometry_in("iso8859-1"),
 }
 DIALECT = CanalDialect(makers=TEXT_MAKERS)
 
@@ -253,7 +243,9 @@ def _whole(rows: Rows) -> list[Image]:
 
 def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
     (plan, keys), (before, after) = frame, pair
-    damaged = [convert(image, plan.converters) for image in pair if image] if plan.converters else []
+    damaged = (
+        [converters.convert(image, plan.converters) for image in pair if image] if plan.converters else []
+    )
     dropped = None
     if (
         dialect.large and op is UPDATE
