@@ -2,6 +2,7 @@
 
     python -m benchmarks.histories plain                  # 1,000,000 histories on all cores
     python -m benchmarks.histories spark                  # 10,000 histories, then all mirrors rebuilt
+    python -m benchmarks.histories arrow                  # the same, small mirrors by Arrow as in a run
     python -m benchmarks.histories plain --from 41 --histories 1
 
 A wrong history is printed with its number and its events, and the exit code is 1.
@@ -32,7 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.histories", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("fold", choices=("plain", "spark"))
+    parser.add_argument("fold", choices=("plain", "spark", "arrow"))
     parser.add_argument("--histories", type=int, default=0, help="1,000,000 plain, 10,000 in Spark")
     parser.add_argument(
         "--from", type=int, default=0, dest="first", help="the first history's number (plain)"
@@ -42,7 +43,7 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
-    return spark(asked.histories or 10_000, asked.batches)
+    return spark(asked.histories or 10_000, asked.batches, None if asked.fold == "arrow" else 0)
 
 
 # --- in plain Python ---
@@ -83,23 +84,23 @@ def _share(bounds: tuple[int, int]) -> tuple[int, list[Wrong]]:
 # --- in Spark ---
 
 
-def spark(count: int, batches: int) -> int:
+def spark(count: int, batches: int, budget: int | None) -> int:
     """Fold ``count`` histories batch by batch, then all over again in one go."""
     from ingest.lake.session import session, stop
 
     started = session("histories", profile="batch")
     try:
         with tempfile.TemporaryDirectory(prefix="histories-") as folder:
-            return _spark(started, Path(folder), count, batches)
+            return _spark(started, Path(folder), count, batches, budget)
     finally:
         stop(started)
 
 
-def _spark(session: SparkSession, folder: Path, count: int, batches: int) -> int:
+def _spark(session: SparkSession, folder: Path, count: int, batches: int, budget: int | None) -> int:
     from tests.properties import lakes
 
     clock = time.monotonic()
-    lake, feeds = lakes.lake_of(session, folder / "lake"), lakes.feeds(count, batches)
+    lake, feeds = lakes.lake_of(session, folder / "lake", budget), lakes.feeds(count, batches)
     total = sum(len(feed.histories) for feed in feeds)
     print(f"{total:,} histories in {len(feeds)} tables, {time.monotonic() - clock:.0f} s to make", flush=True)
     merges = lakes.batch_by_batch(lake, feeds, batches, tell=lambda text: print(text, flush=True))

@@ -95,9 +95,10 @@ def _reads(source: dict[str, Any]) -> Iterator[tuple[object, ...]]:
 def _table(one: dict[str, Any]) -> tuple[object, ...]:
     mark = "~" if one["from_a_sample"] else ""
     key = ", ".join(one["keys"]) or "-"
-    why = one["why"] or (f"by Spark: {one['why_spark']}" if one["why_spark"] else "")
+    by_arrow = one["keys"] and one["action"] in ("create", "change", "fold")
+    way = f"by Spark: {one['why_spark']}" if one["why_spark"] else "by Arrow" if by_arrow else ""
     action = _ACTIONS.get(one["action"], one["action"])
-    return one["table"], action, f"{mark}{one['changes']}", key, _columns(one), why
+    return one["table"], action, f"{mark}{one['changes']}", key, _columns(one), one["why"] or way
 
 
 def _columns(one: dict[str, Any]) -> str:

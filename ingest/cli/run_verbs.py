@@ -328,6 +328,7 @@ def describe(result: Result) -> dict[str, Any]:
                 "version": one.version,
                 "seconds": round(one.seconds, 3),
                 "counts": one.counts,
+                "why_spark": one.why_spark,
                 "message": one.message,
             }
             for one in result.mirrors

@@ -495,17 +495,13 @@ def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
 
 def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:
     """What the MERGE says it did, from its own commit."""
-    names = {
-        "numTargetRowsInserted": "inserted",
-        "numTargetRowsUpdated": "updated",
-        "numTargetRowsDeleted": "deleted",
-        "numOutputRows": "written",
-    }
     for action in log.actions(lake.spark, path, version):
         metrics = action.get("commitInfo", {}).get("operationMetrics", {})
         if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
-            rows = int(metrics.get("numOutputRows", 0))
-            return {"inserted": rows, "written": rows}
+            rows, size = int(metrics.get("numOutputRows", 0)), int(metrics.get("numOutputBytes", 0))
+            return {"inserted": rows, "written": rows, tables.REWRITTEN: size}
         if metrics:
-            return {names[name]: int(value) for name, value in metrics.items() if name in names}
+            return {
+                tables.METRICS[name]: int(value) for name, value in metrics.items() if name in tables.METRICS
+            }
     return {}

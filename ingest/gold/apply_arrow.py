@@ -21,7 +21,8 @@ from pyspark.errors import PySparkException
 
 from ingest.gold import tables
 from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
-from ingest.gold.planner import FoldPlan, logged, too_large
+from ingest.gold.gather import Lane, Steps
+from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES
 
@@ -85,18 +86,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     """A mirror's table and files; a text says why Spark must take it."""
     mirror, before = fold.plan.mirror, fold.before
     folder = lake.path(mirror.path).removeprefix("file://")
-    lanes = tuple(
-        LaneWork(
-            one.source,
-            one.table,
-            one.first,
-            one.last,
-            not (one.new.partials or one.new.key_changes),
-            max((str(step.order) for step in steps.incarnations), default=None),
-            one.shard,
-        )
-        for one, steps in fold.work
-    )
+    lanes = tuple(_lane(*one) for one in fold.work)
     columns = tuple(ColumnWork(one.name, one.column, one.type) for one in mirror.columns)
     work = Work(mirror.path, folder, mirror.keys, columns, lanes, changes=fold.changes)
     if not before.exists:
@@ -105,14 +95,34 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
         table = DeltaTable(folder)
         if why := _unwritable(table, fold):
             return why
-        sizes = pa.table(table.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
+        found = pa.table(table.get_add_actions(flatten=True))
+        rows = sum(one or 0 for one in found["num_records"].to_pylist())
+        if rows * len(mirror.columns) > CELLS_AT_MOST:
+            return f"its {rows} rows are too many to hold at once"
+        sizes = found["size_bytes"].to_pylist()
         kept = _kept(table)
-        files = tuple((name, kept.get(Path(name).name)) for name in sizes["path"])
+        files = tuple((name, kept.get(Path(name).name)) for name in found["path"].to_pylist())
     except Exception as error:  # whatever one mirror meets, the others go on
         return f"{type(error).__name__}: {error}"
-    size = sum(sizes["size_bytes"])
+    size = sum(sizes)
     return too_large(lake.pipeline, size, fold.changes) or _Target(
         replace(work, files=files, size=size), table
+    )
+
+
+def _lane(one: Lane, steps: Steps) -> LaneWork:
+    whole = refolds(one, steps)
+    return LaneWork(
+        one.source,
+        one.table,
+        one.first,
+        one.last,
+        images=not (one.new.partials or one.new.key_changes),
+        floor=max((str(step.order) for step in steps.incarnations), default=None),
+        shard=one.shard,
+        whole=whole,
+        steps=steps.ever if whole else (),
+        since=min((str(step.order) for step in steps.new), default="") if whole else "",
     )
 
 
@@ -145,17 +155,16 @@ def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:
 
 def _changes(lake: Lake, works: Sequence[Work]) -> list[str]:
     """The files of ``changes`` that may hold the new batches."""
-    first = min(lane.first for work in works for lane in work.lanes)
+    first = min(lane.from_batch for work in works for lane in work.lanes)
     folder = lake.path(CHANGES.name).removeprefix("file://")
-    table = DeltaTable(folder)
-    found = pa.table(table.get_add_actions(flatten=True))
-    highs = found["max.batch"].to_pylist() if "max.batch" in found.schema.names else [None] * found.num_rows
-    paths = zip(found["path"].to_pylist(), found["partition.kind"].to_pylist(), highs, strict=True)
-    return [
-        f"{folder}/{name}"
-        for name, kind, high in paths
-        if kind == "change" and (high is None or high >= first)
-    ]
+    found = []
+    for one in lake.snapshot(CHANGES.name).files:
+        high = json.loads(one.stats or "{}").get("maxValues", {}).get("batch")
+        if one.partition["kind"] == "change" and (high is None or high >= first):
+            if one.deleted:
+                raise OSError("silver's files have deletion vectors")
+            found.append(f"{folder}/{one.place}")
+    return found
 
 
 # --- the folds ------------------------------------------------------------------------------------
@@ -253,18 +262,14 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Me
             version = fold.before.version + 1
     except (DeltaError, FileExistsError) as error:
         return Merged(f"another writer has committed to it: {error}")
+    except OSError as error:  # a full disk, for example: the others go on
+        return Merged(f"{type(error).__name__}: {error}")
     size = made.size if made.replaces else target.work.size + made.size
     return Merged("", version, size, counts=made.counts)
 
 
 def _metrics(made: Written) -> dict[str, str]:
-    names = {
-        "numTargetRowsInserted": "inserted",
-        "numTargetRowsUpdated": "updated",
-        "numTargetRowsDeleted": "deleted",
-        "numOutputRows": "written",
-    }
-    return {name: str(made.counts.get(count, 0)) for name, count in names.items()}
+    return {name: str(made.counts.get(count, 0)) for name, count in tables.METRICS.items()}
 
 
 def _create(lake: Lake, fold: FoldPlan, work: Work, made: Written) -> None:

@@ -6,10 +6,9 @@ is `ingest.fold` itself; where every change carries the whole row, the last imag
 
 from __future__ import annotations
 
-import base64
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from pathlib import Path
@@ -24,7 +23,18 @@ import pyarrow.parquet as pq
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
-from ingest.fold import Key, KeyCellError, Placed, Table, key_of_change, steps, typed
+from ingest.fold import (
+    Concerned,
+    Key,
+    KeyCellError,
+    Placed,
+    Row,
+    SchemaStep,
+    Table,
+    key_of_change,
+    steps,
+    typed,
+)
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
@@ -53,11 +63,19 @@ class LaneWork:
     images: bool = False  # every change carries the whole row and leaves it its key
     floor: str | None = None  # the place of a new incarnation: what is not after it is gone
     shard: tuple[str, str] | None = None
+    whole: bool = False  # its whole history is folded again, for new changes stand before older ones
+    steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
+    since: str = ""  # the place of the first of them that is new; none is, if there is no place
 
     @property
     def id(self) -> LaneId:
         """Source and table."""
         return self.source, self.table
+
+    @property
+    def from_batch(self) -> int:
+        """The first batch to read."""
+        return 0 if self.whole else self.first
 
 
 class ColumnWork(NamedTuple):
@@ -121,6 +139,10 @@ def _make(work: Work, rows: Rows) -> Written:
         found, cleared = fold(rows[lane.id], lane, work.keys, {one.name: one.type for one in work.columns})
         outcomes, clears = outcomes + found, clears or cleared
     source = sources(outcomes, work)
+    if len(work.lanes) > 1:
+        keys = source.select(work.key_columns)
+        if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
+            raise NotPlain("several tables send rows of one key")
     present = there(work)
     merged = merge(present, source, work, clears=clears)
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
@@ -134,9 +156,8 @@ def _make(work: Work, rows: Rows) -> Written:
     if not result.num_rows:
         return Written(work.path, replaces=replaces, counts=counts)
     name, size = _write(result, work)
-    return Written(
-        work.path, "", name, size, _statistics(result, work), replaces, {**counts, "written": result.num_rows}
-    )
+    counts |= {"written": result.num_rows, "rewritten_bytes": size}
+    return Written(work.path, "", name, size, _statistics(result, work), replaces, counts)
 
 
 # --- changes in -----------------------------------------------------------------------------------
@@ -144,16 +165,21 @@ def _make(work: Work, rows: Rows) -> Written:
 
 def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
     """The new changes of some lanes, each lane's in history's order."""
-    names = sorted({lane.table.table or "" for lane in lanes})
-    first, last = min(lane.first for lane in lanes), max(lane.last for lane in lanes)
+    found: dict[LaneId, pa.Table] = {}
+    for some in ([one for one in lanes if not one.whole], [one for one in lanes if one.whole]):
+        if some:
+            found.update(_apart(_table(files, some), some))
+    return found
+
+
+def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
+    first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
     wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
-    if len(names) <= FILES:  # pages of other tables are left out
-        wanted &= ds.field("table").isin(names)
-    found = ds.dataset(list(files), format="parquet").to_table(columns=list(_COLUMNS), filter=wanted)
-    return {lane.id: rows for lane, rows in _apart(found, lanes)}
+    wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
+    return ds.dataset(list(files), format="parquet").to_table(columns=list(_COLUMNS), filter=wanted)
 
 
-def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneWork, pa.Table]]:
+def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
     ids = zip(*(found[name].to_pylist() for name in _COLUMNS[:4]), strict=True)
     places: dict[tuple[str | None, ...], list[int]] = {}
     for at, one in enumerate(ids):
@@ -161,8 +187,8 @@ def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneWor
     for lane in lanes:
         own = found.take(pa.array(places.get((lane.source, *lane.table), []), pa.int64()))
         batch = own["batch"]
-        own = own.filter(pc.and_(pc.greater_equal(batch, lane.first), pc.less_equal(batch, lane.last)))
-        yield lane, own.sort_by("order_key")
+        own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
+        yield lane.id, own.sort_by("order_key")
 
 
 # --- the fold -------------------------------------------------------------------------------------
@@ -194,28 +220,38 @@ def fold(
     Raises:
         NotPlain: a key does not fit.
     """
+    key_types = {key: logical[key] for key in keys}
+    try:
+        if lane.whole:
+            return _refolded(rows, lane, keys, key_types)
+        return _in_order(rows, lane, keys, key_types)
+    except KeyCellError as error:
+        raise NotPlain(str(error)) from None
+
+
+def _in_order(
+    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
+) -> tuple[Outcomes, bool]:
+    """The same of changes that are all newer than what was folded."""
     cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
     floor = max([lane.floor or "", *cleared["order_key"].to_pylist()])
     if cleared.num_rows:
         rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
     if floor:
         rows = rows.filter(pc.greater(rows["order_key"], floor))
-    key_types = {key: logical[key] for key in keys}
-    try:
-        found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
-    except KeyCellError as error:
-        raise NotPlain(str(error)) from None
+    found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
     if cleared.num_rows:  # nothing is kept of what was before
         found = Outcomes(found.keys, found.images, [True] * len(found.keys))
     return found, bool(cleared.num_rows)
 
 
-def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[tuple[str, bool | None, Image | None, Image | None]]:
-    """Each change's kind, and its images after and before."""
+def _changes(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...]) -> Iterator[Change]:
+    """Each change, as `ingest.fold` takes it."""
     shard: Image = dict([lane.shard]) if lane.shard else {}
     columns = (rows[name].to_pylist() for name in ("op", "partial", "after", "before"))
     for op, partial, after, before in zip(*columns, strict=True):
-        yield op, partial, _image(after, shard), _image(before, shard)
+        new, old = _image(after, shard), _image(before, shard)
+        yield Change(op=Op(op), keys=keys, partial=bool(partial), after=new, before=old)
 
 
 def _image(text: str | None, shard: Image) -> Image | None:
@@ -270,34 +306,89 @@ def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> K
     return tuple(cells)
 
 
+@dataclass(slots=True)
+class _Events:
+    """Changes as `ingest.fold` takes them, with the keys that they concern."""
+
+    keys: tuple[str, ...]
+    key_types: Mapping[str, str]
+    found: list[Placed | SchemaStep] = field(default_factory=list)
+    texts: dict[Key, Texts] = field(default_factory=dict)
+
+    def add(self, place: str, change: Change) -> Concerned:
+        """One more change of a row."""
+        before, after = change.before, change.after
+        concerned = key_of_change(change, self.keys, self.key_types)
+        images = (before, after) if change.op is Op.DELETE else (after, before)
+        self.texts.setdefault(concerned.key, _texts(self.keys, images))
+        if concerned.left is not None:
+            self.texts.setdefault(concerned.left, _texts(self.keys, (before, after)))
+        self.found.append(Placed(order_of(place), change))
+        return concerned
+
+    def outcomes(self, rows: Mapping[Key, Row], whole: Mapping[Key, bool]) -> Outcomes:
+        """What becomes of some keys."""
+        images = [rows[key].values if key in rows else None for key in whole]
+        return Outcomes([self.texts[key] for key in whole], images, list(whole.values()))
+
+
 def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
     """What `ingest.fold` gives of the rows alone: a row that it only overlays keeps what the mirror has of it."""
-    table = Table(keys, key_types)
-    texts: dict[Key, Texts] = {}
-    whole: dict[Key, bool] = {}
-    events = []
-    for place, (op, partial, after, before) in zip(
-        rows["order_key"].to_pylist(), _changes(rows, lane), strict=True
-    ):
-        change = Change(op=Op(op), keys=keys, before=before, after=after, partial=bool(partial))
-        concerned = key_of_change(change, keys, key_types)
-        images = (before, after) if change.op is Op.DELETE else (after, before)
-        texts.setdefault(concerned.key, _texts(keys, images))
-        if concerned.left is not None:
-            if change.partial:
-                raise NotPlain("a changed key takes values along that its message does not carry")
-            texts.setdefault(concerned.left, _texts(keys, (before, after)))
-        events.append(Placed(order_of(place), change))
-    for step in steps(table, events):
+    table, events, whole = Table(keys, key_types), _Events(keys, key_types), dict[Key, bool]()
+    for place, change in zip(rows["order_key"].to_pylist(), _changes(rows, lane, keys), strict=True):
+        if events.add(place, change).left is not None and change.partial:
+            raise NotPlain("a changed key takes values along that its message does not carry")
+    for step in steps(table, events.found):
         whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
-    images_of = {key: table.rows[key].values if key in table.rows else None for key in whole}
-    return Outcomes([texts[key] for key in whole], list(images_of.values()), list(whole.values()))
+    return events.outcomes(table.rows, whole)
+
+
+def _refolded(
+    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
+) -> tuple[Outcomes, bool]:
+    """What `ingest.fold` gives of a whole history: of all keys if a clearing is new, else of those that the news concern."""
+    table, events = Table(keys, key_types), _Events(keys, key_types, [one.decoded() for one in lane.steps])
+    created = [str(one.order) for one in lane.steps if one.action == "new_incarnation"]
+    clearings = [(at, bool(lane.since) and at >= lane.since) for at in created]
+    touched: set[Key] = set()
+    links: dict[Key, list[Key]] = {}
+    columns = (rows[name].to_pylist() for name in ("order_key", "batch"))
+    for place, batch, change in zip(*columns, _changes(rows, lane, keys), strict=True):
+        new = batch >= lane.first
+        if change.op is Op.TRUNCATE:
+            clearings.append((place, new))
+            events.found.append(Placed(order_of(place), change))
+            continue
+        key, left = events.add(place, change)
+        touched |= {key} if new else set()
+        if left is not None:  # what one key gets, the other may have had
+            links.setdefault(key, []).append(left)
+            links.setdefault(left, []).append(key)
+    for _step in steps(table, events.found):
+        pass
+    _, clears = max(clearings, default=("", False))
+    wanted = events.texts.keys() if clears or lane.since else _linked(touched, links)
+    return events.outcomes(table.rows, dict.fromkeys(wanted, True)), clears
+
+
+def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]:
+    """Some keys and all that changes of keys lead to from there."""
+    found, open_keys = set[Key](), list(keys)
+    while open_keys:
+        key = open_keys.pop()
+        if key not in found:
+            found.add(key)
+            open_keys += links.get(key, ())
+    return found
 
 
 # --- texts to values ------------------------------------------------------------------------------
 
 _YEAR = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _NOTHING = r"[^\s\S]"
+_DEFINED = frozenset(
+    {"integer", "decimal", "float", "binary"}
+)  # whose values Arrow takes as `value_of` gives them
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _FIXED = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
@@ -356,35 +447,21 @@ def values(texts: pa.Array, logical: str) -> pa.Array:
 
 def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -> pa.Array:
     """The same by the definition of a value (`ingest.values.typed_values`), for the texts that Arrow may misread."""
-    convert = _CONVERT.get(kind)
-    if convert is None:
+    if kind not in _DEFINED:
         raise NotPlain(f"a cell does not fit {logical}, or is at its far end")
+    value = _float if kind == "float" else value_of
     try:
         return pa.array(
-            [None if text is None else convert(logical, text) for text in texts.to_pylist()], target
+            [None if text is None else value(logical, text) for text in texts.to_pylist()], target
         )
     except (ValueError, ArithmeticError, pa.ArrowInvalid) as error:
         raise NotPlain(f"a cell does not fit {logical}: {error}") from None
 
 
-def _float(logical: str, text: str) -> object:
-    found = value_of(logical, text)
-    if isinstance(found, str):
-        return float(found)
-    return -0.0 if found == 0 and text.startswith("-") else found
-
-
-def _binary(logical: str, text: str) -> object:
-    value_of(logical, text)
-    return base64.b64decode(text)
-
-
-_CONVERT: dict[str, Callable[[str, str], object]] = {
-    "integer": value_of,
-    "decimal": value_of,
-    "float": _float,
-    "binary": _binary,
-}
+def _float(logical: str, text: str) -> float:
+    """A number with its sign, which its definition leaves out of a zero."""
+    number = float(str(value_of(logical, text)))
+    return -0.0 if number == 0 and text.startswith("-") else number
 
 
 def sources(outcomes: Outcomes, work: Work) -> pa.Table:

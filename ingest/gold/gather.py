@@ -42,6 +42,7 @@ class Lane:
     inherits: int = 0
     inherits_ever: int = 0
     ddl_ever: int = 0
+    changes_ever: int = 0
     shard: tuple[str, str] | None = None  # the column that tells its rows from other lanes', and its value
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -17,15 +18,18 @@ from ingest.gold.work import STAGE, Books, LaneId, lane, lanes_of, shard_of, who
 from ingest.lake import condensed, log
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import CHANGES
 
 Work = tuple[tuple[Lane, Steps], ...]
-LEAST, EACH, MOST = (
-    4 << 20,
-    4 << 10,
-    256 << 20,
-)  # bytes that a batch may write anew: at least, for each change, at most
+# Bytes of a mirror that a batch may write anew: at least, for each change, and at most.  Beyond the last a MERGE by
+# Spark takes less of a processor (see benchmarks/notes.md).
+LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
+CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
 CHANGES_AT_MOST = 500_000  # of one mirror, which one process holds at once
+HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
+SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are looked through for them
 _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
+_ODD = re.compile(r"[%\\\x00-\x1f]")  # delta-rs decodes %20, and opens what has that name
 _LOGGED = {
     "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TIMESTAMP_NTZ": "timestamp_ntz"
 }  # fmt: skip
@@ -82,14 +86,25 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
     found = replace(found, work=work, retyped=tuple(changed), again=again)
-    why = why_spark(lake.pipeline, found)
-    if (
-        not why
-        and any(one.folded_high is None or one.inherits_ever for one, _ in work)
-        and condensed.ever(lake)
-    ):
-        why = "changes of it may have been condensed"
-    return replace(found, why_spark=why)
+    return replace(found, why_spark=why_spark(lake.pipeline, found) or _why_not_read(lake, work))
+
+
+def _why_not_read(lake: Lake, work: Work) -> str:
+    """Why what silver holds of earlier batches is Spark's to read; nothing if it is not, or is not needed."""
+    lanes = [
+        one for one, steps in work if one.folded_high is None or one.inherits_ever or refolds(one, steps)
+    ]
+    if lanes and condensed.ever(lake):
+        return "changes of it may have been condensed"
+    size = lake.snapshot(CHANGES.name).size or 0
+    if any(refolds(*one) for one in work) and size > SILVER_AT_MOST:
+        return f"changes come late, and the {size} bytes of silver are too many to look through"
+    return ""
+
+
+def refolds(lane: Lane, steps: Steps) -> bool:
+    """True if a lane's new changes are not enough: its whole history is folded again."""
+    return lane.late or bool(lane.inherits) or bool(steps.new)
 
 
 def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
@@ -117,12 +132,12 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
 def _not_plain(
     pipeline: Pipeline, rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work
 ) -> str:
-    lanes = [one for one, _ in work]
+    lanes, again = [one for one, _ in work], [one for one in work if refolds(*one)]
     reasons = {
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
         "its store is not this machine's": "://" in pipeline.lake,
+        "delta-rs takes the name of the lake's folder for another": bool(_ODD.search(pipeline.lake)),
         "it has no key": not mirror.keys,
-        "it has a table of old states": rule.history,
         "it has a change feed": rule.change_feed,
         "of the type of its key": any(
             types.family(one.type) not in _KEYS and types.delta(one.type) != "STRING"
@@ -130,11 +145,18 @@ def _not_plain(
         ),
         "its columns change": bool(there)
         and dict(there) != {one.column: logged(one.delta) for one in mirror.columns},
-        "a statement changes its rows": any(steps.new for _, steps in work),
-        "changes come late": any(one.late for one in lanes),
-        "a changed key takes values along": any(one.inherits for one in lanes),
-        "its key has changed": any(one.eras and one.folded_high is None for one in lanes),
-        "one of its tables was truncated": len(lanes) > 1 and any(one.truncates for one in lanes),
+        "a statement changes its rows": bool(there) and any(steps.new for _, steps in work),
+        "statements have converted its values": any(
+            step.action == "retype_column" for one in again for step in one[1].ever
+        ),
+        "changes come late, and its history is long": any(
+            one.changes_ever > HISTORY_AT_MOST for one, _ in again
+        ),
+        "its key has changed": any(one.eras for one, _ in again)
+        or any(one.eras and one.folded_high is None for one in lanes),
+        "one of its tables was truncated": any(
+            one.truncates and (one.shard or len(lanes) > 1) for one in lanes
+        ),
         "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST,
     }
     return next((why for why, holds in reasons.items() if holds), "")
@@ -147,7 +169,7 @@ def logged(delta: str) -> str:
 
 def goes_on(work: Work) -> bool:
     """True if the new changes are folded by themselves, without what silver holds of earlier batches."""
-    return not any(one.late or one.inherits or steps.new for one, steps in work)
+    return not any(refolds(*one) for one in work)
 
 
 def work_of(

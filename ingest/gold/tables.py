@@ -20,6 +20,15 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, folded, literal, quoted
 from ingest.lake.pace import SMALL
 
+REWRITTEN = "rewritten_bytes"
+METRICS = {
+    "numTargetRowsInserted": "inserted",
+    "numTargetRowsUpdated": "updated",
+    "numTargetRowsDeleted": "deleted",
+    "numOutputRows": "written",
+    "numTargetBytesAdded": REWRITTEN,
+}
+"""What a commit says that it did, by the names of a MERGE in the log and by those of a mirror's counts."""
 WAS = "%was"  # behind a column's name: the column of another type that had the name before
 
 

@@ -406,6 +406,7 @@ def lane(
         inherits_ever=new.inherits + history.inherits,
         eras=eras,
         ddl_ever=new.ddl + history.ddl,
+        changes_ever=new.changes + history.changes,
     )
 
 
@@ -453,6 +454,7 @@ def whole(
         inherits=every.inherits,
         inherits_ever=every.inherits,
         ddl_ever=every.ddl,
+        changes_ever=every.changes,
         eras=eras,
     )
 

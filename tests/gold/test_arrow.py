@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import json
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import deltalake
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -38,20 +43,28 @@ ENDS = [
         "instant": "9999-12-31 23:59:59.999999", "raw": "//8=",
     },
 ]  # fmt: skip
-RANGES = {
-    "id": "BIGINT",
-    "exact": "DECIMAL(38,10)",
-    "near": "DOUBLE",
-    "word": "",
-    "day": "DATE",
-    "moment": "TIMESTAMP",
+NOT_A_NUMBER = 1
+RANGES: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "id": ("BIGINT", int),
+    "small": ("TINYINT", int),
+    "exact": ("DECIMAL(38,10)", Decimal),
+    "near": ("DOUBLE", float),
+    "single": ("FLOAT", float),
+    "word": ("", str),
+    "day": ("DATE", dt.date.fromisoformat),
+    "moment": ("TIMESTAMP", dt.datetime.fromisoformat),
+    "raw": ("BINARY", base64.b64decode),
 }
-"""Columns whose least and greatest values are asked for, with their types in SQL."""
+"""Columns whose least and greatest values are asked for, with their types in SQL and in Python."""
+BUDGET = 4 << 20
 
 
 def literal(engine: str, column: str, text: str) -> str:
     """A value as an engine's SQL writes it; only some read any time from a text."""
-    kind = RANGES[column]
+    kind, value = RANGES[column]
+    if kind == "BINARY":
+        digits = value(text).hex()
+        return f"unhex('{digits}')" if engine == "duckdb" else f"X'{digits}'"
     if kind == "TIMESTAMP" and engine == "delta-rs":
         return f"arrow_cast('{text}', 'Timestamp(Microsecond, None)')"
     if kind == "TIMESTAMP" and engine == "spark":
@@ -59,12 +72,38 @@ def literal(engine: str, column: str, text: str) -> str:
     return f"CAST('{text}' AS {kind})" if kind else f"'{text}'"
 
 
+def engines(spark: SparkSession, path: str) -> dict[str, Callable[[str, str, str], list[int]]]:
+    """By engine, the identifiers of the rows whose column compares with a text's value so."""
+    spark.read.format("delta").load(path).createOrReplaceTempView("ends")
+    duck = duckdb.connect()
+    duck.execute("SET timezone = 'UTC'")
+    load_delta(duck)
+    rust = deltalake.QueryBuilder().register("ends", deltalake.DeltaTable(path))
+
+    def by_sql(engine: str, ask: Callable[[str], Iterable[Any]]) -> Callable[[str, str, str], list[int]]:
+        def found(column: str, sign: str, text: str) -> list[int]:
+            return sorted(ask(f"{column} {sign} {literal(engine, column, text)}"))
+
+        return found
+
+    def by_polars(column: str, sign: str, text: str) -> list[int]:
+        compared = {"<=": operator.le, ">=": operator.ge}[sign](pl.col(column), RANGES[column][1](text))
+        return sorted(pl.scan_delta(path).filter(compared).select("id").collect()["id"].to_list())
+
+    return {
+        "spark": by_sql("spark", lambda where: [row[0] for row in spark.sql(f"SELECT id FROM ends WHERE {where}").collect()]),
+        "duckdb": by_sql("duckdb", lambda where: [row[0] for row in duck.sql(f"SELECT id FROM delta_scan('{path}') WHERE {where}").fetchall()]),
+        "delta-rs": by_sql("delta-rs", lambda where: pa.table(rust.execute(f"SELECT id FROM ends WHERE {where}").read_all())["id"].to_pylist()),
+        "polars": by_polars,
+    }  # fmt: skip
+
+
 def depot_of(spark: SparkSession, folder: Path, **given: Any) -> Depot:
     """A table of which nothing was said yet."""
     from ingest.run import Warm
 
     folder.mkdir(exist_ok=True)
-    return Depot(spark, folder, Warm(), TableRule("yard.*"), **{"budget": None, **given})
+    return Depot(spark, folder, Warm(), TableRule("yard.*"), **{"budget": BUDGET, **given})
 
 
 def say(depot: Depot, kind: str, cells: dict[str, str]) -> Depot:
@@ -86,12 +125,12 @@ def log_of(depot: Depot, version: int) -> dict[str, Any]:
 def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
     """Another protocol shuts readers out, a lost property breaks a promise, other metadata breaks `status`."""
     made = []
-    for name, budget in (("arrow", None), ("spark", 0)):
+    for name, budget in (("arrow", BUDGET), ("spark", 0)):
         depot = depot_of(spark, tmp_path / name, budget=budget)
         for row in ENDS:
             say(depot, "INSERT", row)
         assert ("done", "") == depot.run()
-        assert (depot.why_spark == "") == (budget is None), depot.why_spark
+        assert (depot.why_spark == "") == (budget > 0), depot.why_spark
         found = log_of(depot, 0)
         protocol = {
             key: sorted(one) if isinstance(one, list) else one for key, one in found["protocol"].items()
@@ -106,38 +145,21 @@ def test_both_ways_make_the_same_table(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_ranges_at_the_ends_of_each_type(spark: SparkSession, tmp_path: Path) -> None:
-    """A rounded statistic makes a reader leave out the file that holds the greatest value."""
+    """A rounded statistic makes a reader leave out the file that holds the greatest value; so does one without NaN."""
     depot = depot_of(spark, tmp_path)
     for row in ENDS:
         say(depot, "INSERT", row)
-    say(depot, "INSERT", {"id": "0", "near": "1.5"})
+    say(depot, "INSERT", {"id": "0", "near": "1.5", "single": "-0.0"})
+    say(depot, "INSERT", {"id": str(NOT_A_NUMBER), "near": "NaN", "single": "NaN"})
     assert ("done", "") == depot.run()
     say(depot, "UPDATE", ENDS[0] | {"small": "-127"}).run()
     assert "" == depot.why_spark
-    path = depot.lake().path("mirrors/yard/depot")
-    rows = spark.read.format("delta").load(path)
-    rows.createOrReplaceTempView("ends")
-    duck = duckdb.connect()
-    duck.execute("SET timezone = 'UTC'")
-    load_delta(duck)
-    table = deltalake.DeltaTable(path)
-    engines: dict[str, Callable[[str], list[int]]] = {
-        "spark": lambda where: [row[0] for row in spark.sql(f"SELECT id FROM ends WHERE {where}").collect()],
-        "duckdb": lambda where: [
-            row[0] for row in duck.sql(f"SELECT id FROM delta_scan('{path}') WHERE {where}").fetchall()
-        ],
-        "delta-rs": lambda where: pa.table(
-            deltalake.QueryBuilder()
-            .register("ends", table)
-            .execute(f"SELECT id FROM ends WHERE {where}")
-            .read_all()
-        )["id"].to_pylist(),
-    }
-    for engine, ask in engines.items():
+    for engine, ask in engines(spark, depot.lake().path("mirrors/yard/depot")).items():
         for column in RANGES:
-            for sign, row in zip(("<=", ">="), ENDS, strict=True):
-                where = f"{column} {sign} {literal(engine, column, row[column])}"
-                assert [int(row["id"])] == ask(where), (engine, where)
+            text = (ENDS[0] | {"small": "-127"})[column]
+            assert [int(ENDS[0]["id"])] == ask(column, "<=", text), (engine, column)
+            greatest = {int(ENDS[1]["id"])} | ({NOT_A_NUMBER} if column in ("near", "single") else set())
+            assert sorted(greatest) == ask(column, ">=", ENDS[1][column]), (engine, column)
 
 
 def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -145,7 +167,7 @@ def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_p
     random, depot = Random(7), depot_of(spark, tmp_path)
     truth: dict[int, int] = {}
     for turn in range(6):
-        depot.budget = 0 if turn % 2 else None
+        depot.budget = 0 if turn % 2 else BUDGET
         for _ in range(12):
             key, n = random.randrange(30), random.randrange(1000)
             if key in truth and n < 400:

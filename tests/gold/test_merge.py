@@ -108,7 +108,7 @@ def empty(spark: SparkSession, folder: Path) -> Depot:
     """A table of which nothing was said yet."""
     from ingest.run import Warm
 
-    return Depot(spark, folder, Warm(), TableRule("yard.*"))
+    return Depot(spark, folder, Warm(), TableRule("yard.*"), budget=0)
 
 
 def filled(spark: SparkSession, folder: Path) -> Depot:

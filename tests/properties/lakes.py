@@ -106,15 +106,16 @@ def feeds(count: int, batches: int) -> list[Feed]:
     ]
 
 
-def pipeline_of(folder: Path) -> Pipeline:
-    """A pipeline with one source, its lake in a folder."""
+def pipeline_of(folder: Path, budget: int | None = 0) -> Pipeline:
+    """A pipeline with one source, its lake in a folder; its mirrors are folded by Spark unless a budget says otherwise."""
     source = Source(SOURCE, "files", formats.names()[0], path=str(folder / "none"))
-    return Pipeline("histories", folder / "none.yaml", str(folder), (source,), (TableRule(),))
+    file = folder / "none.yaml"
+    return Pipeline("histories", file, str(folder), (source,), (TableRule(),), rewrite_budget=budget)
 
 
-def lake_of(spark: SparkSession, folder: Path) -> Lake:
+def lake_of(spark: SparkSession, folder: Path, budget: int | None = 0) -> Lake:
     """An empty lake with one source."""
-    return Lake(spark, pipeline_of(folder))
+    return Lake(spark, pipeline_of(folder, budget))
 
 
 # --- silver ---
@@ -201,7 +202,7 @@ def rebuilt(lake: Lake, folder: Path) -> Lake:
     """Another lake with the same changes and books and no mirrors, folded in one go."""
     for name in (CHANGES.name, BOOKS.name):
         shutil.copytree(lake.path(name), folder / name)
-    again = lake_of(lake.spark, folder)
+    again = lake_of(lake.spark, folder, lake.pipeline.rewrite_budget)
     last = again.progress("silver", BOOKS.name)
     fold_up_to(again, 0, last)
     return again

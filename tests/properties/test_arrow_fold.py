@@ -59,22 +59,47 @@ def _content(work: Work, keys: Sequence[str]) -> lakes.Typed:
     return found
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_no_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
-    """Batch after batch in order: a mirror that differs from the database is wrong for its reader."""
-    feed = lakes.together(kind, 150, BATCHES, ordered=True)
-    images = not kind.partials and not kind.moves
+def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> Work:
     logical = dict(
         zip(feed.keys, ("int64", *kind.key_types), strict=True)
     )  # the first one numbers the history
     columns = tuple(ColumnWork(name, name, one) for name, one in {**logical, **COLUMNS}.items())
-    work = Work("mirror", str(tmp_path / "mirror"), feed.keys, columns, ())
+    return Work("mirror", str(folder / "mirror"), feed.keys, columns, ())
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_no_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+    """Batch after batch in order: a mirror that differs from the database is wrong for its reader."""
+    feed = lakes.together(kind, 150, BATCHES, ordered=True)
+    images, work = not kind.partials and not kind.moves, _work(feed, kind, tmp_path)
     for batch in range(1, len(feed.batches) + 1):
         files = _rows(feed, batch, tmp_path)
         lane = LaneWork(lakes.SOURCE, feed.table, batch, batch, images)
         work = replace(work, lanes=(lane,))
         work = _fold(work, arrow.make(work, arrow.read(files, [lane])))
     assert feed.rows == _content(work, feed.keys)
+
+
+@pytest.mark.parametrize("kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS], ids=lambda kind: kind.name)
+def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+    """Late, repeated and in order by turns: the news alone, or the whole history where they are not enough."""
+    feed = lakes.together(kind, 80, BATCHES, ordered=False)
+    random, work, files, high = Random(kind.name), _work(feed, kind, tmp_path), list[str](), ""
+    ways: set[bool] = set()
+    for batch in range(1, len(feed.batches) + 1):
+        new = _rows(feed, batch, tmp_path)
+        files += new
+        places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
+        if not places:
+            continue
+        late = min(places) <= high or kind.inherits or kind.lawless
+        lane = LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=late or random.random() < 0.2)
+        high = max(high, *places)
+        ways.add(lane.whole)
+        work = replace(work, lanes=(lane,))
+        work = _fold(work, arrow.make(work, arrow.read(files, [lane])))
+    assert feed.rows == _content(work, feed.keys)
+    assert True in ways
 
 
 def _text(random: Random, kind: str) -> str:

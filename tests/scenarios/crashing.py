@@ -79,6 +79,9 @@ CALLS = {
         ),
     ),
     "merge": Call("ingest.gold.merge", "merge", lambda *_given, **_named: "mirror"),
+    "commit": Call(
+        "ingest.gold.apply_arrow", "_committed", lambda *_given, **_named: "mirror"
+    ),  # its file is written
     "alter": Call(
         "ingest.gold.tables",
         "add_columns",
@@ -148,9 +151,10 @@ def _bury(lock: Path) -> None:
 class Stores(Depot):
     """The depot, and what else a run can write: columns that come, widen and go, misfits, old states."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, arrow: bool = False) -> None:
         rules = ("{match: depot.bins, history: true}", "{match: depot.crates, on_schema_change: evolve}")
-        super().__init__(folder, "tables:\n" + "".join(f"  - {rule}\n" for rule in rules))
+        more = "tables:\n" + "".join(f"  - {rule}\n" for rule in rules)
+        super().__init__(folder, more + f"rewrite_budget: {'4MiB' if arrow else 0}\n")
 
     def grow(self, *, broken: bool = True) -> None:
         """Append a slice: the depot's own, a column's whole life in the crates, a cask that does not fit."""

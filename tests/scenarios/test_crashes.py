@@ -130,6 +130,18 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(spark: SparkSession, tmp_
     finish(spark, depot)
 
 
+def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A mirror's new file that no commit names yet would be read, or its rows be written again."""
+    depot = Stores(tmp_path, arrow=True)
+    for point in points("gold", "commit", "mirror", BOTH):
+        depot.grow()
+        crash(spark, depot, point)
+        depot.grow()
+    finish(spark, depot)
+
+
 def test_after_each_kill_the_rerun_ends_with_the_same_lake(spark: SparkSession, tmp_path: Path) -> None:
     """Without new messages the rerun has only the killed run's rest to do, and must find all of it."""
     depot = Stores(tmp_path)

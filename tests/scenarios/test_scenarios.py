@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,14 @@ pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
 FOLDERS = sorted(found.parent for found in HERE.glob("*/expected.json"))
+SAMPLE = [
+    HERE / name
+    for name in (
+        "absent_columns", "converted", "created_again", "default_fill", "deletes_resurrected", "late_truncate_and_ddl",
+        "old_key_left", "rename_evolve", "shards", "told_anew", "widened", "zero_dates",
+    )
+]  # fmt: skip
+"""One of each kind of step: partial, retype, created again, fill, late, truncate, key, rename, shards, epoch, cells."""
 Rows = list[dict[str, Any]]
 
 
@@ -38,39 +47,57 @@ class Outcome:
     rows: dict[str, Rows] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    arrow: int = 0  # merges without Spark
     rejects: dict[str, Counter[str]] = field(default_factory=dict)
 
 
-def pipeline_of(folder: Path) -> Pipeline:
-    """One pipeline with every scenario's source and rules, its files and its lake under ``folder``."""
+def pipeline_of(folder: Path, scenarios: Sequence[Path], *, by_spark: bool) -> Pipeline:
+    """One pipeline with some scenarios' sources and rules, its files and its lake under ``folder``."""
     sources, tables = [], []
-    for scenario in FOLDERS:
+    for scenario in scenarios:
         own = load(scenario / "pipeline.yaml")
         assert [scenario.name] == [one.name for one in own.sources], "the source is named as its folder"
         assert all(rule.match.startswith(f"{scenario.name}.") for rule in own.tables), scenario.name
         sources += [replace(own.sources[0], path=str(folder / scenario.name / "part-*.jsonl"))]
         tables += own.tables
-    return Pipeline("scenarios", folder / "x.yaml", str(folder / "lake"), tuple(sources), tuple(tables))
+    lake = str(folder / "lake")
+    return Pipeline(
+        "scenarios",
+        folder / "x.yaml",
+        lake,
+        tuple(sources),
+        tuple(tables),
+        rewrite_budget=0 if by_spark else None,
+    )
 
 
-def play(spark: SparkSession, folder: Path, *, apart: bool) -> Outcome:
-    """Run all scenarios and gather what became of them."""
+def play(
+    spark: SparkSession,
+    folder: Path,
+    scenarios: Sequence[Path],
+    *,
+    apart: bool = True,
+    by_spark: bool = False,
+) -> Outcome:
+    """Run scenarios and gather what became of them; ``by_spark`` merges no mirror by Arrow."""
     from ingest import run as running
 
-    pipeline, warm, outcome = pipeline_of(folder), running.Warm(), Outcome()
-    numbers = sorted({int(part.stem.partition("-")[2]) for part in HERE.glob("*/part-*.jsonl")})
+    pipeline, warm, outcome = pipeline_of(folder, scenarios, by_spark=by_spark), running.Warm(), Outcome()
+    parts = [part for scenario in scenarios for part in scenario.glob("part-*.jsonl")]
+    numbers = sorted({int(part.stem.partition("-")[2]) for part in parts})
     for batch in [[number] for number in numbers] if apart else [numbers]:
-        for part in (part for number in batch for part in HERE.glob(f"*/part-{number}.jsonl")):
+        for part in (part for part in parts if int(part.stem.partition("-")[2]) in batch):
             (folder / part.parent.name).mkdir(exist_ok=True)
             shutil.copy(part, folder / part.parent.name / part.name)
         result = running.run(spark, pipeline, ("bronze", "silver", "gold"), warm)
         outcome.held = {one.mirror: one.message for one in result.mirrors if one.state == "held"}
         outcome.failed += [f"{one.mirror}: {one.message}" for one in result.mirrors if one.state == "failed"]
-    begin_epochs(spark, pipeline)
+        outcome.arrow += sum(one.why_spark == "" for one in result.mirrors)
+    begin_epochs(spark, pipeline, scenarios)
     return gather(spark, pipeline, outcome)
 
 
-def begin_epochs(spark: SparkSession, pipeline: Pipeline) -> None:
+def begin_epochs(spark: SparkSession, pipeline: Pipeline, scenarios: Sequence[Path]) -> None:
     """Decide on the epochs that scenarios ask for, then carry them all out in one go."""
     from ingest.gold import rebuild as gold
     from ingest.lake import epochs
@@ -81,7 +108,7 @@ def begin_epochs(spark: SparkSession, pipeline: Pipeline) -> None:
     first: list[int] = []
     names: list[str] = []
     topics = lake.read("bronze").select("source", "topic", "partition").distinct().collect()
-    for folder in FOLDERS:
+    for folder in scenarios:
         for asked in expected_of(folder).get("epochs", ()):
             [place] = [
                 f"{row['topic']}/{row['partition']}/0"
@@ -96,6 +123,8 @@ def begin_epochs(spark: SparkSession, pipeline: Pipeline) -> None:
                 )
                 names.append(str(table))
             first.append(start.first)
+    if not first:
+        return
     silver.rebuild(lake, 2, since=min(first) - 1, dry_run=False)
     assert {"rebuilt"} == {one.state for one in gold.rebuild(lake, names, dry_run=False)}
 
@@ -122,14 +151,32 @@ def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> Outcome
 
 @pytest.fixture(scope="module")
 def batch_by_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """All scenarios as they came."""
-    return play(spark, tmp_path_factory.mktemp("apart"), apart=True)
+    """All scenarios as they came: by Arrow what is plain, else by Spark."""
+    return play(spark, tmp_path_factory.mktemp("apart"), FOLDERS)
+
+
+@pytest.fixture(scope="module")
+def some_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """One scenario of each kind of step, by Spark alone."""
+    return play(spark, tmp_path_factory.mktemp("some"), SAMPLE, by_spark=True)
+
+
+@pytest.fixture(scope="module")
+def all_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """All scenarios as they came, by Spark alone."""
+    return play(spark, tmp_path_factory.mktemp("spark"), FOLDERS, by_spark=True)
 
 
 @pytest.fixture(scope="module")
 def at_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """All scenarios as a first run meets them that comes after everything."""
-    return play(spark, tmp_path_factory.mktemp("once"), apart=False)
+    return play(spark, tmp_path_factory.mktemp("once"), FOLDERS, apart=False)
+
+
+@pytest.fixture(scope="module")
+def at_once_by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """The same by Spark alone."""
+    return play(spark, tmp_path_factory.mktemp("once"), FOLDERS, apart=False, by_spark=True)
 
 
 def ordered(rows: Rows) -> list[str]:
@@ -143,34 +190,74 @@ def expected_of(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
-    """Each folder's first line says what breaks for readers if its rows differ."""
+def names(folder: Path) -> str:
+    """A test's name for its folder."""
+    return folder.name
+
+
+def check(folder: Path, outcome: Outcome) -> None:
+    """A scenario's mirrors, what is held, and its rejects, batch by batch."""
     expected = expected_of(folder)
     mine = f"{folder.name}."
-    assert [] == [text for text in batch_by_batch.failed if text.startswith(mine)]
-    held = {name: why for name, why in batch_by_batch.held.items() if name.startswith(mine)}
+    assert [] == [text for text in outcome.failed if text.startswith(mine)]
+    held = {name: why for name, why in outcome.held.items() if name.startswith(mine)}
     assert expected.get("held", {}).keys() == held.keys()
     for name, why in expected.get("held", {}).items():
         assert why in held[name]
-    actual = {name: ordered(rows) for name, rows in batch_by_batch.rows.items() if name.startswith(mine)}
+    actual = {name: ordered(rows) for name, rows in outcome.rows.items() if name.startswith(mine)}
     assert {name: ordered(rows) for name, rows in expected["mirrors"].items()} == actual
-    assert Counter(expected.get("rejects", {})) == batch_by_batch.rejects.get(folder.name, Counter())
+    assert Counter(expected.get("rejects", {})) == outcome.rejects.get(folder.name, Counter())
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_batches_do_not_matter(folder: Path, at_once: Outcome) -> None:
-    """The same messages in one batch must give the same rows, or a rebuild changes the mirror."""
+def check_at_once(folder: Path, outcome: Outcome) -> None:
+    """A scenario's mirrors after one batch."""
     expected = expected_of(folder)
     if "held" in expected:
         pytest.skip("what is held depends on the batch")
     actual = {
-        name: ordered(rows) for name, rows in at_once.rows.items() if name.startswith(f"{folder.name}.")
+        name: ordered(rows) for name, rows in outcome.rows.items() if name.startswith(f"{folder.name}.")
     }
-    assert {
-        name: ordered(rows) for name, rows in expected.get("at_once", expected["mirrors"]).items()
-    } == actual
+    wanted = expected.get("at_once", expected["mirrors"])
+    assert {name: ordered(rows) for name, rows in wanted.items()} == actual
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=names)
+def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
+    """Each folder's first line says what breaks for readers if its rows differ."""
+    check(folder, batch_by_batch)
+
+
+@pytest.mark.parametrize("folder", SAMPLE, ids=names)
+def test_scenario_by_spark(folder: Path, some_by_spark: Outcome) -> None:
+    """What small mirrors leave to Spark only now and then must not break unseen."""
+    assert 0 == some_by_spark.arrow
+    check(folder, some_by_spark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=names)
+def test_every_scenario_by_spark(folder: Path, all_by_spark: Outcome) -> None:
+    """Both ways must give the same rows, as a mirror grows out of one into the other."""
+    check(folder, all_by_spark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=names)
+def test_batches_do_not_matter(folder: Path, at_once: Outcome) -> None:
+    """The same messages in one batch must give the same rows, or a rebuild changes the mirror."""
+    check_at_once(folder, at_once)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", FOLDERS, ids=names)
+def test_batches_do_not_matter_by_spark(folder: Path, at_once_by_spark: Outcome) -> None:
+    """The same of Spark's way."""
+    check_at_once(folder, at_once_by_spark)
+
+
+def test_most_mirrors_need_no_spark(batch_by_batch: Outcome) -> None:
+    """Every scenario would cost a second or more of a MERGE for each of its batches."""
+    assert batch_by_batch.arrow > len(FOLDERS)
 
 
 def test_every_scenario_names_its_failure() -> None:

@@ -1,0 +1,76 @@
+"""Which mirrors are Arrow's, as far as no table need be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.config.model import TableRule
+from ingest.gold.fold import Shape
+from ingest.gold.gather import Lane, Steps
+from ingest.gold.planner import _not_plain, too_large
+from ingest.lake.mirrors import Column, Era, Mirror
+
+MIB = 1 << 20
+PIPELINE = Pipeline("yard", Path("yard.yaml"), "/data/a b #ä", (), rewrite_budget=None)
+
+
+def why(
+    pipeline: Pipeline,
+    rule: TableRule | None = None,
+    key: str = "int64",
+    lanes: Iterable[Lane] = (),
+) -> str:
+    """Why a new mirror is Spark's."""
+    columns = (Column("id", "id", key), Column("w", "w", "string"))
+    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), columns)
+    return _not_plain(pipeline, rule or TableRule(), mirror, {}, tuple((lane, Steps()) for lane in lanes))
+
+
+@pytest.mark.parametrize("folder", ["/data/a%20b", "/data/a\\b", "s3a://bucket/lake", "/data/a\nb"])
+def test_a_folder_that_delta_rs_takes_for_another_is_left_to_spark(folder: str) -> None:
+    """To delta-rs `a%20b` is `a b`: where both hold a lake, one would be written with the other's rows."""
+    assert why(replace(PIPELINE, lake=folder))
+    assert "" == why(PIPELINE)
+
+
+def test_keys_that_compare_otherwise_and_change_feeds_are_left_to_spark() -> None:
+    """NaN and -0.0 are keys of their own to some engines; a change feed is more than files that come and go."""
+    assert "key" in why(PIPELINE, key="float64")
+    assert "change feed" in why(PIPELINE, TableRule(change_feed=True))
+    assert "rewrite_budget is 0" == why(replace(PIPELINE, rewrite_budget=0))
+
+
+def test_a_truncate_of_one_of_several_tables_is_left_to_spark() -> None:
+    """The rows of the other tables would go with those of the one, whether or not they have news in the batch."""
+    lane = Lane("s", TableId("yard", None, "depot_0"), 2, 2, None, "1", Shape(), Shape(), truncates=1)
+    assert "" == why(PIPELINE, lanes=[lane])
+    assert "truncated" in why(PIPELINE, lanes=[replace(lane, shard=("shard", "yard.depot_0"))])
+    assert "truncated" in why(PIPELINE, lanes=[lane, replace(lane, truncates=0)])
+
+
+def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
+    """One process would hold all of it, for as long as that takes."""
+    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "1", "2", Shape(), Shape(), changes_ever=50_000)
+    assert "" == why(PIPELINE, lanes=[lane])
+    assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001)])
+    assert "key has changed" in why(PIPELINE, lanes=[replace(lane, eras=(Era("1", ("id",)),))])
+
+
+@pytest.mark.parametrize(
+    ("budget", "size", "changes", "fits"),
+    [
+        (None, 4 * MIB, 1, True), (None, 4 * MIB + 1, 1, False), (None, 40 * MIB, 10_240, True),
+        (None, 64 * MIB, 400_000, True), (None, 64 * MIB + 1, 400_000, False), (100 * MIB, 100 * MIB, 1, True), (0, 1, 1, False),
+    ],
+)  # fmt: skip
+def test_what_may_be_written_anew_grows_with_the_changes(
+    budget: int | None, size: int, changes: int, fits: bool
+) -> None:
+    """A whole file for each single change of a large mirror would fill the disk."""
+    assert fits == (not too_large(replace(PIPELINE, rewrite_budget=budget), size, changes))

@@ -1,0 +1,50 @@
+"""Mirrors that Arrow and Spark fold in turn, batch by batch, against a database."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+HISTORIES, BATCHES = 25, 5
+
+
+def test_a_mirror_changes_ways_between_any_two_batches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the other looks for."""
+    from ingest.gold import apply, planner
+    from ingest.gold.apply_arrow import Merged
+    from tests.properties import lakes
+
+    random, ways, refused = Random(5), Counter[str](), []
+
+    def by_lot(*_given: object) -> str:
+        way = random.choice(("", "by lot"))
+        ways[way] += 1
+        return way
+
+    def by_arrow(*given: object) -> dict[str, Merged]:
+        found = folded(*given)
+        refused.extend(one.refused for one in found.values() if one.refused)
+        return found
+
+    folded = apply._by_arrow
+    monkeypatch.setattr(apply, "_by_arrow", by_arrow)
+    monkeypatch.setattr(planner, "too_large", by_lot)
+    kinds = (lakes.MIXED, lakes.CLEARED, lakes.WEAK, lakes.INHERITING)
+    feeds = [lakes.together(kind, HISTORIES, BATCHES, ordered=False) for kind in kinds]
+    feeds += [lakes.alone(lakes.TRUNCATED, number, BATCHES) for number in range(2)]
+    lake = lakes.lake_of(spark, tmp_path, budget=None)
+    lakes.batch_by_batch(lake, feeds, BATCHES)
+    assert [] == [str(one) for feed in feeds for one in lakes.wrong(lake, feed)]
+    assert min(ways[""], ways["by lot"]) > len(feeds) // 2
+    assert [] == refused
