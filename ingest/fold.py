@@ -35,7 +35,8 @@ class SchemaStep(NamedTuple):
     takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source converts the values
     to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows go).  ``old`` is a retyped column's
     type as statements said before; empty where only the rows' messages know it.  Where the column becomes NOT NULL
-    (``solid``), NULL becomes ``zero``, or stays if that is not known.  The values of a ``computed`` one are not known.
+    (``solid``), NULL becomes ``zero``, or stays if that is not known.  The values of a ``computed`` one are not known, nor
+    those of a ``serial`` one (AUTO_INCREMENT) that are zero.
     A step with ``since`` is that of a statement delivered again: it meets the rows alone that older messages,
     delivered again too, have set since then.
     """
@@ -54,6 +55,7 @@ class SchemaStep(NamedTuple):
     solid: bool = False
     zero: str | None = None
     computed: bool = False
+    serial: bool = False
 
     def decoded(self) -> SchemaStep:
         """The step of a ledger, which keeps places as order keys, as the fold takes it."""

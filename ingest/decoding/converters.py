@@ -163,11 +163,12 @@ def zoned(value: str, zone: str) -> str:
 def _hour(text: str, zone: str) -> str | None:
     """UTC's date and hour at an hour of a zone's clocks, for the instants of a stream are not far apart.
 
-    None where they are not whole hours apart, or no longer so when the hour ends.
+    None where they are not whole hours apart, or clocks are changed in that hour.
     """
     start, clock = dt.datetime.fromisoformat(text), values.zone_of(zone)
-    offset = clock.utcoffset(start)
-    if not offset or offset % _HOUR or offset != clock.utcoffset(start.replace(minute=59, second=59)):
+    offset, end = clock.utcoffset(start), start.replace(minute=59, second=59)
+    others = {clock.utcoffset(one) for one in (end, start.replace(fold=1), end.replace(fold=1))}
+    if not offset or offset % _HOUR or others != {offset}:
         return None
     try:
         return (start - offset).isoformat()[:13]

@@ -24,7 +24,7 @@ from ingest.change import TableId
 from ingest.ddl import COMPUTED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.resolve import UNSEEN, Presence, is_archive, leaves_open
+from ingest.lake.resolve import RESPELT, UNSEEN, Presence, is_archive, leaves_open
 from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, named
 
@@ -372,6 +372,8 @@ class _Walk:
             yield SchemaStep(order, "new_incarnation")
             return
         match effect.action:
+            case "truncate" if effect.note == RESPELT:
+                yield SchemaStep(order, "new_incarnation")
             case "modify_column" if effect.type is not None:
                 yield from self._retype(effect, order)
             case "add_column" if name in self.made:  # the same statement again, or IF NOT EXISTS
@@ -414,8 +416,9 @@ class _Walk:
             solid=effect.solid,
             zero=columns.zero(effect.type or "", effect.declared or "") if effect.solid else None,
             computed=effect.note in (COMPUTED, "generated"),
+            serial=effect.note == "identity",
         )
-        if not step.old or step.solid or step.conversion() != KEEP:
+        if not step.old or step.solid or step.serial or step.conversion() != KEEP:
             yield step
 
     def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:

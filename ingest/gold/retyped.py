@@ -38,7 +38,7 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     if text is None:
         return 0 if not step.solid else OPEN if step.zero is None else ALTERED | RESPELT
     rule = step.conversion(sent)
-    unsure = not rule.certain or rule.doubted(text)
+    unsure = not rule.certain or rule.doubted(text) or (step.serial and text == "0")
     return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
 
 

@@ -19,6 +19,7 @@ from ingest.lake.statements import Statement
 from ingest.order import is_weak
 
 Lanes = Iterable[tuple[str, TableId]]
+RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 UNSEEN = "unseen"  # note of a swap_table: what was done to the copy is not in the ledger
 _BY_TURNS = ("create_table", "drop_table", "truncate")  # what may well come twice within a second
 _UNKNOWN_DEFAULTS = (
@@ -178,7 +179,8 @@ def _respelt(statement: Statement, names: _Names) -> Iterator[Effect]:
         table, to = names.of(effect.table), effect.to
         if isinstance(to, TableId) and names.of(to) != table:
             to = names.of(to)
-        yield replace(effect, table=table, to=to)
+        note = RESPELT if effect.action == "truncate" and table != effect.table else effect.note
+        yield replace(effect, table=table, to=to, note=note)
 
 
 def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:

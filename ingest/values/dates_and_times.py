@@ -92,13 +92,16 @@ def zoned_text(value: str, zone: str) -> str:
     Args:
         value: ``YYYY-MM-DD HH:MM:SS[.f]`` with ``Z``, ``+08:00``, `` Asia/Shanghai`` or nothing.
         zone: the IANA zone for text without one.
+
+    Raises:
+        ValueError: also where clocks of the zone are changed, and the text is two instants, or none.
     """
-    instant, digits = _instant(value, zone)
+    instant, digits = _instant(value, zone, sure=True)
     return instant.isoformat("T") + fraction(digits) + "Z"
 
 
-def _instant(value: str, zone: str) -> tuple[dt.datetime, str]:
-    """The second in UTC, and the digits of its fraction."""
+def _instant(value: str, zone: str, *, sure: bool = False) -> tuple[dt.datetime, str]:
+    """The second in UTC, and the digits of its fraction; ``sure`` refuses what is two instants, or none."""
     found = DATETIME.match(value)
     if found is None:
         raise ValueError(f"{value[:40]!r} is not a date and time")
@@ -107,6 +110,10 @@ def _instant(value: str, zone: str) -> tuple[dt.datetime, str]:
     local = dt.datetime.fromisoformat(f"{day} {clock}")
     if not rest:
         offset = zone_of(zone).utcoffset(local)
+        if sure and offset != zone_of(zone).utcoffset(local.replace(fold=1)):
+            raise ValueError(
+                f"{value[:40]!r} is two instants in {zone}, or none: its clocks were changed then"
+            )
     elif OFFSET.fullmatch(rest):
         offset = _offset(rest)
     else:

@@ -49,7 +49,25 @@ def test_instants_where_clocks_are_changed(zone: str, year: int):
     for hour in (hour for hour in range(1, 8784) if offsets[hour - 1] != offsets[hour]):
         for minute in range(-90, 91):
             text = str(start + dt.timedelta(hours=hour, minutes=minute, seconds=59))
-            assert values.zoned_text(text, zone) == zoned(text, zone)
+            found = outcome(zoned, text, zone)
+            assert found == outcome(values.zoned_text, text, zone)
+            assert (found == "refused") == (len(instants(text, zone)) != 1), text
+
+
+def instants(text: str, zone: str) -> set[dt.datetime]:
+    """The instants at which clocks of a zone showed a time."""
+    local = dt.datetime.fromisoformat(text)
+    both = {local.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(dt.UTC) for fold in (0, 1)}
+    return {one for one in both if one.astimezone(ZoneInfo(zone)).replace(tzinfo=None) == local}
+
+
+def test_a_clock_that_was_put_back_does_not_tell_the_instant():
+    """One of two would be an hour wrong without a word; with its offset a text is sure, and an event's time is near."""
+    assert "refused" == outcome(zoned, "2024-11-03 01:30:00", "America/New_York")
+    assert "refused" == outcome(zoned, "2024-03-10 02:30:00", "America/New_York")
+    assert "2024-11-03T06:30:00Z" == zoned("2024-11-03 01:30:00-05:00", "America/New_York")
+    assert "2024-11-03T07:00:00Z" == zoned("2024-11-03 02:00:00", "America/New_York")
+    assert values.instant_micros("2024-11-03 01:30:00", "America/New_York")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from ingest import ddl
 from ingest.change import Change, Image, Op, TableId
 from ingest.fold import Placed, SchemaStep, copies, fold
+from ingest.gold import retyped
 from ingest.gold.policy import (
     APPLIED,
     APPROVE,
@@ -415,3 +416,17 @@ def test_a_change_without_a_statement_asks_for_attention() -> None:
     verdict = judge(statement, subject())
     assert PARTLY == verdict.state
     assert "has column gate (STRING); what became of the rows is not known" in verdict.does
+
+
+def test_a_truncate_that_spells_its_table_in_another_case_empties_it() -> None:
+    """Its change is another table's, as the message names it, and would empty nothing."""
+    for text, made in (("TRUNCATE TABLE Depot", ["new_incarnation"]), ("TRUNCATE TABLE depot", [])):
+        found = resolved([said(text)], [("src", DEPOT)])
+        assert made == [step.action for step, _ in steps(found, subject())]
+
+
+def test_zeros_are_numbered_where_a_column_counts_by_itself() -> None:
+    """MODIFY ... AUTO_INCREMENT gives them numbers that no message tells."""
+    [step] = retyped_by("ALTER TABLE depot MODIFY no INT AUTO_INCREMENT")
+    assert retyped.OPEN == retyped.effect(step, "0", "int32")
+    assert 0 == retyped.effect(step, "7", "int32")

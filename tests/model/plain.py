@@ -130,7 +130,10 @@ def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId,
             statements.append(_statement(row))
         elif row["kind"] == "reject":
             rejected += 1
-    statements = resolved(statements, [(SOURCE, table) for table in lanes])
+    sent = [
+        (SOURCE, table) for table, one in lanes.items() if any(row["op"] != "truncate" for row in one.changes)
+    ]
+    statements = resolved(statements, sent)
     for statement in statements:
         for effect in statement.effects:
             for table in (effect.table, effect.to):
