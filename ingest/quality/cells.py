@@ -39,7 +39,6 @@ from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 ALWAYS = 1_000  # keys of a mirror that are compared whatever the setting says
 REACH = 20_000  # changes of a lane that are read whole after each batch, if they are needed
-FEW = 2_000  # changes of a lane that are read whole after each batch in any case
 HELD = 100_000  # changes of a lane that are held at once
 _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _NAMED = ("source", "database", "schema", "table")
@@ -452,14 +451,10 @@ class _Check:
         late = bool(lane.order_low and lane.folded_high and lane.order_low <= lane.folded_high)
         stated = batch > self.since
         short = lane.changes_ever <= REACH
-        few = (
-            lane.changes_ever <= FEW and lane.changes > lane.reads + lane.deletes
-        )  # inserts meet what was there
         whole = (
             self.deep
             or self.since <= 0
             or lane.folded_high is None
-            or few
             or (short and (late or stated or lane.truncates > 0))
         )
         steps: Sequence[tuple[SchemaStep, int]] = ()
