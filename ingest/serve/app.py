@@ -38,7 +38,7 @@ from ingest.serve.work import JobRunner, ServiceJob
 LONGEST = 64 * 1024  # bytes of a form or a document
 PATIENCE = 10.0  # seconds for a body to come
 _OPEN = ("/healthz", "/login", "/style.css", "/live.js", "/favicon.ico")  # need no user
-_FORM = f"form-{secrets.token_hex(16)}"  # stands for a page's number until it is sent
+_FORM = f"form-{secrets.token_hex(16)}"  # replaced by a page's number until it is sent
 _NOTHING_ASKED = {"q": "", "show": "", "page": ""}
 _slow = CapacityLimiter(8)  # threads that wait for queries and stories
 
@@ -193,7 +193,7 @@ def _shown(cell: object) -> str:
 
 
 async def _refused(service: Service, request: Request, error: Exception) -> Response:
-    """What stands in the way of an answer, in a sentence."""
+    """Why there is no answer, in a sentence."""
     code, text = 404 if isinstance(error, NotHereError) else 400, str(error)
     if isinstance(error, pages.BusyError):
         code = 503
@@ -203,7 +203,9 @@ async def _refused(service: Service, request: Request, error: Exception) -> Resp
         text = usual.get(code, str(error.detail))
     if request.url.path.startswith("/api/"):
         return Response(encoded({"error": text}), code, media_type="application/json")
-    return await _drawn(service, request, View("told.html.j2", "Not here", {"text": text}, live=0, code=code))
+    return await _drawn(
+        service, request, View("message.html.j2", "Not here", {"text": text}, live=0, code=code)
+    )
 
 
 def _file(kind: str, *parts: str) -> Endpoint:

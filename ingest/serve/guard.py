@@ -110,7 +110,7 @@ class AccessGuard:
     _sessions: OrderedDict[str, tuple[str, float]] = field(default_factory=OrderedDict, repr=False)
 
     def knows(self, host: str) -> bool:
-        """True if a request's ``Host`` is a name of this service: any other resolves here for somebody's script."""
+        """True if a request's ``Host`` is a name of this service: any other name may be another site's."""
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         name = name.strip("[]").lower()
         if name in self.names or name == self.address.host.lower():

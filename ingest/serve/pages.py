@@ -230,7 +230,6 @@ def table(fleet: Fleet, asked: Query) -> View:
         "pipeline": name, "table": table, "entry": entry, "facts": facts, "page": made, "now": facts.now,
         "row": row, "paused": paused if paused and paused.kind == PAUSE else None,
         "file": lake.pipeline.file,
-        "problems": [one for one in made.problems if one.subject == table],
         "all_rows": link("sql", pipeline=name, q=f"SELECT * FROM {_quoted(row.fact.id)} LIMIT 100" if row else ""),
     })  # fmt: skip
 
@@ -244,18 +243,18 @@ def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
     first = {name: values[0] for name, values in asked.items() if values}
     name, table, key = first.get("pipeline", ""), first.get("table", ""), list(asked.get("key", ()))
     lake = fleet.lake(name)
-    told = explained(lake, table, key)
-    names = list(dict.fromkeys([*(told.folded or {}), *(cell for one in told.mirror_rows for cell in one)]))
+    found = explained(lake, table, key)
+    names = list(dict.fromkeys([*(found.folded or {}), *(cell for one in found.mirror_rows for cell in one)]))
     return View("row.html.j2", table, {
-        "pipeline": name, "table": told.mirror, "story": told, "headline": story.headline(told),
-        "light": "good" if told.equal else "bad", "names": names,
-        "suspects": [story.suspect(one) for one in told.suspects],
-        "typed": command("explain", lake.pipeline.file, told.mirror, "--", *key),
+        "pipeline": name, "table": found.mirror, "story": found, "headline": story.headline(found),
+        "light": "good" if found.equal else "bad", "names": names,
+        "suspects": [story.suspect(one) for one in found.suspects],
+        "typed": command("explain", lake.pipeline.file, found.mirror, "--", *key),
     }, live=0)  # fmt: skip
 
 
 def explained(lake: LakeReader, table: str, key: Sequence[str]) -> Any:
-    """The story of a row, as `ingest explain` tells it."""
+    """The story of a row, as `ingest explain` prints it."""
     with _place():
         from ingest.gold import explain  # Spark's packages, of which nothing else here has need
 
@@ -328,12 +327,12 @@ def sql(fleet: Fleet, asked: Query) -> View:
         "batch": asked.get("batch", ""),
         "file": lake.pipeline.file,
     }
-    facts |= {"columns": None, "rows": [], "behind": [], "error": "", "most": ROWS, "seconds": 0.0}
+    facts |= {"columns": None, "rows": [], "lacking": [], "error": "", "most": ROWS, "seconds": 0.0}
     code = 200
     if text:
         began = time.monotonic()
         try:
-            facts["columns"], facts["rows"], facts["behind"] = queried(lake, text, asked.get("batch", ""))
+            facts["columns"], facts["rows"], facts["lacking"] = queried(lake, text, asked.get("batch", ""))
         except IngestError as error:
             facts["error"], code = str(error), 503 if isinstance(error, BusyError) else 400
         facts["seconds"] = time.monotonic() - began

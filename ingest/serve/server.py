@@ -30,7 +30,7 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
 
     Args:
         service: what is served.
-        say: is told ``listening`` with the address, and ``waiting`` at the end.
+        say: gets ``listening`` with the address, and ``waiting`` at the end.
 
     Raises:
         SetupError: the address cannot be had.

@@ -1,4 +1,4 @@
-"""What the service does beside answering: runs on schedules, and the actions of its users, in one process of their own.
+"""What the service does apart from answering: runs on schedules, and the actions of its users, in one process of their own.
 
 That process has the Spark session. It is started when something is to be done, ended when nothing was for a while, and
 never takes the service with it.
@@ -224,7 +224,7 @@ class JobRunner:
             one.start()
 
     def _work(self) -> None:
-        """One job after the other, those of people first."""
+        """One job after the other, those of users first."""
         while not self._stop.is_set():
             with self._change:
                 if not self._asked and not self._runs and not self._change.wait(self._idle_after):
@@ -266,13 +266,13 @@ class JobRunner:
         process.stdin.write(json.dumps({"job": job.id, **what}) + "\n")
         process.stdin.flush()
         for line in process.stdout:
-            told = json.loads(line)
-            if told["job"] != job.id:
+            answer = json.loads(line)
+            if answer["job"] != job.id:
                 continue
-            if "step" in told:
-                job.step = told["step"]
+            if "step" in answer:
+                job.step = answer["step"]
             else:
-                self._over(job, told["done"]["code"], told["done"]["text"])
+                self._over(job, answer["done"]["code"], answer["done"]["text"])
                 return
         code = process.wait()
         text = (

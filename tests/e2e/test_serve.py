@@ -84,7 +84,7 @@ def test_a_schedule_a_decision_and_an_end_in_a_batch(depot: Depot, running: Runn
     server = psutil.Process(running.process.pid)
     assert server.memory_info().rss / 2**20 < MEGABYTES
     with depot.feed.open("a", encoding="utf-8") as file:
-        file.write(statement("bins", 900, "ALTER TABLE bins ADD COLUMN more INT"))
+        file.write(statement("bins", 50, "ALTER TABLE bins ADD COLUMN more INT"))
     touch(depot.feed, 3000)
     waits = running.until(lambda: [one for one in running.get("/api/ddl?pipeline=depot") if one["pending"]])
     job = running.post(do="approve", pipeline="depot", statement=waits[0]["id"], reason="agreed")
