@@ -111,21 +111,22 @@ def _run(
     import duckdb
 
     base = duck.opened()
-    ends = threading.Timer(bounds.seconds if bounds else 0.0, base.interrupt)
+    done = threading.Event()
     if bounds:
         base.execute(f"SET memory_limit = {duck.text(bounds.memory)}")
         base.execute("SET temp_directory = ''")
         base.execute("SET threads = 1")
-        ends.start()
+    ender = threading.Thread(target=_end_late, args=(base, bounds, done), daemon=True)
+    ender.start()
     files: list[str] = []
-    for name, place in views.items():
-        state = delta.snapshot(place.folder, place.version)
-        if not state.exists:
-            raise IngestError(f"There is no table at {place.folder} yet.")
-        base.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan(place.folder, state, zones=True)}")
-        files += [f"{place.folder}/{one.place}" for one in state.files]
-    _lock(base, files)
     try:
+        for name, place in views.items():
+            state = delta.snapshot(place.folder, place.version)
+            if not state.exists:
+                raise IngestError(f"There is no table at {place.folder} yet.")
+            base.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan(place.folder, state, zones=True)}")
+            files += [f"{place.folder}/{one.place}" for one in state.files]
+        _lock(base, files)
         described = base.execute(f"DESCRIBE {text}").fetchall()
         columns = [f"c{number}" for number in range(len(described))]
         made = [_reader(kind) for _, kind, *_ in described]
@@ -139,11 +140,20 @@ def _run(
     except duckdb.Error as error:
         raise IngestError(f"DuckDB refuses the query: {_said(error)}") from None
     finally:
-        ends.cancel()
+        done.set()
+        ender.join()
         with suppress(duckdb.Error):
             base.close()
     rows = [[_cell(cell, read) for cell, (_, read) in zip(row, made, strict=True)] for row in found]
     return [name for name, *_ in described], rows
+
+
+def _end_late(base: DuckDBPyConnection, bounds: Bounds | None, done: threading.Event) -> None:
+    """Interrupt a query after its time, again and again: an interruption between two statements is lost."""
+    if bounds is None or done.wait(bounds.seconds):
+        return
+    while not done.wait(0.05):
+        base.interrupt()
 
 
 def _lock(base: DuckDBPyConnection, files: list[str]) -> None:

@@ -181,7 +181,7 @@ def test_a_query_reads_the_lake_and_nothing_more(
     """A page that runs any text is a shell for everyone who reaches it, and one query must not stop the others."""
     from ingest.inspect.query import Bounds
 
-    monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(0.5, "64MB"))
+    monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(0.5, "256MB"))
     answer = client.get(f"/sql?pipeline=depot&q={quote(text)}")
     assert 400 == answer.code
     assert told in answer.text
