@@ -109,6 +109,8 @@ def refolds(lane: Lane, steps: Steps) -> bool:
 
 def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
     """Why a fold is not Arrow's, as part of a sentence; nothing if it is, as far as the lake need not be asked."""
+    if fold.retyped:  # what cannot be known of its values is written there
+        return "a statement converts its values"
     plan = fold.plan
     why = _not_plain(pipeline, plan.job.rule, plan.mirror, fold.before.types, fold.work)
     if why:
