@@ -6,9 +6,11 @@ them, and adds a receipt for each partition of its task.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +22,11 @@ from pyspark.sql import functions as F
 from ingest.bronze import broker
 from ingest.bronze.broker import BrokerError
 from ingest.bronze.offsets import Acceptance, Gap, KafkaReceipt, Place, Plan, Position, Span, plan
+from ingest.bronze.store import REPORT, storing
 from ingest.config import Source
 from ingest.config.secrets import struck
 from ingest.lake import decisions
+from ingest.lake.datafiles import Layout
 from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.lake import Lake
 
@@ -107,24 +111,45 @@ def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
 
 def frame(lake: Lake, found: Look, cores: int) -> DataFrame:
     """The messages of a plan and their receipts, with the columns of `_SPARK` and ``source``."""
-    receipts = [_standing(found, span) for span in found.plan.spans]
     rows = [
-        ("receipt", one.place.topic, one.place.partition, one.start, None, None, one.to_json(), None)
-        for one in receipts
+        ("receipt", row["topic"], row["partition"], row["offset"], None, None, row["value"], None)
+        for row in standing(found)
     ]
     both = lake.spark.createDataFrame(rows, _SPARK).coalesce(1)
-    spans = [span for span in found.plan.spans if span.end > span.start]
-    if spans:
-        both = _messages(lake, found, spans, cores).unionByName(both)
+    if found.plan.reads:
+        read = _messages(lake, found, cores).mapInArrow(_counting(found.cluster, found.topics), _SPARK)
+        both = read.unionByName(both)
     return both.withColumn("source", F.lit(found.source.name))
 
 
-def _standing(found: Look, span: Span) -> KafkaReceipt:
-    topic_id = found.topics[span.place.topic]
-    return KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, topic_id)
+def written(lake: Lake, found: Look, cores: int, layout: Layout, batch: int, now: dt.datetime) -> DataFrame:
+    """The messages of a plan as files that tasks write, and what these report."""
+    counting = _counting(found.cluster, found.topics)
+    store = storing(layout, batch, now, source=found.source.name, read=counting)
+    return _messages(lake, found, cores).mapInArrow(store, REPORT)
 
 
-def _messages(lake: Lake, found: Look, spans: list[Span], cores: int) -> DataFrame:
+def standing(found: Look) -> list[dict[str, Any]]:
+    """A receipt for each span of a plan, as a report has them: where it ends, whatever messages it held."""
+    receipts = [
+        KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
+        for span in found.plan.spans
+    ]
+    return [
+        {
+            "kind": "receipt",
+            "source": found.source.name,
+            "topic": one.place.topic,
+            "partition": one.place.partition,
+            "offset": one.start,
+            "value": one.to_json(),
+        }
+        for one in receipts
+    ]
+
+
+def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:
+    spans = found.plan.reads
     settings = {f"kafka.{name}": value for name, value in broker.client_settings(found.source).items()}
     read = (
         lake.spark.read.format("kafka")
@@ -147,7 +172,7 @@ def _messages(lake: Lake, found: Look, spans: list[Span], cores: int) -> DataFra
         "key",
         "value",
         "headers",
-    ).mapInArrow(_counting(found.cluster, found.topics), _SPARK)
+    )
 
 
 def _by_topic(spans: list[Span]) -> dict[str, list[int]]:

@@ -18,10 +18,12 @@ from ingest.bronze.kafka import Look
 from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
 from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
 from ingest.bronze.receipts import FileState, Receipt
+from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.config import Source
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake import identity, snapshots
+from ingest.lake.datafiles import Added
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
@@ -30,6 +32,7 @@ STAGE = "bronze"
 _GROUP_ROWS = 10_000
 _SHORT = 200  # bytes of a message
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_LITTLE = 4 << 20  # bytes that this process reads itself
 _KINDS = 4  # and days: more than one batch has
 
 _ARROW = pa.schema(
@@ -50,6 +53,8 @@ _SPARK = (
 
 
 Row = tuple[Any, ...]  # the columns of `_ARROW`
+Receipts = list[tuple[str, int, bytes]]
+"""Source, batch and what bronze keeps of each receipt."""
 
 
 @dataclass(slots=True)
@@ -80,13 +85,7 @@ class Positions:
         """Read the receipts of batches that this session does not know yet."""
         if last <= self.batch:
             return
-        rows = (
-            lake.read(BRONZE.name)
-            .where((F.col("kind") == "receipt") & (F.col("batch") > self.batch))
-            .select("source", "batch", "value")
-            .collect()
-        )
-        for source, batch, value in rows:
+        for source, batch, value in _receipts(lake, self.batch + 1, last):
             self.add(source, batch, value)
         self.batch = last
 
@@ -131,15 +130,13 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         return landed
     batch = last + 1
     try:
-        ours = _append(lake, work, looks, landed, batch, cores)
+        receipts = _append(lake, work, looks, landed, batch, cores)
     except kafka.READ_ERRORS as error:
         if not (alarms := kafka.failed(looks, error)):
             raise
         landed.alarms.extend(alarms)
         return landed
-    if not ours:
-        raise IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
-    _note_receipts(lake, positions, landed, batch)
+    _note_receipts(positions, landed, batch, receipts)
     return landed
 
 
@@ -157,13 +154,15 @@ def _known(positions: Positions, source: Source) -> dict[str, FileState]:
     return {path: state for path, state in files.items() if ingest_snapshot.holds(path) == of_snapshots}
 
 
-def _append(lake: Lake, work: list[Range], looks: list[Look], landed: Landed, batch: int, cores: int) -> bool:
+def _append(
+    lake: Lake, work: list[Range], looks: list[Look], landed: Landed, batch: int, cores: int
+) -> Receipts:
     """Read and commit the batch, without what comes after a range that breaks and is followed."""
+    commit = _by_files if lake.is_local else _by_spark
     while True:
         try:
-            with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
-                return lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch)
-        except kafka.READ_ERRORS as error:
+            return commit(lake, work, looks, batch, cores)
+        except (BrokenRange, *kafka.READ_ERRORS) as error:
             found = before_broken(work, str(error))
             if found is None:
                 raise
@@ -173,6 +172,60 @@ def _append(lake: Lake, work: list[Range], looks: list[Look], landed: Landed, ba
                 f"{fault} What comes after it in source {source} was not read, to keep its order: run again."
             )
             landed.alarms.append((source, text))
+
+
+def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> Receipts:
+    """Have tasks write the messages and report; write the receipts, and commit both at once.
+
+    A few messages in files are read and written by this process: a task would take longer to be sent.
+    """
+    now = lake.now()
+    layout = lake.layout(BRONZE)
+    names = [source.name for source in lake.pipeline.sources]
+    rows = [row for one in looks for row in kafka.standing(one)]
+    reports = [kafka.written(lake, one, cores, layout, batch, now) for one in looks if one.plan.reads]
+    if work and (reports or not _is_little(work)):
+        tasks = _tasks(work, cores)
+        numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
+        reports.append(numbers.mapInArrow(storing(layout, batch, now, read=_reader(tasks, names)), REPORT))
+    elif work:
+        rows += [
+            row for page in storing(layout, batch, now)(_read_all(work, names)) for row in page.to_pylist()
+        ]
+    if reports:
+        with paced(lake.spark, _expected(work, looks)):
+            rows += [row.asDict() for row in reduce(DataFrame.unionByName, reports).collect()]
+    files = [Added.from_json(row["value"]) for row in rows if row["kind"] == "file"]
+    receipts = [row for row in rows if row["kind"] == "receipt"]
+    files += written_receipts(layout, receipts, batch, now)
+    if not lake.append(files, BRONZE, STAGE, batch):
+        raise _overtaken(batch)
+    return [(row["source"], batch, row["value"]) for row in receipts]
+
+
+def _by_spark(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> Receipts:
+    """The same where Spark alone writes."""
+    with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
+        if not lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch):
+            raise _overtaken(batch)
+    return _receipts(lake, batch, batch)
+
+
+def _overtaken(batch: int) -> IngestError:
+    return IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
+
+
+def _is_little(work: list[Range]) -> bool:
+    """True for work that this process does as fast as Spark would send it to a task."""
+    return not any(one.compressed for one in work) and sum(one.weight for one in work) <= _LITTLE
+
+
+def _receipts(lake: Lake, first: int, last: int) -> Receipts:
+    """The receipts of some batches."""
+    columns = ("source", "batch", "value")
+    wanted = pa.schema([BRONZE.arrow.field(name) for name in columns])
+    pages = lake.pages(BRONZE, wanted, "receipt", (first, last))
+    return [row for page in pages for row in zip(*(page[name].to_pylist() for name in columns), strict=True)]
 
 
 @contextmanager
@@ -199,14 +252,8 @@ def _look(lake: Lake, source: Source, positions: Positions, landed: Landed) -> L
     return found
 
 
-def _note_receipts(lake: Lake, positions: Positions, landed: Landed, batch: int) -> None:
-    rows = (
-        lake.read(BRONZE.name)
-        .where((F.col("kind") == "receipt") & (F.col("batch") == batch))
-        .select("source", "value")
-        .collect()
-    )
-    for source, value in rows:
+def _note_receipts(positions: Positions, landed: Landed, batch: int, receipts: Receipts) -> None:
+    for source, _, value in receipts:
         receipt = positions.add(source, batch, value)
         landed.messages += receipt.count
         landed.by_source[source] = landed.by_source.get(source, 0) + receipt.count

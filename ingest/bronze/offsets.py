@@ -151,6 +151,11 @@ class Plan:
     warnings: tuple[str, ...] = ()
     due: bool = False
 
+    @property
+    def reads(self) -> list[Span]:
+        """The spans that may hold messages."""
+        return [span for span in self.spans if span.end > span.start]
+
 
 def plan(
     source: Source,

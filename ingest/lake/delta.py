@@ -47,6 +47,12 @@ class DataFile:
         found = orjson.loads(self.stats).get("numRecords") if self.stats else None
         return None if found is None else found - self.deleted
 
+    def may_hold(self, column: str, low: int, high: int) -> bool:
+        """False if the statistics rule out that a column has a value between two."""
+        found = orjson.loads(self.stats) if self.stats else {}
+        least, most = (found.get(name, {}).get(column) for name in ("minValues", "maxValues"))
+        return (least is None or least <= high) and (most is None or most >= low)
+
     @property
     def place(self) -> str:
         """Its path as the file system has it."""

@@ -6,18 +6,20 @@ import datetime as dt
 import json
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
-from ingest.lake import log
+from ingest.lake import commits, log
+from ingest.lake.datafiles import Added, Layout, Piece, arrow_schema, fitted, table_of, written
 from ingest.lake.delta import UnreadableError, metadata_of
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
@@ -25,6 +27,8 @@ from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
+Span = tuple[int, int]
+"""The first and the last of some batches."""
 
 
 @dataclass(slots=True)
@@ -59,32 +63,28 @@ class Lake(Tables):
 
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress; Spark reads the logs that are not read without it."""
-        if self._is_local:
+        if self.is_local:
             with suppress(UnreadableError):
                 return super(Lake, self).snapshot(name)
         return log.snapshot(self.spark, self.path(name))
 
-    @property
-    def _is_local(self) -> bool:
-        return "://" not in self.pipeline.lake
-
     def ask(self, query: str) -> list[Row]:
         """As `Tables.ask`; in a store that only Hadoop reaches, by Spark."""
-        if self._is_local:
+        if self.is_local:
             with suppress(UnreadableError):
                 return super(Lake, self).ask(query)
         return [row.asDict(recursive=True) for row in self.frame(query).collect()]
 
     def count(self, name: str) -> int:
         """As `Tables.count`; in a store that only Hadoop reaches, by Spark."""
-        if self._is_local:
+        if self.is_local:
             with suppress(UnreadableError):
                 return super(Lake, self).count(name)
         return self.read(name).count()
 
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """As `Tables.commits`; in a store that only Hadoop reaches, by Spark."""
-        if self._is_local:
+        if self.is_local:
             yield from super(Lake, self).commits(name)
         elif self.exists(name):
             told = self.spark.sql(f"DESCRIBE HISTORY {self.named(name)}").select("version", "userMetadata")
@@ -137,6 +137,43 @@ class Lake(Tables):
         absent = {one.name: F.lit(None).cast(one.dataType) for one in schema.lacking(found.columns)}
         return found.withColumns(absent)
 
+    def pieces(
+        self, schema: TableSchema, columns: pa.Schema, kinds: Collection[str], span: Span
+    ) -> list[Piece] | None:
+        """The data files with rows of some kinds and batches of `bronze` or `changes`; None if Spark must read them."""
+        state = self.snapshot(schema.name)
+        if not self.is_local:
+            return None
+        first, last = span
+        found = [
+            one
+            for one in state.files
+            if one.partition.get("kind") in kinds and one.may_hold("batch", first, last)
+        ]
+        if any(one.deleted for one in found):
+            return None
+        return [
+            Piece(
+                f"{self.path(schema.name)}/{one.place}",
+                columns,
+                first,
+                last,
+                rows=one.rows or 0,
+                size=one.size,
+            )
+            for one in found
+        ]
+
+    def pages(self, schema: TableSchema, columns: pa.Schema, kind: str, span: Span) -> Iterator[pa.Table]:
+        """The rows of one kind of `bronze` or `changes` in some batches, from first to last, piece by piece."""
+        pieces = self.pieces(schema, columns, {kind}, span)
+        if pieces is not None:
+            for piece in pieces:
+                yield from piece.read()
+        elif self.exists(schema.name):
+            wanted = (F.col("kind") == kind) & F.col("batch").between(*span)
+            yield fitted(self.rows(schema).where(wanted).select(*columns.names).toArrow(), columns)
+
     def exists(self, name: str) -> bool:
         """True if the table has been created."""
         return name in self._known or self.snapshot(name).exists
@@ -144,11 +181,23 @@ class Lake(Tables):
     def ensure(self, schema: TableSchema) -> None:
         """Create a product table if it is not there, without any rows."""
         with self._one_creates(schema):
-            if self._grown(schema).exists:
-                return
+            if not self._grown(schema).exists:
+                self._create(schema)
+
+    def _create(self, schema: TableSchema) -> None:
+        path, metadata = self.path(schema.name), self.metadata()
+        if self.is_local:
+            commits.create(
+                path,
+                json.dumps({"type": "struct", "fields": schema.fields}),
+                schema.partition_by,
+                self._properties(schema),
+                metadata,
+            )
+        else:
             nothing = self.spark.createDataFrame([], schema.columns)
-            self._writing(nothing, schema, NO_TABLE).save(self.path(schema.name))
-            self._known.add(schema.name)
+            self._writing(nothing, schema, NO_TABLE).option("userMetadata", metadata).save(path)
+        self._known.add(schema.name)
 
     def _one_creates(self, schema: TableSchema) -> AbstractContextManager[object]:
         """Hold other threads back while a table may have to be created or extended: Delta refuses two at once."""
@@ -166,10 +215,13 @@ class Lake(Tables):
         """An append; the first one makes the table in the same commit, with its comments and properties."""
         if state.exists:
             return frame.write.format("delta").mode("append")
-        horizon = f"interval {self.pipeline.horizon_days} days"
-        properties = {**schema.properties, "delta.deletedFileRetentionDuration": horizon}
+        properties = self._properties(schema)
         writing = frame.to(schema.columns).write.format("delta").mode("append").options(**properties)
         return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
+
+    def _properties(self, schema: TableSchema) -> dict[str, str]:
+        horizon = f"interval {self.pipeline.horizon_days} days"
+        return {**schema.properties, "delta.deletedFileRetentionDuration": horizon}
 
     def _grow(self, schema: TableSchema, state: Snapshot) -> None:
         """Add the columns that a table made by an older version lacks."""
@@ -177,8 +229,32 @@ class Lake(Tables):
             columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
             self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
 
-    def append(self, frame: DataFrame, schema: TableSchema, stage: str, batch: int) -> bool:
+    @property
+    def is_local(self) -> bool:
+        """True if tables are written without Spark: in a folder, not in a store that Hadoop alone reaches."""
+        return commits.within_reach(self.pipeline.lake)
+
+    def layout(self, schema: TableSchema) -> Layout:
+        """How the data files of a product table are written, which is made if it is not there."""
+        self.ensure(schema)
+        return Layout(
+            self.path(schema.name),
+            arrow_schema(self.snapshot(schema.name).types),
+            schema.partition_by,
+            tuple((schema.statistics or "batch").split(",")),
+            tuple(schema.repeated.split(",")) if schema.repeated else (),
+        )
+
+    def append(
+        self, rows: DataFrame | pa.Table | list[Added], schema: TableSchema, stage: str, batch: int
+    ) -> bool:
         """Append rows in one commit, guarded: the same stage and batch is never written twice.
+
+        Args:
+            rows: as Spark or Arrow has them, or as files that are written already.
+            schema: the table.
+            stage: who writes.
+            batch: which batch.
 
         Returns:
             False if the batch was there already, and nothing was written.
@@ -186,21 +262,40 @@ class Lake(Tables):
         Raises:
             IngestError: another run committed this batch first.
         """
+        if isinstance(rows, pa.Table) and not self.is_local:
+            rows = self.spark.createDataFrame(fitted(rows, schema.arrow), schema.columns).coalesce(1)
         with self._one_creates(schema):
             before = self._grown(schema)
             writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
             if before.transactions.get(writer, -1) >= batch:
                 return False
-            (
-                self._writing(frame, schema, before)
-                .option("txnAppId", writer)
-                .option("txnVersion", batch)
-                .option("userMetadata", self.metadata(batch))
-                .save(self.path(schema.name))
-            )
+            if isinstance(rows, DataFrame):
+                self._append_frame(rows, schema, before, writer, batch)
+            else:
+                self._append_files(rows, schema, writer, batch)
             self._known.add(schema.name)
-        self._check_ours(schema.name, before, batch)
         return True
+
+    def _append_frame(
+        self, frame: DataFrame, schema: TableSchema, before: Snapshot, writer: str, batch: int
+    ) -> None:
+        (
+            self._writing(frame, schema, before)
+            .option("txnAppId", writer)
+            .option("txnVersion", batch)
+            .option("userMetadata", self.metadata(batch))
+            .save(self.path(schema.name))
+        )
+        self._check_ours(schema.name, before, batch)
+
+    def _append_files(
+        self, rows: pa.Table | list[Added], schema: TableSchema, writer: str, batch: int
+    ) -> None:
+        files = rows if isinstance(rows, list) else written(self.layout(schema), rows)
+        try:
+            commits.append(self.path(schema.name), files, self.metadata(batch), writer, batch)
+        except commits.TakenError:
+            raise self._overtaken(schema.name, batch) from None
 
     def _check_ours(self, name: str, before: Snapshot, batch: int) -> None:
         """A commit under an identifier already used is skipped without a word: look whose it is."""
@@ -209,7 +304,10 @@ class Lake(Tables):
         for version in range(before.version + 1, after.version + 1):
             if log.commit_metadata(self.spark, path, version).get("run") == self.run:
                 return
-        raise IngestError(
+        raise self._overtaken(name, batch)
+
+    def _overtaken(self, name: str, batch: int) -> IngestError:
+        return IngestError(
             f"Batch {batch} of {name} was committed by another run at the same time: "
             f"nothing of this run was written; run again."
         )
@@ -251,13 +349,16 @@ class Lake(Tables):
         """
         if not rows or self.shadow:
             return
+        names, metadata = schema.arrow.names, json.dumps({"run": self.run, **marks})
+        if self.is_local:
+            layout = self.layout(schema)
+            files = written(layout, table_of(rows, names, layout.columns))
+            commits.append(layout.folder, files, metadata)
+            return
         with self._one_creates(schema):
             state = self._grown(schema)
-            columns = self.read(schema.name).schema if state.exists else schema.columns
-            writing = self._writing(self.spark.createDataFrame(rows, columns).coalesce(1), schema, state)
-            writing.option("userMetadata", json.dumps({"run": self.run, **marks})).save(
-                self.path(schema.name)
-            )
+            frame = self.spark.createDataFrame(rows, schema.columns).coalesce(1)
+            self._writing(frame, schema, state).option("userMetadata", metadata).save(self.path(schema.name))
             self._known.add(schema.name)
 
     def last_mark(self, name: str, mark: str) -> int | None:
@@ -267,7 +368,7 @@ class Lake(Tables):
 
     def last_marks(self, name: str) -> dict[str, Any]:
         """All that the newest commit of a table carries; nothing if there is no table."""
-        if self._is_local:
+        if self.is_local:
             return super(Lake, self).last_marks(name)
         state = self.snapshot(name)
         return log.commit_metadata(self.spark, self.path(name), state.version) if state.exists else {}

@@ -5,12 +5,35 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import StructField, StructType
 
-_COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '(?:[^']|'')*'")
+_COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '((?:[^']|'')*)'")
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+_PAIRS = {"type": "struct", "fields": [_field("key", "string"), _field("value", "binary")]}
+_TYPES: dict[str, Any] = {
+    "STRING": "string",
+    "BIGINT": "long",
+    "INT": "integer",
+    "DOUBLE": "double",
+    "BOOLEAN": "boolean",
+    "BINARY": "binary",
+    "DATE": "date",
+    "TIMESTAMP": "timestamp",
+    "ARRAY<STRUCT<key: STRING, value: BINARY>>": {
+        "type": "array",
+        "elementType": _PAIRS,
+        "containsNull": True,
+    },
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +45,7 @@ class TableSchema:
     ddl: str
     partition_by: tuple[str, ...] = ()
     statistics: str = ""  # the columns that Delta keeps statistics of
+    repeated: str = ""  # the columns whose values come often: their files hold each value once
 
     @property
     def columns(self) -> StructType:
@@ -35,8 +59,30 @@ class TableSchema:
         """Its columns with their types as SQL writes them."""
         return {found[1]: found[2] for found in _COLUMN.finditer(self.ddl)}
 
+    @property
+    def arrow(self) -> pa.Schema:
+        """Its columns as Arrow has them."""
+        from ingest.lake.datafiles import arrow_schema
+
+        return arrow_schema({one["name"]: one["type"] for one in self.fields})
+
+    @property
+    def fields(self) -> list[dict[str, Any]]:
+        """Its columns as Delta's log has them, comments among them."""
+        return [
+            {
+                "name": found[1],
+                "type": _TYPES[found[2]],
+                "nullable": True,
+                "metadata": {"comment": found[3].replace("''", "'")},
+            }
+            for found in _COLUMN.finditer(self.ddl)
+        ]
+
     def lacking(self, present: Container[str]) -> list[StructField]:
         """Its columns that a table made by an older version does not have."""
+        if all(one["name"] in present for one in self.fields):
+            return []  # without asking Spark
         return [one for one in self.columns if one.name not in present]
 
     @property
@@ -69,6 +115,7 @@ BRONZE = TableSchema(
     day DATE COMMENT 'the day of it, for partitioning'""",
     partition_by=("kind", "day"),
     statistics="batch,source,topic,partition,offset",
+    repeated="source,topic",
 )
 
 CHANGES = TableSchema(
@@ -94,6 +141,7 @@ CHANGES = TableSchema(
     payload STRING COMMENT 'JSON of a ddl event, reject or book line'""",
     partition_by=("kind",),
     statistics="batch,database,table,order_key",
+    repeated="source,topic,op,database,schema,table,keys,types,note",
 )
 
 DDL = TableSchema(

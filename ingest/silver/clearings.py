@@ -8,30 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pyspark.sql import DataFrame
+import pyarrow as pa
 
 from ingest.change import Op
 from ingest.lake.books import Line
+from ingest.lake.datafiles import table_of
 from ingest.lake.epochs import Epochs, Resnapshot
-from ingest.lake.lake import Lake
 from ingest.lake.starts import beginning
+from ingest.silver import sheet
 
 _COLUMNS = (
-    "kind STRING, batch BIGINT, source STRING, row INT, op STRING, `database` STRING, `schema` STRING, "
-    "`table` STRING, order_key STRING, partial BOOLEAN, note STRING, payload STRING"
-)
+    "kind", "batch", "source", "row", "op", "database", "schema", "table", "order_key", "partial", "note",
+    "payload",
+)  # fmt: skip
 Row = tuple[object, ...]
 
 
-def rows(lake: Lake, told: Epochs, batches: Sequence[int]) -> DataFrame | None:
-    """Rows of ``changes`` for the epochs that begin in some batches; None if there are none."""
+def rows(told: Epochs, batches: Sequence[int]) -> pa.Table:
+    """Rows of ``changes`` for the epochs that begin in some batches."""
     found = [
         row
         for one in told.resnapshots
         if one.complete and one.start.first in batches
         for row in _told(one, told.number(one.source, one.start))
     ]
-    return lake.spark.createDataFrame(found, _COLUMNS).coalesce(1) if found else None
+    return table_of(found, _COLUMNS, sheet.SCHEMA)
 
 
 def _told(one: Resnapshot, epoch: int) -> Iterator[Row]:

@@ -7,23 +7,28 @@ guarded, and a rerun adds what a killed run left out.
 from __future__ import annotations
 
 import json
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
 from ingest.lake import decoded_with, epochs, identity
 from ingest.lake.books import Line, merged
-from ingest.lake.lake import Lake
+from ingest.lake.datafiles import Added, Files, Piece, table_of, written
+from ingest.lake.lake import Lake, Span
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.silver import clearings, events, receipts, replay
+from ingest.silver import clearings, events, receipts, replay, sheet, store
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.registry import schemas
 
 STAGE = "silver"
+_FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process decodes itself
+_TASK = 128 << 20  # bytes of bronze's files for one task
 
 
 @dataclass(slots=True)
@@ -51,59 +56,85 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
         return Decoded()
     told = receipts.told(lake, batches)
     identity.refuse_missing_sources(lake, {source for _, source in told.landed})
-    replayed = replay.landed(told.moved, batches)
     decoded_with.note(lake, {source for _, source in told.landed}, batches[0])
-    with paced(lake.spark, sum(told.landed.values()) + sum(replayed.values())):
-        _write_changes(lake, batches, told)
-    written = _written(lake, batches)
-    lines = merged(
-        Line.from_json(row["payload"])
-        for row in written.where(F.col("kind") == "book").select("payload").collect()
-    )
-    with paced(lake.spark, sum(line.ddl + line.rejected for line in lines)):
-        _append_side_by_side(lake, written, lines, batches[-1])
-    lake.append(_book_rows(lake, lines), BOOKS, STAGE, batches[-1])
+    _write_changes(lake, batches, told, cores)
+    span = (batches[0], batches[-1])
+    pages = lake.pages(CHANGES, sheet.SCHEMA, "book", span)
+    lines = merged(Line.from_json(text) for page in pages for text in page.column("payload").to_pylist())
+    if any(line.ddl for line in lines):
+        _append(lake, DDL, "ddl", _ddl_rows, span)
+    if any(line.rejected for line in lines):
+        _append(lake, REJECTS, "reject", _reject_rows, span)
+    lake.append(_book_rows(lines), BOOKS, STAGE, batches[-1])
     return Decoded(batches, lines, _unbalanced(told, batches, lines))
 
 
-def _append_side_by_side(lake: Lake, written: DataFrame, lines: list[Line], batch: int) -> None:
-    """``ddl`` and ``rejects``, at once: each is little work and a commit to wait for."""
-    todo = []
-    if any(line.ddl for line in lines):
-        todo.append((_ddl_rows, DDL))
-    if any(line.rejected for line in lines):
-        todo.append((_reject_rows, REJECTS))
-    with ThreadPoolExecutor(len(todo) or 1, thread_name_prefix=STAGE) as pool:
-        list(
-            pool.map(
-                lambda one: lake.append(one[0](_behind(lake, written, one[1])), one[1], STAGE, batch), todo
-            )
-        )
+def _append(
+    lake: Lake, schema: TableSchema, kind: str, rows: Callable[[pa.Table], pa.Table], span: Span
+) -> None:
+    """A small table's rows from those of their kind in ``changes``, without batches that a killed run has appended."""
+    first, last = max(span[0], lake.progress(STAGE, schema.name) + 1), span[1]
+    if first > last:
+        return
+    pages = (rows(page) for page in lake.pages(CHANGES, sheet.SCHEMA, kind, (first, last)))
+    if lake.is_local:
+        with Files(lake.layout(schema)) as files:
+            for page in pages:
+                files.add(page)
+            lake.append(files.finish(), schema, STAGE, last)
+    else:
+        lake.append(pa.concat_tables(pages), schema, STAGE, last)
 
 
-def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told) -> None:
+def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, cores: int) -> None:
     """One commit for all pending batches; a rerun after a kill begins behind what is there."""
     done = lake.progress(STAGE, CHANGES.name)
     todo = [batch for batch in batches if batch > done]
     if not todo:
         return
-    messages = lake.read(BRONZE.name).where(
-        (F.col("kind") == "message") & F.col("batch").between(todo[0], todo[-1])
-    )
+    span = (todo[0], todo[-1])
+    cleared = clearings.rows(epochs.read(lake), todo)
     moved = replay.touching(told.moved, todo)
+    pieces = None if moved else lake.pieces(BRONZE, store.WANTED, {"message"}, span)
+    if pieces is not None:
+        lake.append(_by_files(lake, pieces, cleared, span, cores), CHANGES, STAGE, span[1])
+        return
+    messages = _messages(lake, span)
     if moved:
-        known = lifting(lake, messages.unionByName(replay.messages(lake)))
+        known = lifting(lake, lambda: messages.unionByName(replay.messages(lake)))
         changes = replay.decoded(lake, messages, todo, moved, known, lifted)
     else:
-        changes = lifted(messages, lifting(lake, messages))
-    cleared = clearings.rows(lake, epochs.read(lake), todo)
-    if cleared is not None:
-        changes = changes.unionByName(cleared, allowMissingColumns=True)
-    lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, todo[-1])
+        changes = lifted(messages, lifting(lake, lambda: messages))
+    if cleared.num_rows:
+        changes = changes.unionByName(lake.spark.createDataFrame(cleared, CHANGES.columns).coalesce(1))
+    count = sum(told.landed.values()) + sum(replay.landed(told.moved, batches).values())
+    with paced(lake.spark, count):
+        lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, span[1])
 
 
-def lifting(lake: Lake, messages: DataFrame) -> Lifting:
-    """What the workers need to decode these messages with today's parsers and options."""
+def _messages(lake: Lake, span: Span) -> DataFrame:
+    return lake.read(BRONZE.name).where((F.col("kind") == "message") & F.col("batch").between(*span))
+
+
+def _by_files(lake: Lake, pieces: list[Piece], cleared: pa.Table, span: Span, cores: int) -> list[Added]:
+    """Have tasks write the changes; those of a few messages are written by this process."""
+    how = lifting(lake, lambda: _messages(lake, span))
+    layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
+    if sum(piece.rows for piece in pieces) <= _FEW and sum(piece.size for piece in pieces) <= _LITTLE:
+        files = store.decoded(pieces, how, layout)
+    else:
+        tasks = store.dealt(pieces, max(cores, sum(piece.size for piece in pieces) // _TASK))
+        numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
+        rows = numbers.mapInArrow(store.decoding(tasks, how, layout), store.REPORT).collect()
+        files = [Added.from_json(row["file"]) for row in rows]
+    return files + written(layout, cleared)
+
+
+def lifting(lake: Lake, messages: Callable[[], DataFrame]) -> Lifting:
+    """What the workers need to decode these messages with today's parsers and options.
+
+    The messages are asked for only where something in them must be known before: schema numbers, table events.
+    """
     how = Lifting(_shipped(lake.pipeline), starts=epochs.read(lake).starts, schemas=schemas(lake, messages))
     return replace(how, anchors=events.anchors(lake, messages, how))
 
@@ -122,71 +153,63 @@ def _shipped(pipeline: Pipeline) -> Pipeline:
     return replace(pipeline, sources=sources, quality=(), spark={}, lineage=None)
 
 
-def _written(lake: Lake, batches: tuple[int, ...]) -> DataFrame:
-    return lake.read(CHANGES.name).where(
-        F.col("batch").between(batches[0], batches[-1]) & (F.col("kind") != "change")
+class _Parsed(msgspec.Struct):
+    kind: str | None = None
+    reason: str | None = None
+    effects: msgspec.Raw = msgspec.Raw(b"[]")
+
+
+class _Statement(msgspec.Struct):
+    statement: str | None = None
+    parsed: _Parsed | None = None
+
+
+class _Refusal(msgspec.Struct):
+    reason: str | None = None
+    detail: str | None = None
+    decoder: str | None = None
+
+
+_statements, _refusals = msgspec.json.Decoder(_Statement), msgspec.json.Decoder(_Refusal)
+_PLACE = ("batch", "source", "topic", "partition", "offset", "database", "schema", "table")
+
+
+def _ddl_rows(page: pa.Table) -> pa.Table:
+    told = [_statements.decode(text) for text in page.column("payload").to_pylist()]
+    parsed = [one.parsed or _Parsed() for one in told]
+    return _beside(
+        page.select([*_PLACE, "row", "order_key", "sequence", "event_time", "note"]),
+        {
+            "statement": [one.statement for one in told],
+            "class": [one.kind for one in parsed],
+            "reason": [one.reason for one in parsed],
+            "effects": [bytes(one.effects).decode() for one in parsed],
+        },
     )
 
 
-def _behind(lake: Lake, written: DataFrame, schema: TableSchema) -> DataFrame:
-    """Without the batches that a killed run has appended already: the books, not this table, were missing."""
-    return written.where(F.col("batch") > lake.progress(STAGE, schema.name))
-
-
-def _ddl_rows(written: DataFrame) -> DataFrame:
-    payload = F.col("payload")
-    return written.where(F.col("kind") == "ddl").select(
-        "batch",
-        "source",
-        "topic",
-        "partition",
-        "offset",
-        "row",
-        "database",
-        "schema",
-        "table",
-        "order_key",
-        "sequence",
-        "event_time",
-        F.get_json_object(payload, "$.statement").alias("statement"),
-        F.get_json_object(payload, "$.parsed.kind").alias("class"),
-        F.get_json_object(payload, "$.parsed.reason").alias("reason"),
-        F.get_json_object(payload, "$.parsed.effects").alias("effects"),
-        "note",
+def _reject_rows(page: pa.Table) -> pa.Table:
+    told = [_refusals.decode(text) for text in page.column("payload").to_pylist()]
+    return _beside(
+        page.select(list(_PLACE)),
+        {
+            "stage": [STAGE] * len(told),
+            "kind": ["message"] * len(told),
+            **{name: [getattr(one, name) for one in told] for name in _Refusal.__struct_fields__},
+        },
     )
 
 
-def _reject_rows(written: DataFrame) -> DataFrame:
-    payload = F.col("payload")
-    nothing = F.lit(None).cast("string")
-    return written.where(F.col("kind") == "reject").select(
-        "source",
-        "topic",
-        "partition",
-        "offset",
-        "batch",
-        F.lit(STAGE).alias("stage"),
-        F.lit("message").alias("kind"),
-        "database",
-        "schema",
-        "table",
-        nothing.alias("key"),
-        nothing.alias("column"),
-        F.get_json_object(payload, "$.reason").alias("reason"),
-        F.get_json_object(payload, "$.detail").alias("detail"),
-        nothing.alias("raw"),
-        F.get_json_object(payload, "$.decoder").alias("decoder"),
-    )
+def _beside(page: pa.Table, columns: Mapping[str, list[str | None]]) -> pa.Table:
+    for name, values in columns.items():
+        page = page.append_column(name, pa.array(values, pa.string()))
+    return page
 
 
-def _book_rows(lake: Lake, lines: list[Line]) -> DataFrame:
+def _book_rows(lines: list[Line]) -> pa.Table:
     """The lines as rows; their times are microseconds, which a moment in Python need not be able to hold."""
-    times = ("event_low", "event_high")
-    names = BOOKS.columns.names
-    sent = BOOKS.ddl.replace("event_low TIMESTAMP", "event_low BIGINT")
-    rows = [tuple(_book_cell(line, name) for name in names) for line in lines]
-    frame = lake.spark.createDataFrame(rows, sent.replace("event_high TIMESTAMP", "event_high BIGINT"))
-    return frame.withColumns({name: F.timestamp_micros(name) for name in times}).coalesce(1)
+    rows = [tuple(_book_cell(line, name) for name in BOOKS.arrow.names) for line in lines]
+    return table_of(rows, BOOKS.arrow.names, BOOKS.arrow)
 
 
 def _book_cell(line: Line, name: str) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,7 +17,7 @@ from ingest.silver.lift import INPUT, Lifting, Spot
 _FALLBACK = 5  # batches to look back where the books do not say which
 
 
-def anchors(lake: Lake, messages: DataFrame, how: Lifting) -> dict[Spot, tuple[int, ...]]:
+def anchors(lake: Lake, messages: Callable[[], DataFrame], how: Lifting) -> dict[Spot, tuple[int, ...]]:
     """For each table event among the messages that has no position, that of the row before it; empty for none."""
     sources = {
         source.name: formats.load(source.format).ABOUT.event_marks
@@ -27,7 +27,7 @@ def anchors(lake: Lake, messages: DataFrame, how: Lifting) -> dict[Spot, tuple[i
     marked = {name: marks for name, marks in sources.items() if marks}
     if not marked:
         return {}
-    events = _events(messages, marked, how)
+    events = _events(messages(), marked, how)
     if not events:
         return {}
     found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}

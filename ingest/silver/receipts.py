@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BRONZE
-from ingest.silver.replay import Moved, replayed_batch
+from ingest.silver.replay import Moved
+
+_WANTED = pa.schema([BRONZE.arrow.field(name) for name in ("batch", "source", "topic", "partition", "value")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,26 +33,16 @@ def told_by(value: Column) -> Column:
 
 
 def told(lake: Lake, batches: Sequence[int]) -> Told:
-    """The receipts of some batches and all replays, in one read."""
-    wanted = F.col("batch").between(batches[0], batches[-1])
-    where = ("source", "topic", "partition")
-    replays = F.col("kind") == REPLAY
-    rows = (
-        lake.read(BRONZE.name)
-        .where(replays | ((F.col("kind") == "receipt") & wanted))
-        .groupBy("kind", "batch", replayed_batch().alias("old"), *where)
-        .agg(
-            F.count("*").alias("rows"),
-            F.sum(told_by(F.col("value"))).alias("count"),
-        )
-        .collect()
-    )
+    """The receipts of some batches and all replays."""
     found = Told()
-    for row in rows:
-        if row["kind"] == REPLAY:
-            source, topic, partition = (row[name] for name in where)
-            found.moved.append(Moved(row["batch"], row["old"], source, topic, partition, row["rows"]))
-        else:
+    for page in lake.pages(BRONZE, _WANTED, "receipt", (batches[0], batches[-1])):
+        for row in page.to_pylist():
             place = (row["batch"], row["source"])
-            found.landed[place] = found.landed.get(place, 0) + (row["count"] or 0)
+            found.landed[place] = found.landed.get(place, 0) + (json.loads(row["value"]).get("count") or 0)
+    moved: Counter[tuple[int, int, str, str, int]] = Counter()
+    for page in lake.pages(BRONZE, _WANTED, REPLAY, (0, lake.progress("bronze", BRONZE.name))):
+        for row in page.to_pylist():
+            old = json.loads(row["value"])["batch"]
+            moved[row["batch"], old, row["source"], row["topic"], row["partition"]] += 1
+    found.moved.extend(Moved(*place, count) for place, count in moved.items())
     return found

@@ -7,7 +7,7 @@ that the lake does not hold, and stores them there: decoding the same bytes agai
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from pyspark.sql import Column, DataFrame
@@ -26,7 +26,7 @@ Texts = Mapping[str, Mapping[int, str]]
 """Source name to schema id to the schema's JSON text; a source without a registry has no entry."""
 
 
-def schemas(lake: Lake, messages: DataFrame) -> Texts:
+def schemas(lake: Lake, messages: Callable[[], DataFrame]) -> Texts:
     """Every schema that the framed values of these bronze messages may need.
 
     An id that the registry does not know stays out; its messages are rejected, and a replay asks again.
@@ -38,7 +38,7 @@ def schemas(lake: Lake, messages: DataFrame) -> Texts:
     if not sources:
         return {}
     known = _stored(lake)
-    found = _framed(messages, [source.name for source in sources])
+    found = _framed(messages(), [source.name for source in sources])
     texts: dict[str, dict[int, str]] = {}
     for source in sources:
         have = known.get(source.name, {})

@@ -140,7 +140,7 @@ def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, st
 
 
 def appoint(
-    lake: Lake, lifting: Callable[[Lake, DataFrame], Lifting], lift: Lift, reason: str = ""
+    lake: Lake, lifting: Callable[[Lake, Callable[[], DataFrame]], Lifting], lift: Lift, reason: str = ""
 ) -> tuple[int | None, int, int]:
     """Commit a new batch that decodes again what is rejected and can be decoded now.
 
@@ -166,7 +166,9 @@ def appoint(
             return None, 0, 0
         kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
         rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
-        still = lift(rows, lifting(lake, rows)).where(F.col("kind") == "reject").select(*PLACE, "batch")
+        still = (
+            lift(rows, lifting(lake, lambda: rows)).where(F.col("kind") == "reject").select(*PLACE, "batch")
+        )
         there = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
         ready = there.join(still, [*PLACE, "batch"], "left_anti").collect()
     finally:

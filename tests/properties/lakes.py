@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from ingest import formats
@@ -159,11 +160,11 @@ def write(lake: Lake, feeds: Sequence[Feed], batch: int) -> None:
         pages += own.lift(page(batch, [at for at, sent in enumerate(messages) if sent.epoch == epoch]))
         lines += own.lines.values()
     assert not any(line.rejected for line in lines)
-    frame = lake.spark.createDataFrame(pa.Table.from_batches(pages))
-    lake.append(frame.coalesce(2), CHANGES, "silver", batch)
+    rows = pa.Table.from_batches(pages)
+    lake.append(lake.spark.createDataFrame(rows).coalesce(2), CHANGES, "silver", batch)
     if any(line.ddl for line in lines):
-        lake.append(_ddl_rows(frame), DDL, "silver", batch)
-    lake.append(_book_rows(lake, merged(lines)).coalesce(1), BOOKS, "silver", batch)
+        lake.append(_ddl_rows(rows.filter(pc.equal(rows["kind"], "ddl"))), DDL, "silver", batch)
+    lake.append(_book_rows(merged(lines)), BOOKS, "silver", batch)
 
 
 # --- gold ---

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from ingest.errors import IngestError
@@ -289,21 +290,24 @@ def test_of_two_runs_one_commits_a_batch(
     depot = Depot(tmp_path)
     depot.grow()
     lake, other = Lake(spark, depot.pipeline), Lake(spark, depot.pipeline)
-    original = bronze._frame
+    original = bronze._by_files
 
     def slow(*given: Any) -> Any:
-        monkeypatch.setattr(bronze, "_frame", original)
+        monkeypatch.setattr(bronze, "_by_files", original)
         land(other, Positions(), 2)  # the other run is quicker
         return original(*given)
 
-    monkeypatch.setattr(bronze, "_frame", slow)
+    monkeypatch.setattr(bronze, "_by_files", slow)
     with pytest.raises(IngestError, match="run again"):
         land(lake, Positions(), 2)
     found = lake.read("bronze").where("kind = 'message'").count()
     assert depot.lines == found
 
 
-def test_a_batch_is_committed_once_even_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["spark", "arrow"])
+def test_a_batch_is_committed_once_even_at_the_same_moment(
+    spark: SparkSession, tmp_path: Path, by: str
+) -> None:
     """Delta skips the second commit of an identifier without a word: the run would think it had written."""
     from ingest.lake.schemas import DDL
 
@@ -311,7 +315,9 @@ def test_a_batch_is_committed_once_even_at_the_same_moment(spark: SparkSession, 
     lake, other = Lake(spark, depot.pipeline), Lake(spark, depot.pipeline)
     lake.ensure(DDL)
     frame = spark.createDataFrame([], DDL.ddl)
-    row = spark.range(1).selectExpr("1L AS batch").join(frame.drop("batch"), how="left")
+    row: Any = pa.table({"batch": [1]})
+    if by == "spark":
+        row = spark.range(1).selectExpr("1L AS batch").join(frame.drop("batch"), how="left")
     seen = lake.snapshot(DDL.name)
     other.append(row, DDL, "silver", 1)
     with pytest.MonkeyPatch.context() as patch:

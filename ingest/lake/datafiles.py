@@ -1,0 +1,292 @@
+"""Data files of the product's own tables: written and described with Arrow, in whichever process holds the rows.
+
+A file counts only once a commit names it (`ingest.lake.commits`).  What a task or a killed run leaves behind without
+one is deleted by `ingest maintain`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+from urllib.parse import quote
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
+_BOUND = 256  # characters of the longest text that serves as a bound of its column
+
+
+class Added(NamedTuple):
+    """One data file as a commit names it."""
+
+    path: str  # under the table's folder
+    size: int
+    partition: dict[str, str]
+    stats: str
+    written_at: int  # milliseconds
+
+    def to_json(self) -> bytes:
+        """The file as a task reports it."""
+        return orjson.dumps(self._asdict())
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Self:
+        """Read a task's report back."""
+        return cls(**orjson.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the files of a table go, and what is in them; small enough to be sent to every task."""
+
+    folder: str
+    columns: pa.Schema  # of the table, in its order
+    partition_by: tuple[str, ...] = ()
+    statistics: tuple[str, ...] = ()  # columns of integers or short texts
+    repeated: tuple[str, ...] = ()  # columns whose values come often
+    sorted_by: tuple[str, ...] = ()  # how rows that are written together are sorted
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns that stand in the files; those of the partitioning do not."""
+        return pa.schema([one for one in self.columns if one.name not in self.partition_by])
+
+
+class Files:
+    """New files of one table, one for each partition that gets rows.
+
+    Use it as a context: what an error interrupts is removed.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._stored = layout.stored
+        self._open: dict[tuple[str, ...], _File] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, error: object, *_rest: object) -> None:
+        if error is not None:
+            for one in self._open.values():
+                one.discard()
+
+    def add(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows; columns that they lack are NULL, but for those of the partitioning."""
+        for values, mine in self._parted(rows):
+            if values not in self._open:
+                partition = dict(zip(self._layout.partition_by, values, strict=True))
+                self._open[values] = _File(self._layout, self._stored, partition)
+            self._open[values].write(fitted(mine, self._stored))
+
+    def _parted(
+        self, rows: pa.Table | pa.RecordBatch
+    ) -> Iterator[tuple[tuple[str, ...], pa.Table | pa.RecordBatch]]:
+        """The rows of each partition."""
+        names = self._layout.partition_by
+        texts = [rows.column(name).cast(pa.string()) for name in names]
+        keys: list[tuple[str, ...]] = [()] if rows.num_rows else []
+        if names:
+            groups = pa.Table.from_arrays(texts, list(names)).group_by(list(names)).aggregate([])
+            keys = [tuple(one[name] for name in names) for one in groups.to_pylist()]
+        for key in keys:
+            if len(keys) > 1:
+                same = [pc.equal(text, value) for text, value in zip(texts, key, strict=True)]
+                yield key, rows.filter(reduce(pc.and_, same))
+            else:
+                yield key, rows
+
+    def finish(self) -> list[Added]:
+        """Close the files and describe them."""
+        return [one.finish() for one in self._open.values()]
+
+
+def fitted(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    """Rows under a schema: its columns in its order, those that are missing as NULL."""
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    have = set(table.column_names)
+    columns = [
+        table.column(one.name).cast(one.type) if one.name in have else pa.nulls(table.num_rows, one.type)
+        for one in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@dataclass(slots=True)
+class _Bounds:
+    """What a file's statistics say of one column."""
+
+    low: Any = None
+    high: Any = None
+    nulls: int = 0
+
+    def take(self, column: pa.ChunkedArray) -> None:
+        self.nulls += column.null_count
+        if column.null_count < len(column):
+            found = pc.min_max(column).as_py()
+            self.low = found["min"] if self.low is None else min(self.low, found["min"])
+            self.high = found["max"] if self.high is None else max(self.high, found["max"])
+
+    @property
+    def told(self) -> bool:
+        """True if both ends can stand in the statistics."""
+        ends = (self.low, self.high)
+        return None not in ends and not any(isinstance(one, str) and len(one) > _BOUND for one in ends)
+
+
+@dataclass(slots=True)
+class _File:
+    """One file while it is written."""
+
+    layout: Layout
+    stored: pa.Schema
+    partition: dict[str, str]
+    path: str = ""
+    rows: int = 0
+    waiting: list[pa.Table] = field(default_factory=list)
+    bounds: dict[str, _Bounds] = field(default_factory=dict)
+    writer: pq.ParquetWriter | None = None
+
+    @property
+    def place(self) -> Path:
+        """The file in the file system."""
+        return Path(self.layout.folder, self.path)
+
+    def write(self, rows: pa.Table) -> None:
+        self.waiting.append(rows)
+        if (
+            sum(one.num_rows for one in self.waiting) >= _GROUP_ROWS
+            or sum(one.nbytes for one in self.waiting) >= _GROUP_BYTES
+        ):
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write what waits as one row group."""
+        rows = pa.concat_tables(self.waiting)
+        self.waiting = []
+        by = [name for name in self.layout.sorted_by if pc.count_distinct(rows.column(name)).as_py() > 1]
+        if by:
+            rows = rows.sort_by([(name, "ascending") for name in by])
+        self.writer = self.writer or self._opened()
+        self.writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self.rows += rows.num_rows
+        for name, bounds in self.bounds.items():
+            bounds.take(rows.column(name))
+
+    def _opened(self) -> pq.ParquetWriter:
+        folders = [f"{quote(name)}={quote(value)}" for name, value in self.partition.items()]
+        self.path = "/".join([*folders, f"part-{uuid.uuid4()}.zstd.parquet"])
+        self.place.parent.mkdir(parents=True, exist_ok=True)
+        names = self.stored.names
+        self.bounds = {name: _Bounds() for name in self.layout.statistics if name in names}
+        repeated = [name for name in self.layout.repeated if name in names]
+        return pq.ParquetWriter(
+            self.place,
+            self.stored,
+            compression="zstd",
+            use_dictionary=repeated,
+            write_statistics=list(dict.fromkeys([*self.bounds, *repeated])),
+        )
+
+    def finish(self) -> Added:
+        if self.waiting:
+            self._flush()
+        assert self.writer is not None
+        self.writer.close()
+        told = {name: one for name, one in self.bounds.items() if one.told}
+        stats = {
+            "numRecords": self.rows,
+            "minValues": {name: one.low for name, one in told.items()},
+            "maxValues": {name: one.high for name, one in told.items()},
+            "nullCount": {name: one.nulls for name, one in self.bounds.items()},
+        }
+        now = int(time.time() * 1000)
+        return Added(self.path, self.place.stat().st_size, self.partition, orjson.dumps(stats).decode(), now)
+
+    def discard(self) -> None:
+        """Remove the file, as far as it is there."""
+        if self.writer is not None:
+            with contextlib.suppress(Exception):
+                self.writer.close()
+            with contextlib.suppress(OSError):
+                self.place.unlink()
+
+
+def written(layout: Layout, rows: pa.Table | pa.RecordBatch) -> list[Added]:
+    """Rows as files; none for no rows."""
+    with Files(layout) as files:
+        files.add(rows)
+        return files.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a table's rows: some row groups of one data file, of which some batches are wanted."""
+
+    path: str
+    columns: pa.Schema  # wanted
+    first: int  # batch
+    last: int
+    groups: tuple[int, ...] = ()  # all of them if none is named
+    rows: int = 0  # about
+    size: int = 0  # of the whole file
+
+    def read(self) -> Iterator[pa.Table]:
+        """The rows, one row group after the other; a column that the file lacks is NULL."""
+        with pq.ParquetFile(self.path) as file:
+            there = [one.name for one in self.columns if one.name in file.schema_arrow.names]
+            for group in self.groups or range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=list({*there, "batch"}))
+                batch = rows.column("batch")
+                inside = pc.and_(pc.greater_equal(batch, self.first), pc.less_equal(batch, self.last))
+                yield fitted(rows if pc.all(inside).as_py() else rows.filter(inside), self.columns)
+
+    def parts(self) -> list[Piece]:
+        """The same piece, a row group at a time."""
+        with pq.ParquetFile(self.path) as file:
+            count = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        return [replace(self, groups=(group,), rows=rows) for group, rows in enumerate(count)]
+
+
+def table_of(rows: Sequence[Sequence[object]], names: Sequence[str], schema: pa.Schema) -> pa.Table:
+    """Rows of Python values as Arrow."""
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
+    arrays = [
+        pa.array(columns[one.name], one.type) if one.name in columns else pa.nulls(len(rows), one.type)
+        for one in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+_ARROW: dict[object, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+
+
+def arrow_schema(types: Mapping[str, object]) -> pa.Schema:
+    """A product table's columns, given as its log writes them."""
+    return pa.schema([(name, _arrow(kind)) for name, kind in types.items()])
+
+
+def _arrow(kind: object) -> pa.DataType:
+    if isinstance(kind, Mapping) and kind["type"] == "array":
+        return pa.list_(_arrow(kind["elementType"]))
+    if isinstance(kind, Mapping):
+        return pa.struct([(one["name"], _arrow(one["type"])) for one in kind["fields"]])
+    return _ARROW[kind]

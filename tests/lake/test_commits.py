@@ -1,0 +1,182 @@
+"""Data files and commits without Spark: one commit or none, whoever else writes, and a log that keeps its past."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from ingest.lake import commits, delta
+from ingest.lake.datafiles import Added, Files, Layout, Piece, arrow_schema, table_of, written
+from ingest.lake.schemas import ALL, BOOKS, BRONZE, CHANGES, TableSchema
+
+WRITER = "shop/silver/books/0"
+
+
+def layout(folder: Path, schema: TableSchema = BOOKS) -> Layout:
+    """A table that is there, without rows."""
+    fields = json.dumps({"type": "struct", "fields": schema.fields})
+    path = str(folder / schema.name)
+    commits.create(path, fields, schema.partition_by, schema.properties, '{"run": "first"}')
+    statistics = tuple((schema.statistics or "batch").split(","))
+    return Layout(path, schema.arrow, schema.partition_by, statistics)
+
+
+def books(*batches: int) -> pa.Table:
+    """A line for each batch."""
+    return pa.table({"batch": list(batches), "source": [f"of {one}" for one in batches]})
+
+
+def append(place: Layout, batch: int, writer: str = WRITER) -> None:
+    """One commit of one line."""
+    commits.append(place.folder, written(place, books(batch)), json.dumps({"batch": batch}), writer, batch)
+
+
+def batches(place: Layout) -> list[int]:
+    """The batches of all rows."""
+    return sorted(pl.read_delta(place.folder)["batch"].to_list())
+
+
+def between(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
+    """Something happens once, between a look at the table and the commit that follows it."""
+    original = DeltaTable.create_write_transaction
+
+    def slow(self: DeltaTable, *given: Any, **named: Any) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", original)
+        happens()
+        original(self, *given, **named)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", slow)
+
+
+def test_a_batch_is_never_committed_twice(tmp_path: Path) -> None:
+    """The log's writer records identifiers and does not enforce them."""
+    place = layout(tmp_path)
+    append(place, 3)
+    for batch in (3, 2):
+        with pytest.raises(commits.TakenError):
+            append(place, batch)
+    assert [3] == batches(place)
+
+
+def test_of_two_runs_at_once_one_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other run commits the same batch between this one's look and its commit."""
+    place = layout(tmp_path)
+    between(monkeypatch, lambda: append(place, 1))
+    with pytest.raises(commits.TakenError):
+        append(place, 1)
+    assert [1] == batches(place)
+
+
+def test_a_foreign_commit_in_between_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another writer's commit takes the version: this one comes after it, once."""
+    place = layout(tmp_path)
+    between(monkeypatch, lambda: append(place, 7, "elsewhere"))
+    append(place, 1)
+    assert [1, 7] == batches(place)
+    assert {"elsewhere": 7, WRITER: 1} == delta.snapshot(place.folder).transactions
+    assert {"batch": 1} == delta.metadata_of(delta.actions(place.folder, 2))
+
+
+def test_identifiers_and_old_versions_outlive_checkpoints(tmp_path: Path) -> None:
+    """A checkpoint that lost an identifier would land a batch again; one that cleaned the log would break time travel."""
+    place = layout(tmp_path)
+    append(place, 1, "rare")
+    for batch in range(1, 12):
+        append(place, batch)
+    log = Path(place.folder, "_delta_log")
+    long_ago = time.time() - 400 * 86_400
+    for file in log.iterdir():
+        os.utime(file, (long_ago, long_ago))
+    for batch in range(12, 25):
+        append(place, batch)
+    assert len([*log.glob("*.checkpoint.parquet")]) >= 2
+    assert {"rare": 1, WRITER: 24} == delta.snapshot(place.folder).transactions
+    assert 1 == DeltaTable(place.folder).transaction_version("rare")
+    for version in (2, 11, 13, 20):
+        assert version == pl.read_delta(place.folder, version=version).height
+
+
+def test_files_describe_themselves(tmp_path: Path) -> None:
+    """A wrong bound would have readers pass over the file."""
+    place = layout(tmp_path, CHANGES)
+    lower, upper = "\N{LATIN SMALL LETTER E WITH ACUTE}", "\N{GRINNING FACE}"
+    rows = {
+        "kind": ["change"] * 3,
+        "batch": [5, 2, 9],
+        "database": [upper, None, lower],
+        "table": ["x" * 999] * 3,
+    }
+    [found] = written(place, pa.table(rows))
+    told = json.loads(found.stats)
+    assert {"batch": 2, "database": lower} == told["minValues"]
+    assert {"batch": 9, "database": upper} == told["maxValues"]
+    assert {"batch": 0, "database": 1, "table": 0, "order_key": 3} == told["nullCount"]
+    assert 3 == told["numRecords"]
+    file = Path(place.folder, found.path)
+    assert found.size == file.stat().st_size
+    assert {"kind": "change"} == found.partition
+    assert found == Added.from_json(found.to_json())
+    assert CHANGES.arrow.names[1:] == pq.read_schema(file).names
+
+
+def test_each_partition_has_its_file(tmp_path: Path) -> None:
+    """Rows of several kinds may come together."""
+    place = layout(tmp_path, BRONZE)
+    day = pa.array([20_000, 20_000, 20_001], pa.date32())
+    rows = pa.table(
+        {"kind": ["message", "receipt", "message"], "day": day, "batch": [1, 1, 1], "offset": [1, 2, 3]}
+    )
+    files = written(place, rows)
+    commits.append(place.folder, files, "{}")
+    found = pl.read_delta(place.folder).sort("offset")
+    assert ["message", "receipt", "message"] == found["kind"].to_list()
+    assert day.to_pylist() == found["day"].to_list()
+
+
+def test_what_an_error_interrupts_is_removed(tmp_path: Path) -> None:
+    """Half a file would lie there until somebody deletes dead files."""
+    place = layout(tmp_path)
+
+    def write() -> None:
+        with Files(place) as files:
+            for _ in range(60):
+                files.add(books(*range(1000)))
+            assert [*Path(place.folder).glob("*.parquet")]
+            raise RuntimeError("interrupted")
+
+    with pytest.raises(RuntimeError, match="interrupted"):
+        write()
+    assert [] == [*Path(place.folder).glob("*.parquet")]
+
+
+def test_pieces_give_the_wanted_batches(tmp_path: Path) -> None:
+    """Files that upkeep has joined hold many batches; an older one lacks columns."""
+    file = tmp_path / "joined.parquet"
+    pq.write_table(books(1, 2, 3, 4, 5), file, row_group_size=2)
+    wanted = arrow_schema({"source": "string", "note": "string"})
+    piece = Piece(str(file), wanted, 2, 4)
+    for parts in ([piece], piece.parts()):
+        rows = pa.concat_tables([page for part in parts for page in part.read()]).to_pylist()
+        assert [{"source": f"of {one}", "note": None} for one in (2, 3, 4)] == rows
+
+
+@pytest.mark.parametrize("schema", ALL, ids=lambda one: one.name)
+def test_every_table_can_be_written(tmp_path: Path, schema: TableSchema) -> None:
+    """A type that only Spark knows would be found at the first row."""
+    place = layout(tmp_path, schema)
+    assert schema.arrow == arrow_schema(delta.snapshot(place.folder).types)
+    assert schema.ddl.count("COMMENT") == len(schema.fields)
+    values = {"kind": "x", "day": 20_000}
+    names = [name for name in schema.arrow.names if name in (*values, *schema.partition_by)]
+    rows = table_of([tuple(values[name] for name in names)], names, schema.arrow)
+    commits.append(place.folder, written(place, rows), "{}")
+    assert 1 == pl.read_delta(place.folder).height
