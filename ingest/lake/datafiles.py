@@ -106,8 +106,10 @@ class Files:
                 yield key, rows
 
     def finish(self) -> list[Added]:
-        """Close the files and describe them."""
-        return [one.finish() for one in self._open.values()]
+        """Close the files and describe them; from here on they stay, whatever happens."""
+        done = [one.finish() for one in self._open.values()]
+        self._open = {}
+        return done
 
 
 def fitted(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:

@@ -81,7 +81,8 @@ def _append(
         with Files(lake.layout(schema)) as files:
             for page in pages:
                 files.add(page)
-            lake.append(files.finish(), schema, STAGE, last)
+            done = files.finish()
+        lake.append(done, schema, STAGE, last)
     else:
         lake.append(pa.concat_tables(pages), schema, STAGE, last)
 

@@ -1,0 +1,156 @@
+"""Bronze and silver of files, written by this process or by tasks: the same rows, and no kill loses or doubles one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from ingest.bronze import land as bronze
+from ingest.bronze.land import Positions, land
+from ingest.lake import delta
+from ingest.lake.lake import Lake
+from ingest.silver import decode as silver
+from ingest.silver.decode import decode
+from tests.lakes import Depot, change, touch
+
+TABLES = ("bronze", "changes", "ddl", "rejects", "books")
+_NOT_THEIRS = {"ingested_at", "day"}  # when it was
+
+
+class KilledError(BaseException):
+    """Ends a run as a kill does."""
+
+
+class Row(dict[str, Any]):
+    """A row as Spark gives it."""
+
+    def asDict(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Its cells by name."""
+        return self
+
+
+class Tasks:
+    """What stands for a session: its tasks run here, each of them twice, and the second's report counts."""
+
+    conf = SimpleNamespace(get=lambda *_given: "")
+
+    def range(self, _start: int, count: int, _step: int, parts: int) -> Any:
+        """The numbers of so many tasks."""
+        assert count == parts
+        numbers = [pa.RecordBatch.from_arrays([pa.array([n], pa.int64())], ["id"]) for n in range(count)]
+        return SimpleNamespace(
+            mapInArrow=lambda run, _ddl: SimpleNamespace(collect=lambda: self.run(run, numbers))
+        )
+
+    def run(self, run: Callable[[Iterator[Any]], Iterator[Any]], numbers: list[Any]) -> list[Any]:
+        """Every task's report."""
+        for number in numbers:
+            list(run(iter([number])))
+        return [Row(row) for number in numbers for page in run(iter([number])) for row in page.to_pylist()]
+
+
+def lake_of(depot: Depot, spark: Any = None) -> Lake:
+    """The depot's lake, without a session."""
+    return Lake(spark, depot.pipeline)
+
+
+def work(lake: Lake) -> silver.Decoded:
+    """Land what is new and decode what has landed, as a process that knows nothing yet."""
+    land(lake, Positions(), 2)
+    return decode(lake, bronze.last_batch(lake), 2)
+
+
+def rows(lake: Lake, table: str) -> Counter[str]:
+    """A table's rows, but for when they were landed."""
+    found = lake.ask(f"SELECT * FROM {{{table}}}")
+    return Counter(
+        str({name: cell for name, cell in row.items() if name not in _NOT_THEIRS}) for row in found
+    )
+
+
+def everything(lake: Lake) -> dict[str, Counter[str]]:
+    """The rows of all tables."""
+    return {table: rows(lake, table) for table in TABLES}
+
+
+@pytest.mark.parametrize("way", ["alone", "tasks"])
+def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    """Tasks may be run twice by Spark, and write twice: what counts is what one report names."""
+    depot = Depot(tmp_path)
+    if way == "tasks":
+        monkeypatch.setattr(bronze, "_LITTLE", -1)
+        monkeypatch.setattr(silver, "_FEW", -1)
+    for n in range(3):
+        depot.grow()
+        more = depot.folder / f"bins-{n + 2}.jsonl"
+        more.write_text(change("INSERT", "casks", 7_000 + n, {"id": str(n), "word": "w"}), "utf-8")
+        depot.lines += 1
+        touch(more, 3600)
+        done = work(lake_of(depot, Tasks() if way == "tasks" else None))
+        assert [] == done.unbalanced
+    lake = lake_of(depot)
+    assert depot.lines == lake.ask("SELECT count(*) AS n FROM {bronze} WHERE kind = 'message'")[0]["n"]
+    assert depot.lines == lake.ask("SELECT sum(messages) AS n FROM {books}")[0]["n"]
+    assert {1} == {count for table in TABLES for count in rows(lake, table).values()}
+    assert (3, 3) == (rows(lake, "ddl").total(), rows(lake, "rejects").total())
+    if way == "tasks":  # what the first run of each task wrote lies there, and no commit names it
+        named = {one.place for one in delta.snapshot(lake.path("changes")).files}
+        there = [*Path(lake.path("changes")).rglob("*.parquet")]
+        assert 2 * len(named) == len([one for one in there if "_delta_log" not in one.parts])
+
+
+def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ways through one function: a difference would be a batch's size in the mirrors."""
+    depot = Depot(tmp_path)
+    depot.grow()
+    depot.grow()
+    work(lake_of(depot))
+    alone = everything(lake_of(depot))
+    monkeypatch.setattr(bronze, "_LITTLE", -1)
+    monkeypatch.setattr(silver, "_FEW", -1)
+    depot.file.write_text(depot.file.read_text("utf-8").replace("./lake", "./other"), "utf-8")
+    work(lake_of(depot, Tasks()))
+    assert alone == everything(lake_of(depot))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("table", TABLES)
+def test_a_kill_between_two_commits_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, after: bool
+) -> None:
+    """Before the commit the files are there and nothing names them; after it the rest of the batch is missing."""
+    depot = Depot(tmp_path)
+    original = Lake.append
+    killed: list[str] = []
+
+    def append(self: Lake, given: Any, schema: Any, stage: str, batch: int) -> bool:
+        if killed or schema.name != table or batch < 2:
+            return original(self, given, schema, stage, batch)
+        killed.append(table)
+        assert not isinstance(given, list) or all(Path(self.path(table), one.path).is_file() for one in given)
+        if after:
+            original(self, given, schema, stage, batch)
+        raise KilledError
+
+    monkeypatch.setattr(Lake, "append", append)
+    for n in range(3):
+        depot.grow()
+        if n == 1:
+            with pytest.raises(KilledError):
+                work(lake_of(depot))
+        if n != 1:
+            assert [] == work(lake_of(depot)).unbalanced
+    monkeypatch.setattr(Lake, "append", original)
+    assert [table] == killed
+    lake = lake_of(depot)
+    assert [] == decode(lake, bronze.last_batch(lake), 2).unbalanced
+    assert {1} == {count for name in TABLES for count in rows(lake, name).values()}
+    assert depot.lines == lake.ask("SELECT sum(messages) AS n FROM {books}")[0]["n"]
+    assert depot.lines == lake.ask("SELECT count(*) AS n FROM {bronze} WHERE kind = 'message'")[0]["n"]
+    assert (3, 3) == (rows(lake, "ddl").total(), rows(lake, "rejects").total())
