@@ -99,3 +99,10 @@ def _checkpoint(path: str, version: int) -> None:
     if version % _CHECKPOINT == 0:
         with contextlib.suppress(DeltaError, OSError):  # the commit is there, and the next one tries again
             DeltaTable(path).create_checkpoint()
+
+
+def clean(path: str) -> None:
+    """Drop entries of the log that are older than its retention, but for those that a younger version needs."""
+    from deltalake import DeltaTable
+
+    DeltaTable(path).cleanup_metadata()

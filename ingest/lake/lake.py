@@ -27,6 +27,7 @@ from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
+_LOG_DAYS = 30  # for which a log is kept that says nothing else
 Span = tuple[int, int]
 """The first and the last of some batches."""
 
@@ -220,8 +221,11 @@ class Lake(Tables):
         return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
 
     def _properties(self, schema: TableSchema) -> dict[str, str]:
-        horizon = f"interval {self.pipeline.horizon_days} days"
-        return {**schema.properties, "delta.deletedFileRetentionDuration": horizon}
+        days = self.pipeline.horizon_days
+        properties = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
+        if days > _LOG_DAYS:
+            properties["delta.logRetentionDuration"] = f"interval {days} days"
+        return properties
 
     def _grow(self, schema: TableSchema, state: Snapshot) -> None:
         """Add the columns that a table made by an older version lacks."""

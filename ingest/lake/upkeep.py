@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from ingest.lake import commits
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal
 from ingest.lake.pace import pace
 from ingest.lake.rejects import PLACE, still_open
-from ingest.lake.schemas import BRONZE
+from ingest.lake.schemas import BRONZE, BY_NAME
 from ingest.lake.session import new_session
 
 THREADS = 3
@@ -79,6 +80,8 @@ def maintain(
             done.messages = _drop(lake, session, bronze_before)
         tell(name, "joining small files")
         _join(session, lake.named(name), done)
+        if lake.is_local and name in BY_NAME:  # Spark cleans the logs that it writes
+            commits.clean(lake.path(name))
         if vacuum:
             tell(name, "deleting dead files")
             done.deleted = _vacuum(session, lake.named(name))

@@ -104,6 +104,12 @@ def test_identifiers_and_old_versions_outlive_checkpoints(tmp_path: Path) -> Non
     for version in (2, 11, 13, 20):
         assert version == pl.read_delta(place.folder, version=version).height
 
+    commits.clean(place.folder)  # versions 0 to 12 are older than the log's retention
+    assert not (log / f"{1:020d}.json").exists()
+    for version in range(13, 26):
+        assert version == pl.read_delta(place.folder, version=version).height
+    assert {"rare": 1, WRITER: 24} == delta.snapshot(place.folder).transactions
+
 
 def test_files_describe_themselves(tmp_path: Path) -> None:
     """A wrong bound would have readers pass over the file."""
