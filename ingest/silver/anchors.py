@@ -11,7 +11,7 @@ This half runs in Python workers and imports no Spark; `ingest.silver.events` as
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -45,11 +45,14 @@ def stream_of(pipeline: Pipeline, source: str, topic: str, partition: int) -> St
     return source, topic, partition if kinds.get(source) == "kafka" else None
 
 
-def event_rows(how: Lifting) -> Callable[[Batches], Batches]:
-    """For ``mapInArrow``: the table events without a position among messages, as rows of `EVENT`."""
+def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[Batches], Batches]:
+    """For ``mapInArrow``: the table events without a position among messages, as rows of `EVENT`.
+
+    ``marked`` has the texts of which such an event holds one, by source: only messages with one are decoded.
+    """
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, batches):
+        for page, changes in _decoded(how, (batch.filter(_holding(batch, marked)) for batch in batches)):
             found = [
                 (spot, change.sequence[0])
                 for spot, one in zip(_spots(page), changes, strict=True)
@@ -61,6 +64,17 @@ def event_rows(how: Lifting) -> Callable[[Batches], Batches]:
             yield _batch(("source", "topic", "partition", "batch", "offset", "second"), kinds, columns)
 
     return run
+
+
+def _holding(batch: pa.RecordBatch, marked: Mapping[str, Sequence[str]]) -> pa.Array:
+    """Which messages hold a mark of their source, in any letter case."""
+    found = pa.repeat(pa.scalar(False), batch.num_rows)
+    for name, marks in marked.items():
+        mine = pc.equal(batch.column("source"), name)
+        for mark in marks:
+            held = pc.match_substring(batch.column("value"), mark, ignore_case=True)
+            found = pc.or_(found, pc.and_(mine, pc.fill_null(held, False)))
+    return found
 
 
 def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Batches]:

@@ -13,22 +13,20 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
 from ingest.lake import decoded_with, epochs, identity
 from ingest.lake.books import Line, merged
-from ingest.lake.datafiles import Added, Files, Piece, table_of, written
+from ingest.lake.datafiles import Added, Files, table_of, written
 from ingest.lake.lake import Lake, Span
 from ingest.lake.pace import paced
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
+from ingest.lake.schemas import BOOKS, CHANGES, DDL, REJECTS, TableSchema
 from ingest.silver import clearings, events, receipts, replay, sheet, store
 from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
 
 STAGE = "silver"
-_FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process decodes itself
-_TASK = 128 << 20  # bytes of bronze's files for one task
 
 
 @dataclass(slots=True)
@@ -96,16 +94,19 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
     span = (todo[0], todo[-1])
     cleared = clearings.rows(epochs.read(lake), todo)
     moved = replay.touching(told.moved, todo)
-    pieces = None if moved else lake.pieces(BRONZE, store.WANTED, {"message"}, span)
-    if pieces is not None:
-        lake.append(_by_files(lake, pieces, cleared, span, cores), CHANGES, STAGE, span[1])
+    messages = of_batches(lake, span, cores)
+    if messages.pieces is not None and not moved:
+        layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
+        told_of = messages.through(store.decoding(lifting(lake, messages), layout), store.REPORT)
+        files = [Added.from_json(row["file"]) for row in told_of] + written(layout, cleared)
+        lake.append(files, CHANGES, STAGE, span[1])
         return
-    messages = _messages(lake, span)
+    frame = messages.frame()
     if moved:
-        known = lifting(lake, lambda: messages.unionByName(replay.messages(lake)))
-        changes = replay.decoded(lake, messages, todo, moved, known, lifted)
+        both = Messages(lake, lambda: frame.unionByName(replay.messages(lake)))
+        changes = replay.decoded(lake, frame, todo, moved, lifting(lake, both), lifted)
     else:
-        changes = lifted(messages, lifting(lake, lambda: messages))
+        changes = lifted(frame, lifting(lake, messages))
     if cleared.num_rows:
         changes = changes.unionByName(lake.spark.createDataFrame(cleared, CHANGES.columns).coalesce(1))
     count = sum(told.landed.values()) + sum(replay.landed(told.moved, batches).values())
@@ -113,29 +114,8 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
         lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, span[1])
 
 
-def _messages(lake: Lake, span: Span) -> DataFrame:
-    return lake.read(BRONZE.name).where((F.col("kind") == "message") & F.col("batch").between(*span))
-
-
-def _by_files(lake: Lake, pieces: list[Piece], cleared: pa.Table, span: Span, cores: int) -> list[Added]:
-    """Have tasks write the changes; those of a few messages are written by this process."""
-    how = lifting(lake, lambda: _messages(lake, span))
-    layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
-    if sum(piece.rows for piece in pieces) <= _FEW and sum(piece.size for piece in pieces) <= _LITTLE:
-        files = store.decoded(pieces, how, layout)
-    else:
-        tasks = store.dealt(pieces, max(cores, sum(piece.size for piece in pieces) // _TASK))
-        numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
-        rows = numbers.mapInArrow(store.decoding(tasks, how, layout), store.REPORT).collect()
-        files = [Added.from_json(row["file"]) for row in rows]
-    return files + written(layout, cleared)
-
-
-def lifting(lake: Lake, messages: Callable[[], DataFrame]) -> Lifting:
-    """What the workers need to decode these messages with today's parsers and options.
-
-    The messages are asked for only where something in them must be known before: schema numbers, table events.
-    """
+def lifting(lake: Lake, messages: Messages) -> Lifting:
+    """What the workers need to decode these messages with today's parsers and options."""
     how = Lifting(_shipped(lake.pipeline), starts=epochs.read(lake).starts, schemas=schemas(lake, messages))
     return replace(how, anchors=events.anchors(lake, messages, how))
 

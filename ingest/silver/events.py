@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -13,11 +13,12 @@ from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import INPUT, Lifting, Spot
+from ingest.silver.messages import Messages
 
 _FALLBACK = 5  # batches to look back where the books do not say which
 
 
-def anchors(lake: Lake, messages: Callable[[], DataFrame], how: Lifting) -> dict[Spot, tuple[int, ...]]:
+def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[int, ...]]:
     """For each table event among the messages that has no position, that of the row before it; empty for none."""
     sources = {
         source.name: formats.load(source.format).ABOUT.event_marks
@@ -27,7 +28,7 @@ def anchors(lake: Lake, messages: Callable[[], DataFrame], how: Lifting) -> dict
     marked = {name: marks for name, marks in sources.items() if marks}
     if not marked:
         return {}
-    events = _events(messages(), marked, how)
+    events = _events(messages, marked, how)
     if not events:
         return {}
     found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
@@ -40,15 +41,8 @@ def anchors(lake: Lake, messages: Callable[[], DataFrame], how: Lifting) -> dict
     return found
 
 
-def _events(messages: DataFrame, marked: Mapping[str, Sequence[str]], how: Lifting) -> list[Event]:
-    text = F.lower(F.col("value").cast("string"))
-    wanted = F.lit(False)
-    for name, marks in marked.items():
-        holds = F.lit(False)
-        for mark in marks:
-            holds |= F.contains(text, F.lit(mark))
-        wanted |= (F.col("source") == name) & holds
-    rows = messages.where(wanted).select(*INPUT).mapInArrow(event_rows(how), EVENT).collect()
+def _events(messages: Messages, marked: Mapping[str, Sequence[str]], how: Lifting) -> list[Event]:
+    rows = messages.through(event_rows(how, marked), EVENT)
     found = [
         Event(
             stream_of(how.pipeline, row["source"], row["topic"], row["partition"]),

@@ -7,18 +7,22 @@ that the lake does not hold, and stores them there: decoding the same bytes agai
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ingest.config import Source
 from ingest.decoding import schema_registry
 from ingest.errors import SetupError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import SCHEMAS
+from ingest.silver.lift import Batches
+from ingest.silver.messages import Messages
 
+FRAMED = "source STRING, id BINARY, count BIGINT"
 _SECONDS = 300.0  # for all schemas of one source and batch
 _MOST = 10_000  # ids asked for in one batch, the commonest first: rubbish can look like a frame
 
@@ -26,7 +30,7 @@ Texts = Mapping[str, Mapping[int, str]]
 """Source name to schema id to the schema's JSON text; a source without a registry has no entry."""
 
 
-def schemas(lake: Lake, messages: Callable[[], DataFrame]) -> Texts:
+def schemas(lake: Lake, messages: Messages) -> Texts:
     """Every schema that the framed values of these bronze messages may need.
 
     An id that the registry does not know stays out; its messages are rejected, and a replay asks again.
@@ -38,7 +42,7 @@ def schemas(lake: Lake, messages: Callable[[], DataFrame]) -> Texts:
     if not sources:
         return {}
     known = _stored(lake)
-    found = _framed(messages(), [source.name for source in sources])
+    found = _framed(messages, [source.name for source in sources])
     texts: dict[str, dict[int, str]] = {}
     for source in sources:
         have = known.get(source.name, {})
@@ -56,27 +60,40 @@ def _stored(lake: Lake) -> dict[str, dict[int, str]]:
     return found
 
 
-def _framed(messages: DataFrame, sources: list[str]) -> dict[str, set[int]]:
+def _framed(messages: Messages, sources: list[str]) -> dict[str, set[int]]:
     """The ids behind a zero byte in values, keys and headers; some may be none, and are asked for in vain."""
-    parts = F.concat(F.array("key", "value"), F.coalesce(F.transform("headers", _value), F.array()))
-    one = F.col("part")
-    framed = (
-        messages.where(F.col("source").isin(sources))
-        .select("source", F.explode(parts).alias("part"))
-        .where((F.length(one) >= 5) & (F.hex(F.substring(one, 1, 1)) == "00"))
-        .groupBy("source", F.hex(F.substring(one, 2, 4)).alias("id"))
-        .count()
-        .orderBy(F.desc("count"))
-        .limit(_MOST)
-    )
+    counts: Counter[tuple[str, int]] = Counter()
+    for row in messages.through(framed(sources), FRAMED):
+        counts[row["source"], int.from_bytes(row["id"], "big")] += row["count"]
     found: dict[str, set[int]] = {}
-    for source, number, _ in framed.collect():
-        found.setdefault(source, set()).add(int(number, 16))
+    for (source, number), _ in counts.most_common(_MOST):
+        found.setdefault(source, set()).add(number)
     return found
 
 
-def _value(header: Column) -> Column:
-    return header["value"]
+def framed(sources: Sequence[str]) -> Callable[[Batches], Batches]:
+    """The function that counts the ids in messages' frames, as rows of `FRAMED`."""
+
+    def run(batches: Batches) -> Batches:
+        counts: Counter[tuple[str, bytes]] = Counter()
+        for batch in batches:
+            for source in sources:
+                mine = batch.filter(pc.equal(batch.column("source"), source))
+                headers = mine.column("headers").flatten()
+                for part in (mine.column("key"), mine.column("value"), headers.field("value")):
+                    is_framed = pc.and_(
+                        pc.greater_equal(pc.binary_length(part), 5), pc.starts_with(part, b"\x00")
+                    )
+                    numbers = pc.binary_slice(part.filter(is_framed), 1, 5)
+                    for one in pc.value_counts(numbers).to_pylist():
+                        counts[source, one["values"]] += one["counts"]
+        rows = [(*place, count) for place, count in counts.most_common(_MOST)]
+        columns = zip(*rows, strict=True) if rows else ((), (), ())
+        kinds = (pa.string(), pa.binary(), pa.int64())
+        arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, ["source", "id", "count"])
+
+    return run
 
 
 def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:

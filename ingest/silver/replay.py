@@ -21,6 +21,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY, still_open
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import Lifting
+from ingest.silver.messages import Messages
 
 BRONZE_STAGE = "bronze"
 Lift = Callable[[DataFrame, Lifting], DataFrame]
@@ -140,7 +141,7 @@ def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, st
 
 
 def appoint(
-    lake: Lake, lifting: Callable[[Lake, Callable[[], DataFrame]], Lifting], lift: Lift, reason: str = ""
+    lake: Lake, lifting: Callable[[Lake, Messages], Lifting], lift: Lift, reason: str = ""
 ) -> tuple[int | None, int, int]:
     """Commit a new batch that decodes again what is rejected and can be decoded now.
 
@@ -167,7 +168,9 @@ def appoint(
         kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
         rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
         still = (
-            lift(rows, lifting(lake, lambda: rows)).where(F.col("kind") == "reject").select(*PLACE, "batch")
+            lift(rows, lifting(lake, Messages(lake, lambda: rows)))
+            .where(F.col("kind") == "reject")
+            .select(*PLACE, "batch")
         )
         there = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
         ready = there.join(still, [*PLACE, "batch"], "left_anti").collect()

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ingest import formats
 from ingest.change import Options
 from ingest.config import Pipeline, Source
 from ingest.order import order_of
@@ -68,7 +69,9 @@ def anchored(
     lifting: Lifting, messages: list[tuple[int, int, int, bytes]], size: int
 ) -> list[tuple[int, ...]]:
     """The sequences of all rows and events in the order of their order keys, as a run of silver gives them."""
-    found = [row for page in event_rows(lifting)(iter(pages(messages, size))) for row in page.to_pylist()]
+    marked = {one.name: formats.load(one.format).ABOUT.event_marks for one in lifting.pipeline.sources}
+    look = event_rows(lifting, marked)
+    found = [row for page in look(iter(pages(messages, size))) for row in page.to_pylist()]
     events = [
         Event(
             stream_of(lifting.pipeline, row["source"], row["topic"], row["partition"]),

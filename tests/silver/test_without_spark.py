@@ -15,8 +15,8 @@ from ingest.bronze import land as bronze
 from ingest.bronze.land import Positions, land
 from ingest.lake import delta
 from ingest.lake.lake import Lake
-from ingest.silver import decode as silver
-from ingest.silver.decode import decode
+from ingest.silver import messages
+from ingest.silver.decode import Decoded, decode
 from tests.lakes import Depot, change, touch
 
 TABLES = ("bronze", "changes", "ddl", "rejects", "books")
@@ -60,7 +60,7 @@ def lake_of(depot: Depot, spark: Any = None) -> Lake:
     return Lake(spark, depot.pipeline)
 
 
-def work(lake: Lake) -> silver.Decoded:
+def work(lake: Lake) -> Decoded:
     """Land what is new and decode what has landed, as a process that knows nothing yet."""
     land(lake, Positions(), 2)
     return decode(lake, bronze.last_batch(lake), 2)
@@ -85,7 +85,7 @@ def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
     depot = Depot(tmp_path)
     if way == "tasks":
         monkeypatch.setattr(bronze, "_LITTLE", -1)
-        monkeypatch.setattr(silver, "_FEW", -1)
+        monkeypatch.setattr(messages, "_FEW", -1)
     for n in range(3):
         depot.grow()
         more = depot.folder / f"bins-{n + 2}.jsonl"
@@ -113,7 +113,7 @@ def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytes
     work(lake_of(depot))
     alone = everything(lake_of(depot))
     monkeypatch.setattr(bronze, "_LITTLE", -1)
-    monkeypatch.setattr(silver, "_FEW", -1)
+    monkeypatch.setattr(messages, "_FEW", -1)
     depot.file.write_text(depot.file.read_text("utf-8").replace("./lake", "./other"), "utf-8")
     work(lake_of(depot, Tasks()))
     assert alone == everything(lake_of(depot))

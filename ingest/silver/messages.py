@@ -1,0 +1,90 @@
+"""Some of bronze's messages, to be decoded or looked through where they are: in data files, or as Spark reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from ingest.lake.datafiles import Piece
+from ingest.lake.lake import Lake, Span
+from ingest.lake.schemas import BRONZE
+from ingest.silver.lift import INPUT, Batches
+
+_FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process goes through itself
+_TASK = 128 << 20  # bytes of bronze's files for one task
+_AT_ONCE = 2_000  # messages: what is made of them are Python objects for a while
+_WANTED = pa.schema([BRONZE.arrow.field(name) for name in INPUT])
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """The messages; ``pieces`` is None where Spark must read them."""
+
+    lake: Lake
+    frame: Callable[[], DataFrame]
+    pieces: Sequence[Piece] | None = None
+    cores: int = 1  # tasks that run at once
+
+    def through(self, look: Callable[[Batches], Batches], ddl: str) -> list[dict[str, Any]]:
+        """What a function makes of the messages, given in batches of their columns `INPUT`."""
+        if self.pieces is None:
+            rows = self.frame().select(*INPUT).mapInArrow(look, ddl).collect()
+        elif self._are_few(self.pieces):
+            return [row for page in look(_read(self.pieces)) for row in page.to_pylist()]
+        else:
+            size = sum(piece.size for piece in self.pieces)
+            tasks = _dealt(self.pieces, max(self.cores, size // _TASK))
+            numbers = self.lake.spark.range(0, len(tasks), 1, len(tasks))
+            rows = numbers.mapInArrow(_each(tasks, look), ddl).collect()
+        return [row.asDict() for row in rows]
+
+    def _are_few(self, pieces: Sequence[Piece]) -> bool:
+        return sum(one.rows for one in pieces) <= _FEW and sum(one.size for one in pieces) <= _LITTLE
+
+
+def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
+    """The messages of some batches."""
+
+    def frame() -> DataFrame:
+        wanted = (F.col("kind") == "message") & F.col("batch").between(*span)
+        return lake.read(BRONZE.name).where(wanted)
+
+    return Messages(lake, frame, lake.pieces(BRONZE, _WANTED, {"message"}, span), cores)
+
+
+def _each(
+    tasks: Sequence[Sequence[Piece]], look: Callable[[Batches], Batches]
+) -> Callable[[Batches], Batches]:
+    """The function that ``mapInArrow`` runs over the numbers of tasks."""
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from look(_read(tasks[number]))
+
+    return run
+
+
+def _read(pieces: Sequence[Piece]) -> Batches:
+    for piece in pieces:
+        for rows in piece.read():
+            yield from rows.combine_chunks().to_batches(max_chunksize=_AT_ONCE)
+
+
+def _dealt(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
+    """Neighbouring row groups to so many tasks of about equal size, or fewer."""
+    parts = [part for piece in pieces for part in piece.parts()]
+    share = sum(part.rows for part in parts) / tasks
+    found: list[list[Piece]] = [[]]
+    filled = 0
+    for part in parts:
+        if filled >= share * len(found) and len(found) < tasks:
+            found.append([])
+        found[-1].append(part)
+        filled += part.rows
+    return found
