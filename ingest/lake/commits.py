@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.errors import IngestError
@@ -30,6 +31,11 @@ def within_reach(path: str) -> bool:
     return "://" not in path
 
 
+def _uri(path: str) -> str:
+    """A path as the library takes it for what it is: as it stands, it would read %20 as a blank."""
+    return Path(path).absolute().as_uri()
+
+
 def create(
     path: str, schema: str, partition_by: Sequence[str], properties: Mapping[str, str], metadata: str
 ) -> None:
@@ -37,7 +43,7 @@ def create(
     from deltalake import DeltaTable, Schema
 
     DeltaTable.create(
-        path,
+        _uri(path),
         schema=Schema.from_json(schema),
         mode="ignore",
         partition_by=list(partition_by),
@@ -61,7 +67,7 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
         AddAction(one.path, one.size, one.partition, one.written_at, True, one.stats) for one in files
     ]
     for attempt in range(_TRIES):
-        table = DeltaTable(path)
+        table = DeltaTable(_uri(path))
         if writer and (done := table.transaction_version(writer)) is not None and done >= batch:
             raise TakenError(f"{path} holds batch {batch} of {writer} already.")
         try:
@@ -98,11 +104,11 @@ def _checkpoint(path: str, version: int) -> None:
 
     if version % _CHECKPOINT == 0:
         with contextlib.suppress(DeltaError, OSError):  # the commit is there, and the next one tries again
-            DeltaTable(path).create_checkpoint()
+            DeltaTable(_uri(path)).create_checkpoint()
 
 
 def clean(path: str) -> None:
     """Drop entries of the log that are older than its retention, but for those that a younger version needs."""
     from deltalake import DeltaTable
 
-    DeltaTable(path).cleanup_metadata()
+    DeltaTable(_uri(path)).cleanup_metadata()

@@ -137,7 +137,7 @@ def _shipped(pipeline: Pipeline) -> Pipeline:
 class _Parsed(msgspec.Struct):
     kind: str | None = None
     reason: str | None = None
-    effects: msgspec.Raw = msgspec.Raw(b"[]")
+    effects: msgspec.Raw = msgspec.Raw(b"")
 
 
 class _Statement(msgspec.Struct):
@@ -164,7 +164,7 @@ def _ddl_rows(page: pa.Table) -> pa.Table:
             "statement": [one.statement for one in told],
             "class": [one.kind for one in parsed],
             "reason": [one.reason for one in parsed],
-            "effects": [bytes(one.effects).decode() for one in parsed],
+            "effects": [bytes(one.effects).decode() or None for one in parsed],
         },
     )
 
