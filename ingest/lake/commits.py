@@ -7,9 +7,9 @@ after another commit was faster, and no attempt is ever repeated by the library 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.errors import IngestError
@@ -18,6 +18,7 @@ from ingest.lake.datafiles import Added
 if TYPE_CHECKING:
     from deltalake import CommitProperties
 
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _TRIES = 20
 _CHECKPOINT = 10  # commits, as Spark has it
 
@@ -27,13 +28,11 @@ class TakenError(IngestError):
 
 
 def within_reach(path: str) -> bool:
-    """True for a table that is read and written here; on other stores Spark does both."""
-    return "://" not in path
+    """True for a table that is written here; on other stores Spark does it.
 
-
-def _uri(path: str) -> str:
-    """A path as the library takes it for what it is: as it stands, it would read %20 as a blank."""
-    return Path(path).absolute().as_uri()
+    The library reads %20 in a folder's name as a blank: such a lake is Spark's, too.
+    """
+    return "://" not in path and not _ESCAPE.search(path)
 
 
 def create(
@@ -43,7 +42,7 @@ def create(
     from deltalake import DeltaTable, Schema
 
     DeltaTable.create(
-        _uri(path),
+        path,
         schema=Schema.from_json(schema),
         mode="ignore",
         partition_by=list(partition_by),
@@ -67,7 +66,7 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
         AddAction(one.path, one.size, one.partition, one.written_at, True, one.stats) for one in files
     ]
     for attempt in range(_TRIES):
-        table = DeltaTable(_uri(path))
+        table = DeltaTable(path)
         if writer and (done := table.transaction_version(writer)) is not None and done >= batch:
             raise TakenError(f"{path} holds batch {batch} of {writer} already.")
         try:
@@ -104,11 +103,11 @@ def _checkpoint(path: str, version: int) -> None:
 
     if version % _CHECKPOINT == 0:
         with contextlib.suppress(DeltaError, OSError):  # the commit is there, and the next one tries again
-            DeltaTable(_uri(path)).create_checkpoint()
+            DeltaTable(path).create_checkpoint()
 
 
 def clean(path: str) -> None:
     """Drop entries of the log that are older than its retention, but for those that a younger version needs."""
     from deltalake import DeltaTable
 
-    DeltaTable(_uri(path)).cleanup_metadata()
+    DeltaTable(path).cleanup_metadata()

@@ -136,7 +136,7 @@ def test_files_describe_themselves(tmp_path: Path) -> None:
 
 def test_each_partition_has_its_file(tmp_path: Path) -> None:
     """Rows of several kinds may come together."""
-    place = layout(tmp_path / "a lake #1%20? \N{LATIN SMALL LETTER E WITH ACUTE}'", BRONZE)
+    place = layout(tmp_path / "a lake #1%? \N{LATIN SMALL LETTER E WITH ACUTE}'", BRONZE)
     day = pa.array([20_000, 20_000, 20_001], pa.date32())
     rows = pa.table(
         {"kind": ["message", "receipt", "message"], "day": day, "batch": [1, 1, 1], "offset": [1, 2, 3]}
@@ -186,3 +186,10 @@ def test_every_table_can_be_written(tmp_path: Path, schema: TableSchema) -> None
     rows = table_of([tuple(values[name] for name in names)], names, schema.arrow)
     commits.append(place.folder, written(place, rows), "{}")
     assert 1 == pl.read_delta(place.folder).height
+
+
+def test_what_only_spark_reaches_is_left_to_it() -> None:
+    """Stores beyond the file system, and names that the library would take for others."""
+    reached = ("/a b/c#%", "/a%2", "/a%zz")
+    assert all(commits.within_reach(one) for one in reached)
+    assert not any(commits.within_reach(one) for one in ("s3a://bucket/lake", "/a%20b", "/lake/%2F"))
