@@ -142,8 +142,11 @@ class Lake(Tables):
         self, schema: TableSchema, columns: pa.Schema, kinds: Collection[str], span: Span
     ) -> list[Piece] | None:
         """The data files with rows of some kinds and batches of `bronze` or `changes`; None if Spark must read them."""
-        state = self.snapshot(schema.name)
         if not self.is_local:
+            return None
+        try:
+            state = super(Lake, self).snapshot(schema.name)
+        except UnreadableError:
             return None
         first, last = span
         found = [

@@ -86,8 +86,9 @@ def test_dismissed_rejects_are_closed(replayed) -> None:
     lake = replayed[1]
     found = rejects.still_open(lake)
     assert found is not None
-    [row] = found.withColumn("name", rejects.name_of()).collect()
-    rejects.dismiss(lake, [row.asDict()], "cut off by the exporter")
+    [row] = [one.asDict() for one in found.collect()]
+    row["name"] = rejects.name_of(row)
+    rejects.dismiss(lake, [row], "cut off by the exporter")
     left = rejects.still_open(lake)
     assert left is not None
     assert 0 == left.count()
