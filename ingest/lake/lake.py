@@ -94,7 +94,7 @@ class Lake(Tables):
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
         """As `Tables.ask_mirror`; in a store that only Hadoop reaches, by Spark."""
-        if self._is_local:
+        if self.is_local:
             with suppress(UnreadableError):
                 return super(Lake, self).ask_mirror(name, query)
         found = self._asked(query, lambda _name, _kind: self.read(name))

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config import load
+from ingest.lake import commits
 from ingest.lake.lake import Lake
 from ingest.run import Result, Warm, run
-from tests.lakes import FORMAT, change, doubled, rows, touch, versions
+from tests.lakes import FORMAT, Depot, change, counted, doubled, rows, touch, versions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -165,3 +166,19 @@ def test_nothing_is_landed_after_a_broken_file_where_arrival_orders(
     found = Lake(spark, yard.pipeline).read("changes").where("kind = 'change'").orderBy("order_key")
     ids = [int(row["id"]) for row in found.selectExpr("get_json_object(after, '$.id') AS id").collect()]
     assert list(range(2001)) == ids
+
+
+def test_a_store_beyond_reach_is_written_by_spark(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same rows in both ways: batches of one lake may be written by the one and by the other."""
+    depot = Depot(tmp_path)
+    for reach in (True, False, True):
+        monkeypatch.setattr(commits, "within_reach", lambda _path, reach=reach: reach)
+        depot.grow()
+        assert [] == run(spark, depot.pipeline, STAGES).failures
+    lake = Lake(spark, depot.pipeline)
+    found = counted(lake)
+    assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
+    assert (3, 3, 3) == (found["rejects"], found["rejected"], found["statements"])
+    assert {} == {name: count for name, count in doubled(lake).items() if count}
