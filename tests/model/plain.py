@@ -78,9 +78,11 @@ def silver(pipeline: Pipeline, batches: Batches) -> list[dict[str, Any]]:
 
 def _anchors(how: Lifting, landed: Sequence[pa.RecordBatch]) -> dict[Spot, tuple[int, ...]] | None:
     """The rows before the table events of the last batch that have no position, as `ingest.silver.events` finds them."""
-    if not formats.load(how.pipeline.sources[0].format).ABOUT.event_marks:
+    marks = formats.load(how.pipeline.sources[0].format).ABOUT.event_marks
+    if not marks:
         return None
-    rows = [row for page in event_rows(how)(iter(landed[-1:])) for row in page.to_pylist()]
+    look = event_rows(how, {SOURCE: marks})
+    rows = [row for page in look(iter(landed[-1:])) for row in page.to_pylist()]
     events = [
         Event(stream_of(how.pipeline, *spot[:3]), spot, row["second"])
         for row in rows
