@@ -158,7 +158,7 @@ def _append(
     lake: Lake, work: list[Range], looks: list[Look], landed: Landed, batch: int, cores: int
 ) -> Receipts:
     """Read and commit the batch, without what comes after a range that breaks and is followed."""
-    commit = _by_files if lake.is_local else _by_spark
+    commit = _by_files if lake.writes(BRONZE) else _by_spark
     while True:
         try:
             return commit(lake, work, looks, batch, cores)

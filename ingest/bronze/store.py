@@ -58,10 +58,10 @@ def storing(
                     receipts = rows.filter(pc.invert(is_message))
                 if receipts.num_rows:
                     yield _report(receipts)
-            told = [one.to_json() for one in files.finish()]
-        if told:
-            kinds = _all("file", len(told))
-            yield _report(pa.RecordBatch.from_arrays([kinds, pa.array(told, pa.binary())], ["kind", "value"]))
+            done = [one.to_json() for one in files.finish()]
+        if done:
+            kinds = _all("file", len(done))
+            yield _report(pa.RecordBatch.from_arrays([kinds, pa.array(done, pa.binary())], ["kind", "value"]))
 
     return run
 

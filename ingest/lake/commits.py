@@ -40,15 +40,17 @@ def create(
 ) -> None:
     """Make an empty table, if there is none. ``schema`` is the JSON that Spark writes of it."""
     from deltalake import DeltaTable, Schema
+    from deltalake.exceptions import CommitFailedError
 
-    DeltaTable.create(
-        path,
-        schema=Schema.from_json(schema),
-        mode="ignore",
-        partition_by=list(partition_by),
-        configuration=dict(properties),
-        commit_properties=_told(metadata),
-    )
+    with contextlib.suppress(CommitFailedError):  # another run was faster: the table is there
+        DeltaTable.create(
+            path,
+            schema=Schema.from_json(schema),
+            mode="ignore",
+            partition_by=list(partition_by),
+            configuration=dict(properties),
+            commit_properties=_properties(metadata),
+        )
 
 
 def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", batch: int = -1) -> None:
@@ -75,7 +77,7 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
                 "append",
                 table.schema(),
                 table.metadata().partition_columns,
-                commit_properties=_told(metadata, writer, batch),
+                commit_properties=_properties(metadata, writer, batch),
                 post_commithook_properties=PostCommitHookProperties(
                     create_checkpoint=False, cleanup_expired_logs=False
                 ),
@@ -89,7 +91,7 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
         return
 
 
-def _told(metadata: str, writer: str = "", batch: int = -1) -> CommitProperties:
+def _properties(metadata: str, writer: str = "", batch: int = -1) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
     identifier = [Transaction(writer, batch)] if writer else None

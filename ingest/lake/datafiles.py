@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def stored(self) -> pa.Schema:
-        """The columns that stand in the files; those of the partitioning do not."""
+        """The columns of the files; those of the partitioning are left out."""
         return pa.schema([one for one in self.columns if one.name not in self.partition_by])
 
 
@@ -139,8 +139,8 @@ class _Bounds:
             self.high = found["max"] if self.high is None else max(self.high, found["max"])
 
     @property
-    def told(self) -> bool:
-        """True if both ends can stand in the statistics."""
+    def is_short(self) -> bool:
+        """True if both ends can be given in the statistics."""
         ends = (self.low, self.high)
         return None not in ends and not any(isinstance(one, str) and len(one) > _BOUND for one in ends)
 
@@ -172,14 +172,15 @@ class _File:
             self._flush()
 
     def _flush(self) -> None:
-        """Write what waits as one row group."""
+        """Write what waits as one row group, or more if it is large."""
         rows = pa.concat_tables(self.waiting)
         self.waiting = []
         by = [name for name in self.layout.sorted_by if pc.count_distinct(rows.column(name)).as_py() > 1]
         if by:
             rows = rows.sort_by([(name, "ascending") for name in by])
         self.writer = self.writer or self._opened()
-        self.writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        groups = 1 + rows.nbytes // (2 * _GROUP_BYTES)  # one page may hold many long messages
+        self.writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
         self.rows += rows.num_rows
         for name, bounds in self.bounds.items():
             bounds.take(rows.column(name))
@@ -204,11 +205,11 @@ class _File:
             self._flush()
         assert self.writer is not None
         self.writer.close()
-        told = {name: one for name, one in self.bounds.items() if one.told}
+        short = {name: one for name, one in self.bounds.items() if one.is_short}
         stats = {
             "numRecords": self.rows,
-            "minValues": {name: one.low for name, one in told.items()},
-            "maxValues": {name: one.high for name, one in told.items()},
+            "minValues": {name: one.low for name, one in short.items()},
+            "maxValues": {name: one.high for name, one in short.items()},
             "nullCount": {name: one.nulls for name, one in self.bounds.items()},
         }
         now = int(time.time() * 1000)
@@ -244,7 +245,9 @@ class Piece:
 
     def read(self) -> Iterator[pa.Table]:
         """The rows, one row group after the other; a column that the file lacks is NULL."""
-        with pq.ParquetFile(self.path) as file:
+        with pq.ParquetFile(
+            self.path, coerce_int96_timestamp_unit="us"
+        ) as file:  # as other writers store times
             there = [one.name for one in self.columns if one.name in file.schema_arrow.names]
             for group in self.groups or range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=list({*there, "batch"}))

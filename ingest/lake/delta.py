@@ -22,6 +22,7 @@ from ingest.lake import duck
 
 _COMMIT = re.compile(r"(\d{20})\.json\Z")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet\Z")
+_WRITABLE = frozenset({"appendOnly", "changeDataFeed", "deletionVectors", "invariants", "timestampNtz"})
 _READABLE = frozenset(
     {"deletionVectors", "timestampNtz", "columnMapping", "v2Checkpoint", "vacuumProtocolCheck"}
 )
@@ -74,6 +75,9 @@ class Snapshot:
         default_factory=dict
     )  # a column's name in the files, where it differs
     comments: Mapping[str, str] = field(default_factory=dict)
+    is_plain: bool = (
+        False  # files can be added without Spark: no feature of the table asks more of its writers
+    )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -265,7 +269,13 @@ class _State:
                 if "delta.columnMapping.physicalName" in one["metadata"]
             },
             {one["name"]: one["metadata"]["comment"] for one in fields if "comment" in one["metadata"]},
+            self._is_plain,
         )
+
+    @property
+    def _is_plain(self) -> bool:
+        version = self.protocol.get("minWriterVersion") or 0
+        return version <= 2 or (version == 7 and set(self.protocol.get("writerFeatures") or ()) <= _WRITABLE)
 
 
 def _vector(found: Mapping[str, Any]) -> str:

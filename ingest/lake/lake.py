@@ -154,7 +154,7 @@ class Lake(Tables):
             for one in state.files
             if one.partition.get("kind") in kinds and one.may_hold("batch", first, last)
         ]
-        if any(one.deleted for one in found):
+        if state.physical or any(one.deleted for one in found):
             return None
         return [
             Piece(
@@ -238,8 +238,15 @@ class Lake(Tables):
 
     @property
     def is_local(self) -> bool:
-        """True if tables are written without Spark: in a folder, not in a store that Hadoop alone reaches."""
+        """True if logs are read and tables are made without Spark: in a folder, not in a store of Hadoop's."""
         return commits.within_reach(self.pipeline.lake)
+
+    def writes(self, schema: TableSchema) -> bool:
+        """True if a product table is written without Spark, which a feature that somebody gave it can rule out."""
+        if not self.is_local:
+            return False
+        state = self.snapshot(schema.name)
+        return state.is_plain or not state.exists
 
     def layout(self, schema: TableSchema) -> Layout:
         """How the data files of a product table are written, which is made if it is not there."""
@@ -269,7 +276,7 @@ class Lake(Tables):
         Raises:
             IngestError: another run committed this batch first.
         """
-        if isinstance(rows, pa.Table) and not self.is_local:
+        if isinstance(rows, pa.Table) and not self.writes(schema):
             rows = self.spark.createDataFrame(fitted(rows, schema.arrow), schema.columns).coalesce(1)
         with self._one_creates(schema):
             before = self._grown(schema)
@@ -357,7 +364,7 @@ class Lake(Tables):
         if not rows or self.shadow:
             return
         names, metadata = schema.arrow.names, json.dumps({"run": self.run, **marks})
-        if self.is_local:
+        if self.writes(schema):
             layout = self.layout(schema)
             files = written(layout, table_of(rows, names, layout.columns))
             commits.append(layout.folder, files, metadata)

@@ -80,7 +80,7 @@ def maintain(
             done.messages = _drop(lake, session, bronze_before)
         tell(name, "joining small files")
         _join(session, lake.named(name), done)
-        if lake.is_local and name in BY_NAME:  # Spark cleans the logs that it writes
+        if name in BY_NAME and lake.writes(BY_NAME[name]):  # Spark cleans the logs that it writes
             commits.clean(lake.path(name))
         if vacuum:
             tell(name, "deleting dead files")

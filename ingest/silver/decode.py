@@ -22,7 +22,7 @@ from ingest.lake.lake import Lake, Span
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BOOKS, CHANGES, DDL, REJECTS, TableSchema
 from ingest.silver import clearings, events, receipts, replay, sheet, store
-from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.silver.lift import INPUT, Lifting, clean, lift
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
 
@@ -75,7 +75,7 @@ def _append(
     if first > last:
         return
     pages = (rows(page) for page in lake.pages(CHANGES, sheet.SCHEMA, kind, (first, last)))
-    if lake.is_local:
+    if lake.writes(schema):
         with Files(lake.layout(schema)) as files:
             for page in pages:
                 files.add(page)
@@ -95,10 +95,10 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
     cleared = clearings.rows(epochs.read(lake), todo)
     moved = replay.touching(told.moved, todo)
     messages = of_batches(lake, span, cores)
-    if messages.pieces is not None and not moved:
+    if messages.pieces is not None and not moved and lake.writes(CHANGES):
         layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
-        told_of = messages.through(store.decoding(lifting(lake, messages), layout), store.REPORT)
-        files = [Added.from_json(row["file"]) for row in told_of] + written(layout, cleared)
+        report = messages.through(store.decoding(lifting(lake, messages), layout), store.REPORT)
+        files = [Added.from_json(row["file"]) for row in report] + written(layout, cleared)
         lake.append(files, CHANGES, STAGE, span[1])
         return
     frame = messages.frame()
@@ -145,23 +145,17 @@ class _Statement(msgspec.Struct):
     parsed: _Parsed | None = None
 
 
-class _Refusal(msgspec.Struct):
-    reason: str | None = None
-    detail: str | None = None
-    decoder: str | None = None
-
-
-_statements, _refusals = msgspec.json.Decoder(_Statement), msgspec.json.Decoder(_Refusal)
+_statements = msgspec.json.Decoder(_Statement)
 _PLACE = ("batch", "source", "topic", "partition", "offset", "database", "schema", "table")
 
 
 def _ddl_rows(page: pa.Table) -> pa.Table:
-    told = [_statements.decode(text) for text in page.column("payload").to_pylist()]
-    parsed = [one.parsed or _Parsed() for one in told]
+    logged = [_statements.decode(text) for text in page.column("payload").to_pylist()]
+    parsed = [one.parsed or _Parsed() for one in logged]
     return _beside(
         page.select([*_PLACE, "row", "order_key", "sequence", "event_time", "note"]),
         {
-            "statement": [one.statement for one in told],
+            "statement": [one.statement for one in logged],
             "class": [one.kind for one in parsed],
             "reason": [one.reason for one in parsed],
             "effects": [bytes(one.effects).decode() or None for one in parsed],
@@ -170,13 +164,17 @@ def _ddl_rows(page: pa.Table) -> pa.Table:
 
 
 def _reject_rows(page: pa.Table) -> pa.Table:
-    told = [_refusals.decode(text) for text in page.column("payload").to_pylist()]
+    refused = [json.loads(text) for text in page.column("payload").to_pylist()]
     return _beside(
         page.select(list(_PLACE)),
         {
-            "stage": [STAGE] * len(told),
-            "kind": ["message"] * len(told),
-            **{name: [getattr(one, name) for one in told] for name in _Refusal.__struct_fields__},
+            "stage": [STAGE] * len(refused),
+            "kind": ["message"] * len(refused),
+            "reason": [one.get("reason") for one in refused],
+            "detail": [
+                clean(one.get("detail") or "") for one in refused
+            ],  # older versions left lone surrogates
+            "decoder": [one.get("decoder") for one in refused],
         },
     )
 

@@ -308,7 +308,7 @@ class Deck:
         """The book lines of everything taken so far, as rows."""
         lines = self.lines.values()
         return sheet.books(
-            self.name, [line.batch for line in lines], [_clean(line.to_json()) for line in lines]
+            self.name, [line.batch for line in lines], [clean(line.to_json()) for line in lines]
         )
 
 
@@ -337,13 +337,13 @@ def _stumbled(at: int, error: Exception) -> Refused:
 
 
 def _refusal(refused: Refused) -> str:
-    told = {"reason": refused.code, "detail": refused.detail, "decoder": DECODER}
-    return _clean(json.dumps(told, ensure_ascii=False))
+    told = {"reason": refused.code, "detail": clean(refused.detail), "decoder": DECODER}
+    return json.dumps(told, ensure_ascii=False)
 
 
 def _statement(change: Change) -> str:
     payload = {"statement": change.ddl or "", "parsed": ddl.of_change(change)}
-    return _clean(msgspec.json.encode(payload).decode())
+    return clean(msgspec.json.encode(payload).decode())
 
 
 def _refuse_oversize(headers: list[Mapping[str, Any]]) -> None:
@@ -355,6 +355,6 @@ def _refuse_oversize(headers: list[Mapping[str, Any]]) -> None:
             )
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """Lone surrogates cannot be written: show them as what they are."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

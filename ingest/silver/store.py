@@ -22,7 +22,7 @@ def decoding(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
         with Files(layout) as files:
             for page in lift(how)(batches):
                 files.add(page)
-            told = [one.to_json() for one in files.finish()]
-        yield pa.RecordBatch.from_arrays([pa.array(told, pa.binary())], ["file"])
+            done = [one.to_json() for one in files.finish()]
+        yield pa.RecordBatch.from_arrays([pa.array(done, pa.binary())], ["file"])
 
     return run

@@ -129,7 +129,7 @@ def test_spark_answers_the_same(
         here = [status.status(reader), status.tables(reader), rejects.listed(reader), approval.listed(reader)]
         facts = gather(reader)
         with monkeypatch.context() as patch:
-            patch.setattr(Lake, "_is_local", property(lambda _lake: False))
+            patch.setattr(Lake, "is_local", property(lambda _lake: False))
             there = [status.status(lake), status.tables(lake), rejects.listed(lake), approval.listed(lake)]
             facts_there = gather(lake)
         assert plain(there) == plain(here)
