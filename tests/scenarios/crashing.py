@@ -92,7 +92,7 @@ CALLS = {
         ),
     ),
     "rewrite": Call("ingest.gold.tables", "_rewrite", lambda *_given: sys._getframe(2).f_code.co_name),
-    "fold": Call("ingest.gold.history", "fold", lambda *_given: "history"),
+    "fold": Call("ingest.gold.history", "fold", lambda *_given, **_named: "history"),
     "create": Call("ingest.lake.lock", "_sign", lambda *_given: "lock"),
     "take over": Call("ingest.lake.lock", "_wait_for_orphan", lambda *_given: "lock"),
     "remove": Call("ingest.lake.lock", "_forget", lambda *_given: "lock"),
