@@ -9,12 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
+from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import load
-from ingest.lake import commits
+from ingest.lake import commits, delta, log
 from ingest.lake.lake import Lake
+from ingest.lake.upkeep import maintain
 from ingest.run import Result, Warm, run
+from ingest.silver.decode import decode
 from tests.lakes import FORMAT, Depot, change, counted, doubled, rows, touch, versions
 
 if TYPE_CHECKING:
@@ -181,4 +185,36 @@ def test_a_store_beyond_reach_is_written_by_spark(
     found = counted(lake)
     assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
     assert (3, 3, 3) == (found["rejects"], found["rejected"], found["statements"])
+    assert {} == {name: count for name, count in doubled(lake).items() if count}
+
+
+def test_spark_goes_on_with_what_was_committed_without_it(spark: SparkSession, tmp_path: Path) -> None:
+    """A checkpoint that Spark understood in another way would lose rows, or who wrote which batch."""
+    depot = Depot(tmp_path)
+    tables = ("bronze", "changes", "ddl", "rejects", "books")
+
+    def work() -> None:
+        depot.grow()
+        lake = Lake(None, depot.pipeline)  # type: ignore[arg-type]
+        land(lake, Positions(), 2)
+        assert [] == decode(lake, last_batch(lake), 2).unbalanced
+
+    for _ in range(12):
+        work()
+    lake = Lake(spark, depot.pipeline)
+    for name in tables:
+        path = lake.path(name)
+        assert [*Path(path, "_delta_log").glob("*.checkpoint.parquet")]
+        assert delta.snapshot(path).transactions == log.snapshot(spark, path).transactions
+        for version in (8, 10, 11, 12):
+            then = spark.read.format("delta").option("versionAsOf", version).load(path)
+            assert pl.read_delta(path, version=version).height == then.count()
+        seen = spark.read.format("delta").load(path).toArrow().to_pylist()
+        assert sorted(map(repr, seen)) == sorted(map(repr, pl.read_delta(path).to_arrow().to_pylist()))
+    maintain(lake, tables)
+    for _ in range(10):  # and a checkpoint of what Spark has joined
+        work()
+    found = counted(lake)
+    assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
+    assert (22, 22, 22) == (found["rejects"], found["rejected"], found["statements"])
     assert {} == {name: count for name, count in doubled(lake).items() if count}
