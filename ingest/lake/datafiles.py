@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
@@ -94,16 +95,12 @@ class Files:
         """The rows of each partition."""
         names = self._layout.partition_by
         texts = [rows.column(name).cast(pa.string()) for name in names]
-        keys: list[tuple[str, ...]] = [()] if rows.num_rows else []
-        if names:
-            groups = pa.Table.from_arrays(texts, list(names)).group_by(list(names)).aggregate([])
-            keys = [tuple(one[name] for name in names) for one in groups.to_pylist()]
+        keys = list(product(*(pc.unique(text).to_pylist() for text in texts))) if rows.num_rows else []
         for key in keys:
-            if len(keys) > 1:
-                same = [pc.equal(text, value) for text, value in zip(texts, key, strict=True)]
-                yield key, rows.filter(reduce(pc.and_, same))
-            else:
-                yield key, rows
+            same = [pc.equal(text, value) for text, value in zip(texts, key, strict=True)]
+            mine = rows.filter(reduce(pc.and_, same)) if len(keys) > 1 else rows
+            if mine.num_rows:
+                yield key, mine
 
     def finish(self) -> list[Added]:
         """Close the files and describe them; from here on they stay, whatever happens."""
