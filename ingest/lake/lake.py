@@ -190,7 +190,7 @@ class Lake(Tables):
 
     def _create(self, schema: TableSchema) -> None:
         path, metadata = self.path(schema.name), self.metadata()
-        if self.is_local:
+        if self.writes(schema):
             commits.create(
                 path,
                 json.dumps({"type": "struct", "fields": schema.fields}),
@@ -238,12 +238,12 @@ class Lake(Tables):
 
     @property
     def is_local(self) -> bool:
-        """True if logs are read and tables are made without Spark: in a folder, not in a store of Hadoop's."""
+        """True if logs are read without Spark: in a folder, not in a store of Hadoop's."""
         return commits.within_reach(self.pipeline.lake)
 
     def writes(self, schema: TableSchema) -> bool:
-        """True if a product table is written without Spark, which a feature that somebody gave it can rule out."""
-        if not self.is_local:
+        """True if Arrow writes a product table: the pipeline file says so, and no feature of the table rules it out."""
+        if self.pipeline.writer != "arrow" or not self.is_local:
             return False
         state = self.snapshot(schema.name)
         return state.is_plain or not state.exists

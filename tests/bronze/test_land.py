@@ -128,7 +128,7 @@ def test_messages_and_receipts_are_one_commit(spark: SparkSession, tmp_path: Pat
     yard.run()
     yard.write("a.jsonl", yard.lines(5), "ab")
     yard.run()
-    assert (-1, 2) == (before, yard.lake.snapshot("bronze").version)  # made, then batch 1 and batch 2
+    assert (-1, 1) == (before, yard.lake.snapshot("bronze").version)  # batch 1, which made it, and batch 2
     kinds = rows(yard.lake, "SELECT batch, kind, count(*) AS n FROM bronze GROUP BY 1, 2 ORDER BY 1, 2")
     assert [(1, "message", 5), (1, "receipt", 1), (2, "message", 5), (2, "receipt", 1)] == [
         (row["batch"], row["kind"], row["n"]) for row in kinds
@@ -172,25 +172,27 @@ def test_nothing_is_landed_after_a_broken_file_where_arrival_orders(
     assert list(range(2001)) == ids
 
 
-def test_a_store_beyond_reach_is_written_by_spark(
+def test_batches_may_be_written_in_either_way(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same rows in both ways: batches of one lake may be written by the one and by the other."""
-    depot = Depot(tmp_path)
-    for reach in (True, False, True):
+    """The same rows by Arrow, by Spark, and by Spark where it reads, too; a lake may change its writer at any time."""
+    depot = Depot(tmp_path, "writer: arrow\n")
+    arrow = depot.file.read_text("utf-8")
+    for writer, reach in (("arrow", True), ("spark", True), ("arrow", False), ("arrow", True)):
         monkeypatch.setattr(commits, "within_reach", lambda _path, reach=reach: reach)
+        depot.file.write_text(arrow.replace("writer: arrow", f"writer: {writer}"), "utf-8")
         depot.grow()
         assert [] == run(spark, depot.pipeline, STAGES).failures
     lake = Lake(spark, depot.pipeline)
     found = counted(lake)
     assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
-    assert (3, 3, 3) == (found["rejects"], found["rejected"], found["statements"])
+    assert (4, 4, 4) == (found["rejects"], found["rejected"], found["statements"])
     assert {} == {name: count for name, count in doubled(lake).items() if count}
 
 
 def test_spark_goes_on_with_what_was_committed_without_it(spark: SparkSession, tmp_path: Path) -> None:
     """A checkpoint that Spark understood in another way would lose rows, or who wrote which batch."""
-    depot = Depot(tmp_path)
+    depot = Depot(tmp_path, "writer: arrow\n")
     tables = ("bronze", "changes", "ddl", "rejects", "books")
 
     def work() -> None:

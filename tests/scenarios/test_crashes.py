@@ -54,6 +54,7 @@ RUN_POINTS = [
 
 RERUN_POINTS = [
     Point("bronze", "append", "bronze", WRITTEN),  # the very first commit
+    Point("silver", "append", "changes", WRITTEN),
     Point("silver", "append", "changes", AFTER),
     Point("silver", "append", "rejects", AFTER),
     Point("gold", "load", "mirror", WRITTEN),
@@ -145,7 +146,7 @@ def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
 
 def test_after_each_kill_the_rerun_ends_with_the_same_lake(spark: SparkSession, tmp_path: Path) -> None:
     """Without new messages the rerun has only the killed run's rest to do, and must find all of it."""
-    depot = Stores(tmp_path)
+    depot = Stores(tmp_path, "arrow")
     for point in RERUN_POINTS:
         depot.grow()
         crash(spark, depot, point)
@@ -280,44 +281,42 @@ def test_killed_upkeep_changes_nothing(spark: SparkSession, tmp_path: Path) -> N
     check_mirrors(lake, depot)
 
 
+@pytest.mark.parametrize(("writer", "way"), [("spark", "_by_spark"), ("arrow", "_by_files")])
 def test_of_two_runs_one_commits_a_batch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str, way: str
 ) -> None:
     """Two runs without a lock between them would land the same messages twice."""
     from ingest.bronze import land as bronze
     from ingest.bronze.land import Positions, land
 
-    depot = Depot(tmp_path)
+    depot = Depot(tmp_path, f"writer: {writer}\n")
     depot.grow()
     lake, other = Lake(spark, depot.pipeline), Lake(spark, depot.pipeline)
-    original = bronze._by_files
+    original = getattr(bronze, way)
 
     def slow(*given: Any) -> Any:
-        monkeypatch.setattr(bronze, "_by_files", original)
+        monkeypatch.setattr(bronze, way, original)
         land(other, Positions(), 2)  # the other run is quicker
         return original(*given)
 
-    monkeypatch.setattr(bronze, "_by_files", slow)
+    monkeypatch.setattr(bronze, way, slow)
     with pytest.raises(IngestError, match="run again"):
         land(lake, Positions(), 2)
     found = lake.read("bronze").where("kind = 'message'").count()
     assert depot.lines == found
 
 
-@pytest.mark.parametrize("by", ["spark", "arrow"])
+@pytest.mark.parametrize("writer", ["spark", "arrow"])
 def test_a_batch_is_committed_once_even_at_the_same_moment(
-    spark: SparkSession, tmp_path: Path, by: str
+    spark: SparkSession, tmp_path: Path, writer: str
 ) -> None:
     """Delta skips the second commit of an identifier without a word: the run would think it had written."""
     from ingest.lake.schemas import DDL
 
-    depot = Depot(tmp_path)
+    depot = Depot(tmp_path, f"writer: {writer}\n")
     lake, other = Lake(spark, depot.pipeline), Lake(spark, depot.pipeline)
     lake.ensure(DDL)
-    frame = spark.createDataFrame([], DDL.ddl)
-    row: Any = pa.table({"batch": [1]})
-    if by == "spark":
-        row = spark.range(1).selectExpr("1L AS batch").join(frame.drop("batch"), how="left")
+    row = pa.table({"batch": [1]})
     seen = lake.snapshot(DDL.name)
     other.append(row, DDL, "silver", 1)
     with pytest.MonkeyPatch.context() as patch:

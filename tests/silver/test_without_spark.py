@@ -19,6 +19,7 @@ from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
 from tests.lakes import Depot, change, touch
 
+ARROW = "writer: arrow\n"
 TABLES = ("bronze", "changes", "ddl", "rejects", "books")
 _NOT_THEIRS = {"ingested_at", "day"}  # when it was
 
@@ -82,7 +83,7 @@ def everything(lake: Lake) -> dict[str, Counter[str]]:
 @pytest.mark.parametrize("way", ["alone", "tasks"])
 def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Tasks may be run twice by Spark, and write twice: what counts is what one report names."""
-    depot = Depot(tmp_path)
+    depot = Depot(tmp_path, ARROW)
     if way == "tasks":
         monkeypatch.setattr(bronze, "_LITTLE", -1)
         monkeypatch.setattr(messages, "_FEW", -1)
@@ -107,7 +108,7 @@ def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ways through one function: a difference would be a batch's size in the mirrors."""
-    depot = Depot(tmp_path)
+    depot = Depot(tmp_path, ARROW)
     depot.grow()
     depot.grow()
     work(lake_of(depot))
@@ -125,7 +126,7 @@ def test_a_kill_between_two_commits_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, after: bool
 ) -> None:
     """Before the commit the files are there and nothing names them; after it the rest of the batch is missing."""
-    depot = Depot(tmp_path)
+    depot = Depot(tmp_path, ARROW)
     original = Lake.append
     killed: list[str] = []
 
