@@ -26,8 +26,8 @@ FOLD = (*LAND, "gold")
 def pipeline(tmp_path, broker):
     """Writes a pipeline file of one Kafka source and loads it."""
 
-    def write(format_="canal", **keys):
-        text = f"pipeline: garden\nlake: ./lake\nsources:\n  - name: beds\n    format: {format_}\n"
+    def write(format_="canal", writer="arrow", **keys):
+        text = f"pipeline: garden\nlake: ./lake\nwriter: {writer}\nsources:\n  - name: beds\n    format: {format_}\n"
         keys = {"bootstrap_servers": broker.address, **keys}
         lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())
         file = tmp_path / "garden.yaml"
@@ -83,7 +83,8 @@ def test_from_topic_to_mirror(spark, pipeline, topics, name):
     assert {n: 1 + (n % 2 == 0) for n in range(30)} == {row["id"]: row["height"] for row in mirror}
 
 
-def test_everything_of_a_message(spark, pipeline, topics, name):
+@pytest.mark.parametrize("writer", ["spark", "arrow"])
+def test_everything_of_a_message(spark, pipeline, topics, name, writer):
     """Key, value, headers and time as sent, nulls and empty texts told apart; nothing of it may be made up."""
     topics.make(name)
     sent = [
@@ -93,7 +94,7 @@ def test_everything_of_a_message(spark, pipeline, topics, name):
         Sent(b"v", b""),
     ]
     topics.send(name, sent)
-    made = pipeline(topics=[name])
+    made = pipeline(topics=[name], writer=writer)
     run(spark, made, ("bronze",))
     assert [(0, n, one.key, one.value) for n, one in enumerate(sent)] == landed(spark, made)
     row = Lake(spark, made).read("bronze").where("`offset` = 0 AND kind = 'message'").selectExpr(
@@ -366,11 +367,12 @@ def test_unknown_schema(spark, pipeline, topics, registry, name):
     assert ["unknown-schema"] == [row["reason"] for row in Lake(spark, made).read("rejects").collect()]
 
 
-def test_lost_between_look_and_read(spark, pipeline, topics, name, monkeypatch):
+@pytest.mark.parametrize("writer", ["spark", "arrow"])
+def test_lost_between_look_and_read(spark, pipeline, topics, name, monkeypatch, writer):
     """What retention takes while a batch begins must land nothing, and be a gap on the next run."""
     topics.make(name)
     topics.send(name, [Sent(b"%d" % n) for n in range(10)])
-    made = pipeline(topics=[name], start={name: {"0": 0}})
+    made = pipeline(topics=[name], start={name: {"0": 0}}, writer=writer)
     seen = kafka.look(Lake(spark, made), made.sources[0], {})
     topics.trim(name, 0, 5)
     with monkeypatch.context() as patch:
