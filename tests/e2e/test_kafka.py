@@ -26,7 +26,7 @@ FOLD = (*LAND, "gold")
 def pipeline(tmp_path, broker):
     """Writes a pipeline file of one Kafka source and loads it."""
 
-    def write(format_="canal", writer="arrow", **keys):
+    def write(format_="canal", writer="spark", **keys):
         text = f"pipeline: garden\nlake: ./lake\nwriter: {writer}\nsources:\n  - name: beds\n    format: {format_}\n"
         keys = {"bootstrap_servers": broker.address, **keys}
         lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())
@@ -70,7 +70,7 @@ def test_from_topic_to_mirror(spark, pipeline, topics, name):
     """Three partitions, two runs: the mirror must hold each key's last change, the books every message."""
     topics.make(name, 3)
     topics.send(name, [Sent(canal(n, 1, "INSERT"), b"%d" % n, n % 3) for n in range(30)])
-    made = pipeline(topics=[name], start="earliest")
+    made = pipeline(writer="arrow", topics=[name], start="earliest")
     warm = Warm()
     first = run(spark, made, FOLD, warm)
     assert ([], 1, 30, 30) == (first.failures, first.batch, first.read, first.changes)
@@ -109,7 +109,7 @@ def test_aborted_transactions(spark, pipeline, topics, name):
     topics.make(name)
     good = [Sent(canal(n, 1, "INSERT")) for n in range(5)]
     topics.transactions(name, (good[:3], True), ([Sent(b"never")] * 4, False), (good[3:], True))
-    made = pipeline(topics=[name])
+    made = pipeline(writer="arrow", topics=[name])
     result = run(spark, made, LAND, Warm())
     assert (5, []) == (result.read, result.failures)
     assert [one.value for one in good] == [value for _, _, _, value in landed(spark, made)]
