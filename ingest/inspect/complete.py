@@ -129,13 +129,14 @@ def reached(lake: Tables, batch: int | None = None) -> list[Row]:
 
     The files of a source count as one partition: they are read in one order.
     """
-    files = duck.texts(one.name for one in lake.pipeline.sources if one.kind == "files")
+    files = ", ".join(duck.text(one.name) for one in lake.pipeline.sources if one.kind == "files") or "NULL"
     ended = "" if batch is None else f"WHERE batch <= {batch}"
     return lake.ask(
         f"""SELECT source, topic, "partition", "database", "schema", "table", max(event_high) AS newest,
         CAST(sum(rejected) AS BIGINT) AS rejected
-        FROM (SELECT * REPLACE (CASE WHEN list_contains({files}, source) THEN NULL ELSE topic END AS topic,
-        CASE WHEN list_contains({files}, source) THEN NULL ELSE "partition" END AS "partition") FROM {{books}} {ended})
+        FROM (SELECT source, CASE WHEN source IN ({files}) THEN NULL ELSE topic END AS topic,
+        CASE WHEN source IN ({files}) THEN NULL ELSE "partition" END AS "partition",
+        "database", "schema", "table", event_high, rejected FROM {{books}} {ended}) AS o
         GROUP BY source, topic, "partition", "database", "schema", "table" """
     )
 
