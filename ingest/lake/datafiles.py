@@ -229,7 +229,7 @@ def written(layout: Layout, rows: pa.Table | pa.RecordBatch) -> list[Added]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FilePart:
     """A part of a table's rows: some row groups of one data file, of which some batches are wanted."""
 
     path: str
@@ -252,7 +252,7 @@ class Piece:
                 inside = pc.and_(pc.greater_equal(batch, self.first), pc.less_equal(batch, self.last))
                 yield fitted(rows if pc.all(inside).as_py() else rows.filter(inside), self.columns)
 
-    def parts(self) -> list[Piece]:
+    def parts(self) -> list[FilePart]:
         """The same piece, a row group at a time."""
         with pq.ParquetFile(self.path) as file:
             count = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.lake import commits, log
-from ingest.lake.datafiles import Added, Layout, Piece, arrow_schema, fitted, table_of, written
+from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
 from ingest.lake.delta import UnreadableError, metadata_of
 from ingest.lake.log import NO_TABLE, Snapshot
 from ingest.lake.names import literal, quoted
@@ -140,7 +140,7 @@ class Lake(Tables):
 
     def pieces(
         self, schema: TableSchema, columns: pa.Schema, kinds: Collection[str], span: Span
-    ) -> list[Piece] | None:
+    ) -> list[FilePart] | None:
         """The data files with rows of some kinds and batches of `bronze` or `changes`; None if Spark must read them."""
         if not self.is_local:
             return None
@@ -157,7 +157,7 @@ class Lake(Tables):
         if state.physical or any(one.deleted for one in found):
             return None
         return [
-            Piece(
+            FilePart(
                 f"{self.path(schema.name)}/{one.place}",
                 columns,
                 first,

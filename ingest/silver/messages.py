@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.lake.datafiles import Piece
+from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
@@ -27,7 +27,7 @@ class Messages:
 
     lake: Lake
     frame: Callable[[], DataFrame]
-    pieces: Sequence[Piece] | None = None
+    pieces: Sequence[FilePart] | None = None
     cores: int = 1  # tasks that run at once
 
     def through(self, look: Callable[[Batches], Batches], ddl: str) -> list[dict[str, Any]]:
@@ -43,7 +43,7 @@ class Messages:
             rows = numbers.mapInArrow(_each(tasks, look), ddl).collect()
         return [row.asDict() for row in rows]
 
-    def _are_few(self, pieces: Sequence[Piece]) -> bool:
+    def _are_few(self, pieces: Sequence[FilePart]) -> bool:
         return sum(one.rows for one in pieces) <= _FEW and sum(one.size for one in pieces) <= _LITTLE
 
 
@@ -58,7 +58,7 @@ def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
 
 
 def _each(
-    tasks: Sequence[Sequence[Piece]], look: Callable[[Batches], Batches]
+    tasks: Sequence[Sequence[FilePart]], look: Callable[[Batches], Batches]
 ) -> Callable[[Batches], Batches]:
     """The function that ``mapInArrow`` runs over the numbers of tasks."""
 
@@ -70,17 +70,17 @@ def _each(
     return run
 
 
-def _read(pieces: Sequence[Piece]) -> Batches:
+def _read(pieces: Sequence[FilePart]) -> Batches:
     for piece in pieces:
         for rows in piece.read():
             yield from rows.combine_chunks().to_batches(max_chunksize=_AT_ONCE)
 
 
-def _dealt(pieces: Sequence[Piece], tasks: int) -> list[list[Piece]]:
+def _dealt(pieces: Sequence[FilePart], tasks: int) -> list[list[FilePart]]:
     """Neighbouring row groups to so many tasks of about equal size, or fewer."""
     parts = [part for piece in pieces for part in piece.parts()]
     share = sum(part.rows for part in parts) / tasks
-    found: list[list[Piece]] = [[]]
+    found: list[list[FilePart]] = [[]]
     filled = 0
     for part in parts:
         if filled >= share * len(found) and len(found) < tasks:

@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest.lake import commits, delta
-from ingest.lake.datafiles import Added, Files, Layout, Piece, arrow_schema, table_of, written
+from ingest.lake.datafiles import Added, FilePart, Files, Layout, arrow_schema, table_of, written
 from ingest.lake.schemas import ALL, BOOKS, BRONZE, CHANGES, TableSchema
 
 WRITER = "shop/silver/books/0"
@@ -170,7 +170,7 @@ def test_pieces_give_the_wanted_batches(tmp_path: Path) -> None:
     file = tmp_path / "joined.parquet"
     pq.write_table(books(1, 2, 3, 4, 5), file, row_group_size=2)
     wanted = arrow_schema({"source": "string", "note": "string"})
-    piece = Piece(str(file), wanted, 2, 4)
+    piece = FilePart(str(file), wanted, 2, 4)
     for parts in ([piece], piece.parts()):
         rows = pa.concat_tables([page for part in parts for page in part.read()]).to_pylist()
         assert [{"source": f"of {one}", "note": None} for one in (2, 3, 4)] == rows
@@ -207,7 +207,7 @@ def test_times_are_read_as_any_writer_stores_them(tmp_path: Path) -> None:
     for deprecated in (False, True):
         file = tmp_path / f"{deprecated}.parquet"
         pq.write_table(rows, file, use_deprecated_int96_timestamps=deprecated)
-        [page] = Piece(str(file), rows.schema, 1, 1).read()
+        [page] = FilePart(str(file), rows.schema, 1, 1).read()
         assert [moment] == page["event_time"].to_pylist()
 
 
