@@ -27,6 +27,8 @@ from ingest import types
 from ingest.change import TableId
 from ingest.errors import command
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
+from ingest.lake import decisions
+from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
@@ -135,9 +137,15 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
 
 
 def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metric:
+    """Whether the source's key is another; where messages are known to be lost, deletes may be among them."""
     assert subject.mirror is not None
-    keys = [key_json(subject.mirror.keys, found.texts[key]) for key in found.twice]
-    detail = ""
+    lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
+        one.source for one in subject.lanes
+    }
+    keys = [] if lost else [key_json(subject.mirror.keys, found.texts[key]) for key in found.twice]
+    detail = (
+        f"not judged: messages of source {min(lost)} are lost, and deletes may be among them" if lost else ""
+    )
     if keys:
         first = next(iter(sorted(keys)))
         detail = (

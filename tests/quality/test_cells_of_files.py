@@ -16,10 +16,12 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.fold import SchemaStep
+from ingest.lake import decisions
+from ingest.lake.decisions import ACCEPT_GAP, Decision, Decisions
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Era, Mirror
 from ingest.order import Order, order_key
-from ingest.quality.cells import REACH, Asked, Compared, compare
+from ingest.quality.cells import REACH, Asked, Compared, compare, metrics
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 TABLE = TableId("shop", None, "t")
@@ -280,3 +282,21 @@ def test_a_mirror_without_a_key(tmp_path: Path) -> None:
     for since, ever in ((1, 0), (0, REACH + 1)):
         found = made.check(right, since, mirror=mirror, ever=ever)
         assert (0, True) == (found.keys, "without a key" in found.left_out[0])
+
+
+@pytest.mark.parametrize(("lost_of", "keys"), [("other", 1), ("s", 0)])
+def test_an_accepted_loss_is_no_second_insert(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, lost_of: str, keys: int
+) -> None:
+    """The delete was among what is lost, and every run after that would end with 1."""
+    shop.say(2, 14, "insert", 4, a="another", n="1.10")
+    rows = [one for one in RIGHT if one[0] != 4] + [(4, "another", "1.10")]
+    found = shop.check(rows, since=0)
+    monkeypatch.setattr(decisions, "read", lambda _lake: Decisions((Decision(ACCEPT_GAP, lost_of),)))
+    subject = CheckedMirror(
+        TABLE, MIRROR.path, MIRROR, lanes=[CheckedLane("s", TABLE, *[0] * 9, *[None] * 4, 1)]
+    )
+    lake = Lake(cast("Any", None), Pipeline("p", Path("/p.yaml"), "/lake", ()))
+    (one,) = [each for each in metrics(lake, subject, found) if each.check == "insert_of_a_live_key"]
+    assert keys == one.observed
+    assert one.detail
