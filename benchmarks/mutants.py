@@ -40,15 +40,15 @@ class Mutant:
 MUTANTS = (
     Mutant(
         "sequence compared as text",
-        "ingest/change.py",
+        "ingest/order.py",
         "    return _length_mark(len(digits)) + digits\n",
         "    return digits\n",
     ),
     Mutant(
         "delete wins ties",
         "ingest/fold.py",
-        "key=lambda event: event.order)",
-        "key=lambda event: (event.order[:4], getattr(event, 'change', None) and event.change.op == 'delete', event.order))",
+        "key=lambda event: event.order):\n        if isinstance(event, SchemaStep):\n            yield",
+        "key=lambda event: (event.order[:4], getattr(event, 'change', None) and event.change.op == 'delete', event.order)):\n        if isinstance(event, SchemaStep):\n            yield",
     ),
     Mutant(
         "absent taken for NULL",
@@ -65,8 +65,8 @@ MUTANTS = (
     Mutant(
         "duplicates applied again where they arrive",
         "ingest/fold.py",
-        "key=lambda event: event.order)",
-        "key=lambda event: (event.order.arrival, event.order))",
+        "key=lambda event: event.order):\n        if isinstance(event, SchemaStep):\n            yield",
+        "key=lambda event: (event.order.arrival, event.order)):\n        if isinstance(event, SchemaStep):\n            yield",
     ),
     Mutant(
         "a repeated key change inherits anew",
@@ -83,18 +83,18 @@ MUTANTS = (
     Mutant(
         "keys compared as text",
         "ingest/fold.py",
-        'return typed(self.key_types.get(column, "unknown"), value, column)',
+        'return typed(key_types.get(column, "unknown"), value, column)',
         "return value",
     ),
     Mutant(
         "decimal through float",
-        "ingest/fold.py",
-        "value = Decimal(_number(text))",
-        "value = Decimal(float(_number(text)))",
+        "ingest/values/typed_values.py",
+        "    _sign, digits, exponent = Decimal(text).as_tuple()\n",
+        "    _sign, digits, exponent = Decimal(float(text)).as_tuple()\n",
     ),
     Mutant(
         "rows of one message in reverse",
-        "ingest/change.py",
+        "ingest/order.py",
         "        + number_key(row)\n",
         "        + number_key(-row)\n",
     ),
@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "a changed type leaves the rows as they were",
         "ingest/fold.py",
-        "    return {**row.values, event.column: new}\n",
+        "    return row.values if new == text else {**row.values, name: new}\n",
         "    return row.values\n",
         tests=MODEL,
     ),
