@@ -19,9 +19,10 @@ from ingest.config import Pipeline
 from ingest.errors import IngestError, SetupError, StoppedError
 from ingest.gold import rebuild
 from ingest.gold.apply import UNREAD, Folded, apply
+from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
 from ingest.gold.steps import steps_of
-from ingest.gold.work import Progress, open_books, progress
+from ingest.gold.work import open_books
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake

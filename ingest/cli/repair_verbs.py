@@ -171,15 +171,15 @@ def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = N
 
     with opened(file, jars_dir) as lake:
         from ingest import run as running
-        from ingest.gold import work
+        from ingest.gold import completed
         from ingest.inspect import status
         from ingest.lake import decisions, mirrors
         from ingest.lake.decisions import RETRIED, Decision
 
         stuck = [row["table"] for row in status.tables(lake) if row["state"] in ("failed", "held")]
-        now = work.progress(lake)  # a table may have lost batches since: these are among those that lag
+        now = completed.progress(lake)  # a table may have lost batches since: these are among those that lag
         paths = {path for path, one in mirrors.known(lake).items() if one.name in stuck}
-        warm = running.Warm(progress=work.Progress(now.complete, now.lagging | paths))
+        warm = running.Warm(progress=completed.Progress(now.complete, now.lagging | paths))
         if stuck:
             asked = Decision(RETRIED, lake.pipeline.name, {"mirrors": stuck}, by=decisions.user())
             decisions.append(lake, [asked])

@@ -84,7 +84,7 @@ def _day(age: str) -> dt.date | None:
 
 def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
     """Drop superseded changes of batches as old as the pipeline file says; none if it says nothing."""
-    from ingest.gold.work import complete
+    from ingest.gold.completed import complete
     from ingest.silver.condense import condense
 
     if lake.pipeline.condense_after is None:

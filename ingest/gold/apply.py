@@ -26,13 +26,14 @@ from ingest.fold import SchemaStep
 from ingest.gold import forgotten, history, keyless, misfits, retyped, servers, tables, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
+from ingest.gold.completed import STAGE, folded
 from ingest.gold.fold import Shape, has_name
 from ingest.gold.gather import Gathered, Lane, Steps, gather
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, work_of
 from ingest.gold.rekeyed import ask
 from ingest.gold.schema import Plan, decide
-from ingest.gold.work import STAGE, Books, Job, behind, catch_up, folded, jobs, stated
+from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
 from ingest.lake import condensed, decisions, faults, histories, log, mirrors
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake

@@ -10,11 +10,12 @@ from ingest import types
 from ingest.config import Pipeline, TableRule
 from ingest.gold import ledger as ledgers
 from ingest.gold import retyped, tables, watch
+from ingest.gold.completed import STAGE
 from ingest.gold.gather import Lane, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.retyped import Retyped
 from ingest.gold.schema import Plan, subject_of
-from ingest.gold.work import STAGE, Books, LaneId, lane, lanes_of, shard_of, whole
+from ingest.gold.work import Books, LaneId, lane, lanes_of, shard_of, whole
 from ingest.lake import condensed, log
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror

@@ -14,11 +14,12 @@ from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.gold import ledger as ledgers
 from ingest.gold.apply import PAUSED
+from ingest.gold.completed import STAGE, complete
 from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, why_spark, work_of
 from ingest.gold.schema import Plan, decide
-from ingest.gold.work import STAGE, Books, Job, complete, jobs, open_books, stated
+from ingest.gold.work import Books, Job, jobs, open_books, stated
 from ingest.lake import log, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Column, Mirror

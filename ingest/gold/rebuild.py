@@ -17,7 +17,8 @@ from pyspark.sql import functions as F
 from ingest.errors import IngestError
 from ingest.gold import tables
 from ingest.gold.apply import Folded, apply
-from ingest.gold.work import STAGE, Books, open_books
+from ingest.gold.completed import STAGE
+from ingest.gold.work import Books, open_books
 from ingest.lake import decisions, faults, histories, mirrors, rejects
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.decisions import REBUILT, Decision

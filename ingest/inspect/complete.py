@@ -16,7 +16,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import command
-from ingest.gold import work
+from ingest.gold import completed
 from ingest.lake import duck, mirrors, rejects
 from ingest.lake.tables import Row, Tables
 
@@ -101,7 +101,7 @@ def of_mirrors(
         return Complete(slowest.until, slowest.by, told or slowest.reason, bool(told))
 
     complete = {}
-    folded = work.progress(lake)
+    folded = completed.progress(lake)
     lagging = {lake.path(path) for path in folded.lagging}
     for entry in entries:
         if entry["table"] not in lanes:

@@ -106,7 +106,7 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
 
 
 def _run(
-    text: str, views: dict[str, Named], limit: int, bounds: Bounds | None
+    text: str, views: dict[str, Named], limit: int, bounds: Bounds | None = None
 ) -> tuple[list[str], list[list[Any]]]:
     import duckdb
 

@@ -143,9 +143,10 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     ended = _ended(facts.batch)
     wanted = f"(r.subject IS NULL OR r.subject = {duck.text(only)})" if only else "true"
     found = lake.ask(
-        f"""SELECT r.* FROM {{runs}} AS r JOIN (SELECT run, max(started_at) AS began FROM {{runs}} WHERE {ended}
-        GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run WHERE {ended.replace("batch", "r.batch")} AND {wanted}
-        QUALIFY r.subject IS NULL OR row_number() OVER (PARTITION BY r.subject ORDER BY r.started_at DESC) <= {trend}"""
+        f"""SELECT * FROM (SELECT r.*, row_number() OVER (PARTITION BY r.subject ORDER BY r.started_at DESC) AS place
+        FROM {{runs}} AS r JOIN (SELECT run, max(started_at) AS began FROM {{runs}} WHERE {ended}
+        GROUP BY run ORDER BY began DESC LIMIT {TREND}) AS l ON r.run = l.run
+        WHERE {ended.replace("batch", "r.batch")} AND {wanted}) AS q WHERE subject IS NULL OR place <= {trend}"""
     )
     by_name = {table.name: table for table in tables.values()}
     runs: dict[str, RunFact] = {}
@@ -273,7 +274,7 @@ def _rejects(lake: Tables, batch: int | None) -> list[RejectFact]:
         f"""SELECT kind, reason, source, concat_ws('.', {_LANE_SQL}) AS "table", count(*) AS n,
         min(detail) AS detail, min(concat_ws(':', topic, CAST("offset" AS VARCHAR))) AS place
         FROM ({open_sql(lake)}) AS o WHERE {_ended(batch)}
-        GROUP BY kind, reason, source, concat_ws('.', {_LANE_SQL}) ORDER BY n DESC, kind, reason LIMIT {SHOWN_REASONS}"""
+        GROUP BY kind, reason, source, concat_ws('.', {_LANE_SQL}) ORDER BY n DESC, kind, reason, source, 4 LIMIT {SHOWN_REASONS}"""
     )
     return [
         RejectFact(

@@ -91,8 +91,8 @@ def test_a_table_without_its_primary_key(depot: Depot, rule: dict[str, Any]) -> 
 
 def test_condensed_by_another_key(depot: Depot) -> None:
     """A key that was too narrow has dropped rows of silver; folded by the right one they would be missing."""
+    from ingest.gold.completed import complete
     from ingest.gold.rebuild import rebuild
-    from ingest.gold.work import complete
     from ingest.silver.condense import condense
     from ingest.silver.rebuild import rebuild as decode_again
 

@@ -33,7 +33,7 @@ def tomorrow() -> dt.datetime:
 
 def condensed(depot: Depot, before: dt.datetime | None = None) -> int:
     """How many changes went."""
-    from ingest.gold.work import complete
+    from ingest.gold.completed import complete
     from ingest.silver.condense import condense
 
     lake = depot.lake()
@@ -219,8 +219,8 @@ POINTS = [
 
 def test_a_kill_leaves_all_or_what_must_stay(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
     """Changes half dropped, or dropped without a word, would be folded as if they were all that there ever was."""
+    from ingest.gold.completed import complete
     from ingest.gold.rebuild import rebuild
-    from ingest.gold.work import complete
     from ingest.lake.lake import Lake
     from ingest.run import run
     from ingest.silver import condense

@@ -1,0 +1,53 @@
+"""How far gold is: the last batch that mirrors have folded, as runs and the mirrors' own logs say; read without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ingest.lake import mirrors
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import RUNS
+from ingest.lake.tables import Tables
+
+COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
+STAGE = "gold"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far gold is: every mirror has folded all batches up to ``complete`` but those that lag, by their paths."""
+
+    complete: int = 0
+    lagging: frozenset[str] = frozenset()
+
+    @property
+    def marks(self) -> dict[str, object]:
+        """What a run leaves in the log of `runs`."""
+        return {COMPLETE: self.complete, LAGGING: sorted(self.lagging)}
+
+
+def complete(lake: Tables) -> int:
+    """The last batch that every mirror has folded, those that lag among them; 0 before the first."""
+    now = progress(lake)
+    known = mirrors.known(lake) if now.lagging else {}
+    return min([now.complete, *(max(0, folded(lake, known.get(path))) for path in now.lagging)])
+
+
+def folded(lake: Tables, mirror: Mirror | None) -> int:
+    """The last batch that a mirror has folded, as its own log has it; -1 before the first."""
+    if mirror is None:
+        return -1
+    return lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), -1)
+
+
+def progress(lake: Tables) -> Progress:
+    """What a run has recorded last."""
+    if not lake.exists(RUNS.name):
+        return Progress()
+    marks = lake.last_marks(RUNS.name)
+    if isinstance(marks.get(COMPLETE), int):
+        return Progress(marks[COMPLETE], frozenset(marks.get(LAGGING) or ()))
+    found = lake.ask(
+        "SELECT max(batch) AS batch FROM {runs} WHERE stage = 'gold' AND subject IS NULL AND state = 'done'"
+    )
+    return Progress(found[0]["batch"] or 0)
