@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from ingest import types
 from ingest.change import TableId
-from ingest.errors import command
+from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP
@@ -149,8 +149,8 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
     if keys:
         first = next(iter(sorted(keys)))
         detail = (
-            f"{len(keys):,} keys, such as {first}, were inserted with other values while they were there: the key "
-            f"of {subject.name} may have got another column: write `keys: [...]` into its tables: entry of "
+            f"{counted(len(keys), 'key')}, such as {first}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
+            f"values and without a delete in between: the key of {subject.name} may have got another column: write `keys: [...]` into its tables: entry of "
             f"{lake.pipeline.file}, then `{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
     return Metric(

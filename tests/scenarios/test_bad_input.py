@@ -179,7 +179,7 @@ def test_a_table_without_a_key_is_held_until_its_key_is_named(spark: SparkSessio
     with keyless.open("w", encoding="utf-8") as file:
         for n in range(3):
             row = {"id": str(n % 2), "word": f"w{n}"}
-            file.write(change("INSERT", "loose", 10 + n, row, pkNames=None))
+            file.write(change("UPDATE" if n == 2 else "INSERT", "loose", 10 + n, row, pkNames=None))
     touch(keyless)
     warm = Warm()
     result = run(spark, depot.pipeline, warm=warm)
