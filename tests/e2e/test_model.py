@@ -50,6 +50,8 @@ def test_the_model_does_what_a_server_does(server: Any, number: int) -> None:
     for second, sql in source.script:
         server.execute(f"SET TIMESTAMP = {second}")
         run(server, sql)
+    if source.by_server:
+        pytest.skip("a NULL became NOT NULL in a column with a default, which servers do in two ways")
     for table in source.known():
         assert shown(table) == found(server, table), "\n".join(sql for _, sql in source.script)
     server.execute(f"DROP DATABASE IF EXISTS h{number}")

@@ -216,6 +216,9 @@ class Source:
     Args:
         lower: True for lower_case_table_names=1: names are stored in lower case and compared without case.
         strict: False if sessions cut and clip what does not fit a column's new type.
+
+    ``by_server`` is True once a NULL has come into a column that is NOT NULL and has a default: a server that copies the
+    table (MySQL) puts the type's zero there, one that alters it in place (MariaDB) the default.
     """
 
     lower: bool = False
@@ -227,6 +230,7 @@ class Source:
     numbered: int = 0
     hurried: bool = False
     strict: bool = True
+    by_server: bool = False
 
     # --- names and clock ---
 
@@ -323,6 +327,11 @@ class Source:
         """ALTER TABLE."""
         table = self.table(name)
         altered = table.altered(clauses, strict=self.strict)
+        self.by_server |= any(
+            not one.nullable and one.default is not None and table.has(one.name)
+            and any(row[table.column(one.name).name] is None for row in table.rows.values())
+            for one in altered.columns
+        )  # fmt: skip
         self.tables[self.name(*name)] = altered
         self._statement("alter", sql, told or name, name)
 
