@@ -298,4 +298,4 @@ def test_damage_is_only_ever_a_reject(name):
             rejects += 1
         slowest = max(slowest, time.process_time() - start)
     assert 0 < rejects < 7000
-    assert slowest < 1
+    assert slowest < 3  # a promise of many items would take hours

@@ -17,10 +17,8 @@ def test_damaged_messages_are_decoded_or_refused(name):
     found = tried(name, 0, SHARE)
     assert [] == found.escapes
     assert found.decoded + found.refused == SHARE
-    assert found.slowest < 1
-    assert (
-        found.slowest_large < 2.5
-    )  # of up to 1 MB, on a busy machine; the square of its length takes minutes
+    assert found.slowest < 3  # seconds of a busy machine, which takes three times those of a quiet one
+    assert found.slowest_large < 8  # of up to 1 MB; the square of its length takes minutes
     assert found.decoded
     assert found.refused
 

@@ -49,7 +49,7 @@ def outcome(name: str, value: bytes, hints: Hints, like: Message) -> str:
     except Undecodable as error:
         return error.code if error.detail else "decoded without a reason"
     finally:
-        assert time.process_time() - started < 1
+        assert time.process_time() - started < 3
 
 
 WHOLE = {
