@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from ingest import types, values
-from ingest.ddl.effect_model import ColumnDefinition, Dialect
+from ingest.ddl.effect_model import ColumnDefinition, Dialect, Effect
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 from ingest.values.conversions import conversion
 
@@ -428,16 +428,19 @@ def _doubted(text: str, logical: str | None, declared: str | None) -> bool:
     return clock and conversion(str(logical), str(logical), declared or "").doubted(text)
 
 
-def zero(logical: str, declared: str) -> str | None:
+def zero(effect: Effect) -> str | None:
     """What a NULL becomes in MySQL where a column becomes NOT NULL; None if that cannot be known.
 
-    A server gives NULL in a TIMESTAMP this moment or a zero, as it is set.
+    A server gives NULL in a TIMESTAMP this moment or a zero, as it is set.  MySQL copies the table and puts the
+    type's zero there, whatever the DEFAULT; MariaDB alters it in place and puts the DEFAULT.
     """
-    if types.base(logical) in ("timestamp", "json"):
+    kind = types.base(effect.type or "")
+    if kind in ("timestamp", "json"):
         return None
-    if types.base(logical) in _ZERO_DATES:
-        return _ZERO_DATES[types.base(logical)]
-    return implicit(ColumnDefinition("", types.base(logical), declared, nullable=False)).default
+    found = _ZERO_DATES.get(kind)
+    if found is None:
+        found = implicit(ColumnDefinition("", kind, effect.declared, nullable=False)).default
+    return None if effect.has_default and effect.default != found else found
 
 
 def implicit(column: ColumnDefinition) -> ColumnDefinition:

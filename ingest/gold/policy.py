@@ -414,7 +414,7 @@ class _Walk:
             declared=effect.declared or "",
             mysql=effect.dialect is None and effect.table.schema is None,
             solid=effect.solid,
-            zero=columns.zero(effect.type or "", effect.declared or "") if effect.solid else None,
+            zero=columns.zero(effect) if effect.solid else None,
             computed=effect.note in (COMPUTED, "generated"),
             serial=effect.note == "identity",
         )
