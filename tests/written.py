@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from ingest.change import TableId
 from ingest.config import load
 from ingest.fold import Placed, fold
-from ingest.gold.refold import change_of
+from ingest.gold.lane import change_of
 from ingest.lake.books import Line, merged
 from ingest.lake.decisions import SCHEMA
 from ingest.lake.mirrors import Column, Mirror

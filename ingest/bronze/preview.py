@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
-from ingest.bronze import kafka
-from ingest.bronze.kafka import Look
 from ingest.bronze.offsets import Span
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.lake import duck
-from ingest.lake.lake import Lake
 from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.bronze.kafka import Look
+    from ingest.lake.lake import Lake
 
 MOST_FILES = 50  # a sample opens no more of a source's files
 _INPUT = ("topic", "partition", "offset", "key", "value", "headers")
@@ -60,6 +59,8 @@ def _take(work: Range, count: int, found: Sample) -> None:
 
 def of_topics(lake: Lake, look: Look, count: int) -> Sample:
     """The first unread messages of each partition; a read that breaks is a fault, not an error."""
+    from ingest.bronze import kafka
+
     spans = [one for one in look.plan.spans if one.end > one.start]
     share = max(1, count // max(1, len(spans)))
     cut = tuple(Span(one.place, one.start, min(one.end, one.start + share)) for one in spans)
@@ -67,7 +68,7 @@ def of_topics(lake: Lake, look: Look, count: int) -> Sample:
         return Sample()
     frame = kafka.frame(lake, replace(look, plan=replace(look.plan, spans=cut)), 1)
     try:
-        rows = frame.where(F.col("kind") == "message").select(*_INPUT).limit(count).collect()
+        rows = frame.where("kind = 'message'").select(*_INPUT).limit(count).collect()
     except kafka.READ_ERRORS as error:
         return Sample(faults=[text for _, text in kafka.failed([look], error)] or [str(error).split("\n")[0]])
     return Sample([_plain(row) for row in rows])

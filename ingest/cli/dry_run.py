@@ -6,18 +6,16 @@ asked of its brokers, if one of them answers at all, and that takes Spark; so do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
-
-from ingest.bronze import files, kafka
+from ingest.bronze import files
 from ingest.bronze import preview as unread
-from ingest.bronze.land import Positions
 from ingest.bronze.reading import OPEN_END, Range
+from ingest.bronze.receipts import FileState
 from ingest.change import TableId
 from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source, matches
@@ -28,11 +26,16 @@ from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.inspect.idle import read_so_far
 from ingest.lake import decoded_with, identity
 from ingest.lake.identity import Seen
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, target
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables
 from ingest.silver import preview as silver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.bronze.offsets import Place, Position
+    from ingest.lake.lake import Lake
 
 _SHOWN = 8  # names in one sentence
 CORES = 1  # of a plan without a session: only the cuts of large files depend on it
@@ -81,8 +84,10 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         spark: a session, or None where `needs_spark` is False.
         count: how many messages of each source are decoded to name tables.
     """
-    lake: Tables | None = None
+    lake: Lake | LakeReader | None = None
     if spark is not None:
+        from ingest.lake.lake import Lake
+
         lake = Lake(spark, pipeline)
     elif has_lake(pipeline):
         lake = LakeReader(pipeline)
@@ -125,33 +130,39 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
 # --- sources ------------------------------------------------------------------------------------
 
 
-def _look(pipeline: Pipeline, lake: Tables | None, last: int, count: int, found: Sources) -> None:
-    positions = Positions()
+def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, found: Sources) -> None:
+    read: Mapping[str, dict[str, FileState]] = {}
+    places: Mapping[str, dict[Place, Position]] = {}
+    if isinstance(lake, LakeReader):
+        read = read_so_far(lake)
+    elif lake is not None:
+        from ingest.bronze.land import Positions
+
+        positions = Positions()
+        positions.catch_up(lake, last)
+        read, places = positions.files, positions.places
     if lake is not None:
-        if isinstance(lake, Lake):
-            positions.catch_up(lake, last)
-        else:
-            positions.files = read_so_far(lake)
-        identity.refuse_missing_sources(lake, positions.sources)
+        identity.refuse_missing_sources(lake, read.keys() | places.keys())
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
             off = ("enabled: false: nothing more is read of it",)
             found.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            one, sample = _topics(lake, source, positions, count)
+            one, sample = _topics(lake, source, places.get(source.name, {}), count)
         else:
-            one, sample = _files(lake, source, rank, positions, count)
+            one, sample = _files(lake, source, rank, read.get(source.name, {}), count)
         one["problems"] += sample.faults
         found.described.append(one)
         found.messages += [(last + 1, source.name, *row) for row in sample.rows]
 
 
 def _files(
-    lake: Tables | None, source: Source, rank: int, positions: Positions, count: int
+    lake: Lake | LakeReader | None, source: Source, rank: int, known: dict[str, FileState], count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
-    cores = lake.spark.sparkContext.defaultParallelism if isinstance(lake, Lake) else CORES
-    plan = files.plan(source, rank, positions.files.get(source.name, {}), cores)
+    with_spark = None if isinstance(lake, LakeReader) else lake
+    cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
+    plan = files.plan(source, rank, known, cores)
     reads = _by_file(plan.ranges)
     found = _source_described(source, reads, [one.text for one in plan.alarms], plan.warnings)
     found["bytes"] = sum(one["bytes"] for one in reads)
@@ -171,12 +182,14 @@ def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
 
 
 def _topics(
-    lake: Tables | None, source: Source, positions: Positions, count: int
+    lake: Lake | LakeReader | None, source: Source, known: dict[Place, Position], count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
     fault = unreachable(source)
-    if fault or not isinstance(lake, Lake):
+    if fault or lake is None or isinstance(lake, LakeReader):
         return _source_described(source, [], [fault], ()), unread.Sample()
-    look = kafka.look(lake, source, positions.places.get(source.name, {}))
+    from ingest.bronze import kafka
+
+    look = kafka.look(lake, source, known)
     reads = [
         {
             "topic": one.place.topic,

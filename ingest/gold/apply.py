@@ -27,18 +27,19 @@ from ingest.gold import forgotten, history, keyless, misfits, retyped, servers, 
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE, folded
-from ingest.gold.fold import Shape, has_name
-from ingest.gold.gather import Gathered, Lane, Steps, gather
+from ingest.gold.fold import has_name
+from ingest.gold.gather import Gathered, gather
+from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, work_of
 from ingest.gold.rekeyed import ask
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
-from ingest.lake import condensed, decisions, faults, histories, log, mirrors
+from ingest.lake import condensed, decisions, faults, histories, log, mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.pace import SMALL, narrow, pace
+from ingest.lake.pace import SMALL, extent, narrow, pace
 from ingest.lake.schemas import CHANGES
 from ingest.lake.session import new_session
 from ingest.lake.settings import is_set
@@ -54,7 +55,6 @@ REWRITTEN = 1 << 10  # bytes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 _DECIDING = Lock()  # decisions are numbered in turn
 UNREAD = "statements_not_read"  # among a mirror's counts
-PAUSED = "it stands still until `ingest resume`."
 Tell = Callable[[str, str], None]
 Again = Callable[[Lake, Mirror, int, Tell], tuple["Folded", Mirror]]
 """Folds a mirror again from its first change up to a batch; gives the mirror as it is then (`ingest.gold.rebuild`)."""
@@ -114,7 +114,9 @@ def apply(
         path: one.name for path, one in decided.items() if path in lagging and not lake.select
     }
     done = [
-        Folded(name, path, "paused", message=PAUSED) for path, name in names.items() if path in lake.paused
+        Folded(name, path, "paused", message=pauses.PAUSED)
+        for path, name in names.items()
+        if path in lake.paused
     ]
     done += [one for path, one in asleep.items() if path not in lake.paused]
     rows = []
@@ -251,7 +253,7 @@ def _one(
     try:
         if plan.whole:
             _fold_again(lake, books, plan, decided, result, tell, again)
-        elif plan.mirror.keys or keyless.is_keyless(plan):
+        elif plan.mirror.keys or plan.is_keyless:
             until = _until(books, plan)
             if merged is not None and not merged.refused:
                 result.version, result.size, result.why_spark = merged.version, merged.size, ""
@@ -305,7 +307,7 @@ def _fold(lake: Lake, ledger: Ledger, fold: FoldPlan, result: Folded, tell: Tell
     result.why_spark = fold.why_spark
     session = _session(lake, books, work, before)
     if mirror.keys and goes_on(work):
-        narrow(session, _changes(work), tables.extent(before))
+        narrow(session, _changes(work), extent(before))
     for one, _ in work:
         if one.folded_high is None and condensed.ever(lake):
             keys = tuple(key for key in mirror.keys if key != plan.job.rule.shard_column)
@@ -388,8 +390,8 @@ def _own_session(lake: Lake) -> SparkSession:
 def _session(lake: Lake, books: Books, work: Work, before: log.Snapshot) -> SparkSession:
     """A mirror's own session, set up for as much as its batch and its table are."""
     session = _own_session(lake)
-    pace(session, books.changes, tables.extent(before))
-    small = tables.extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
+    pace(session, books.changes, extent(before))
+    small = extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
     if before.exists and small and not is_set(session, _VECTORS):
         session.conf.set(_VECTORS, "false")
     return session
@@ -490,7 +492,7 @@ def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
     """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
         session = _own_session(lake)
-        pace(session, 0, tables.extent(before))
+        pace(session, 0, extent(before))
         tables.drop_columns(lake, session, mirror, before.columns)
 
 

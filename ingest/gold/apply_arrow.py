@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 
 from ingest.gold import tables
 from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
-from ingest.gold.gather import Lane, Steps
+from ingest.gold.lane import Lane, Steps
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES

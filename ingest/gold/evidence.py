@@ -13,30 +13,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from pyspark.sql import Column as Expression
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from ingest import types
 from ingest.change import Image, Op, TableId
 from ingest.errors import IngestError
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
 from ingest.gold import ledger as ledgers
-from ingest.gold.cast import cast
-from ingest.gold.gather import with_shard
+from ingest.gold.lane import LaneId, change_of, shard_of
 from ingest.gold.policy import Subject
-from ingest.gold.refold import change_of, json_key, keyed_rows
-from ingest.gold.rekeyed import rebased
-from ingest.gold.work import LaneId, shard_of
 from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
 from ingest.lake.delta import UnreadableError
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
-from ingest.lake.schemas import CHANGES
-from ingest.lake.tables import Tables
+from ingest.lake.tables import LakeReader, Tables
 from ingest.values.typed_values import value_of
 
 ROW = (
@@ -47,7 +37,7 @@ SUSPECTS = 20
 _ROW_SQL = ", ".join(f'"{name}"' for name in ROW)
 _DUCK = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
 _CUT = re.compile(r"(\.[0-9]{6})[0-9]+")
-_ROUNDS = 50  # key changes from key to key; more are no row's life
+ROUNDS = 50  # key changes from key to key; more are no row's life
 
 Row = dict[str, Any]
 
@@ -100,27 +90,25 @@ def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     )
 
 
-def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
-    """The rows of one source table in any product table."""
-    wanted: Expression = F.col("source") == lane[0]
-    for name, part in zip(("database", "schema", "table"), lane[1], strict=True):
-        wanted &= F.col(name).eqNullSafe(F.lit(part))
-    return frame.where(wanted)
-
-
 # --- changes ------------------------------------------------------------------------------------
 
 
 def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
     """All changes of a key, and of every key that key changes link with it."""
     if mirror.eras_of(*lane):
-        return _rows_by_spark(lake, mirror, lane, texts)
+        if isinstance(lake, LakeReader):
+            raise UnreadableError(
+                f"The primary key of {mirror.name} has changed, which is explained with Spark."
+            )
+        from ingest.gold.evidence_spark import rows_under_last_key
+
+        return rows_under_last_key(lake, mirror, lane, texts)  # type: ignore[arg-type] # the only other one
     shard = dict([found]) if (found := shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)) else {}
     types_of = {one.name: one.type for one in mirror.key_columns}
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
     asked: set[Key] = set()
     seen: dict[tuple[str, int], tuple[Row, dict[Key, tuple[str, ...]]]] = {}
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         if not (new := wanted.keys() - asked):
             break
         asked |= new
@@ -186,36 +174,6 @@ def _keys_of(row: Row, keys: tuple[str, ...], types_of: Mapping[str, str]) -> di
 def _texts_of(keys: tuple[str, ...], images: Iterable[Image | None]) -> tuple[str, ...]:
     there = [image for image in images if image is not None]
     return tuple(str(next(image[name] for image in there if name in image)) for name in keys)
-
-
-def _rows_by_spark(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
-    """The same where the table's primary key has changed, so that rows of before have to be keyed anew."""
-    if not isinstance(lake, Lake):
-        raise UnreadableError(f"The primary key of {mirror.name} has changed, which is explained with Spark.")
-    changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
-    changes = with_shard(changes, shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane))
-    steps = tuple(step for step, _ in schema_steps(lake, mirror, lane))
-    changes = rebased(changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane)
-    keyed = keyed_rows(changes, mirror, ROW)
-    wanted = {_as_json(lake, mirror, texts)}
-    for _ in range(_ROUNDS):
-        rows = keyed.where(F.col("key").isin(*sorted(wanted))).collect()
-        linked = {key for row in rows for key in row["keys"] if key is not None}
-        if linked <= wanted:
-            break
-        wanted |= linked
-    unique = {(row["order_key"], row["batch"]): row.asDict() for row in rows}
-    return [unique[place] for place in sorted(unique)]
-
-
-def _as_json(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
-    """The key as Spark writes it after the same casts as a change's."""
-    frame = lake.spark.createDataFrame([tuple(texts)], [f"t{i}" for i in range(len(texts))])
-    cells = [cast(F.col(f"t{i}"), one.type) for i, one in enumerate(mirror.key_columns)]
-    found = frame.select(json_key(cells).alias("key")).collect()[0]["key"]
-    if found is None:
-        raise IngestError(f"{mirror.name} can hold no row with the key {', '.join(texts)}.")
-    return str(found)
 
 
 def lane_sql(lane: LaneId) -> str:

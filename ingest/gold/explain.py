@@ -15,8 +15,7 @@ from ingest.change import Change, Image, Op
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import Present
-from ingest.gold.refold import change_of
-from ingest.gold.work import LaneId
+from ingest.gold.lane import LaneId, change_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE

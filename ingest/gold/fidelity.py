@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest import types
-from ingest.gold import evidence
+from ingest.gold import evidence, evidence_spark
 from ingest.gold.cast import cast, truncates
 from ingest.gold.misfits import can_misfit
 from ingest.lake import mirrors
@@ -60,7 +60,7 @@ def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
     changes = lake.read(CHANGES.name).where(
         (F.col("kind") == "change") & (F.col("batch") > since) & (F.col("batch") <= applied)
     )
-    lanes = [evidence.of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
+    lanes = [evidence_spark.of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
     if not lanes:
         return [Fidelity(one.name, one.type, one.delta, Counter()) for one in mirror.columns]
     return count(reduce(DataFrame.unionByName, lanes), mirror.columns, mirror.keys)

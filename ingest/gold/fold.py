@@ -8,28 +8,19 @@ last value said since the last reset; a column about which nothing was said keep
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.gold.cast import cast, key_is_exact
+from ingest.gold.lane import Shape
 from ingest.lake.images import image
 from ingest.lake.keys import cell
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
 GONE, HAS = "%gone", "%has"  # beside a mirror's columns, none of which can hold a percent sign
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the books say may be in the rows, so that the plan holds only what is needed."""
-
-    partials: bool = True
-    key_changes: bool = True
-    cleared: bool = False  # a truncate empties the mirror before the rows: nothing is kept
 
 
 def key_name(index: int) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from pyspark.sql import functions as F
 
 from ingest.errors import HeldError, command
-from ingest.gold.gather import Lane, of_lane
+from ingest.gold.gather import of_lane
+from ingest.gold.lane import Lane
 from ingest.lake import condensed
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts, moves

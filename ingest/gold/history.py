@@ -25,9 +25,10 @@ from ingest.change import Image
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import key_name, sent_name, value_name
-from ingest.gold.gather import Lane, Steps, of_lane
+from ingest.gold.gather import of_lane
+from ingest.gold.lane import Lane, Steps, change_of
 from ingest.gold.merge import Guard
-from ingest.gold.refold import ROW, Beyond, change_of, first_cell, grouped, groups, keyed_rows
+from ingest.gold.refold import ROW, Beyond, first_cell, grouped, groups, keyed_rows
 from ingest.lake.histories import CURRENT, FROM, TAKEN, TO, table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror

@@ -27,7 +27,8 @@ from ingest.fold import SchemaStep
 from ingest.gold import misfits
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, MISFIT, sent_name, value_name
-from ingest.gold.gather import Lane, Steps, clearing, history_of, of_lane
+from ingest.gold.gather import clearing, history_of, of_lane
+from ingest.gold.lane import Lane, Steps
 from ingest.gold.merge import Guard, compared
 from ingest.lake import exact
 from ingest.lake.images import image
@@ -45,11 +46,6 @@ ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order",
 COPIES, STANDING, NUMBER, PLACE = "%n", "%m", "%number", "%place"
 
 Work = Sequence[tuple[Lane, Steps]]
-
-
-def is_keyless(plan: Plan) -> bool:
-    """True for a mirror that has columns, no key, and a rule that says what to do about it."""
-    return not plan.mirror.keys and bool(plan.mirror.columns) and plan.job.rule.no_key != "hold"
 
 
 def fold(

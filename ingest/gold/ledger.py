@@ -18,7 +18,7 @@ from ingest.lake.statements import Decided, Statement, decided, decision_on, rec
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.gold.gather import Steps
+    from ingest.gold.lane import Steps
 
 _COLUMNS = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
@@ -93,7 +93,7 @@ def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
-    from ingest.gold.gather import Steps
+    from ingest.gold.lane import Steps
 
     found = policy.steps(statements, subject)
     return Steps(tuple(step for step, _ in found), tuple(step for step, batch in found if batch >= first))

@@ -13,7 +13,8 @@ from ingest import types
 from ingest.fold import SchemaStep
 from ingest.gold import tables
 from ingest.gold.cast import cast, converted
-from ingest.gold.fold import GONE, MISFIT, Shape, has_name, key_name, sent_name, value_name
+from ingest.gold.fold import GONE, MISFIT, has_name, key_name, sent_name, value_name
+from ingest.gold.lane import Shape
 from ingest.lake.exact import FLOATING
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror

@@ -19,7 +19,8 @@ from ingest import types
 from ingest.config import TableRule
 from ingest.gold.cast import cast, matches
 from ingest.gold.fold import GONE, MISFIT, key_cells, key_name, value_name
-from ingest.gold.gather import Lane, of_lane
+from ingest.gold.gather import of_lane
+from ingest.gold.lane import Lane
 from ingest.lake import exact
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts

@@ -5,21 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.config import Pipeline, TableRule
 from ingest.gold import ledger as ledgers
-from ingest.gold import retyped, tables, watch
 from ingest.gold.completed import STAGE
-from ingest.gold.gather import Lane, Steps
+from ingest.gold.lane import Lane, LaneId, Steps, shard_of
 from ingest.gold.ledger import Ledger
-from ingest.gold.retyped import Retyped
 from ingest.gold.schema import Plan, subject_of
-from ingest.gold.work import Books, LaneId, lane, lanes_of, shard_of, whole
-from ingest.lake import condensed, log
-from ingest.lake.lake import Lake
+from ingest.gold.work import Books, lane, lanes_of, whole
+from ingest.lake import condensed
+from ingest.lake.delta import Snapshot
 from ingest.lake.mirrors import Mirror
+from ingest.lake.pace import extent
 from ingest.lake.schemas import CHANGES
+
+if TYPE_CHECKING:
+    from ingest.gold.retyped import Retyped
+    from ingest.lake.lake import Lake
 
 Work = tuple[tuple[Lane, Steps], ...]
 # Bytes of a mirror that a batch may write anew: at least, for each change, and at most.  Beyond the last a MERGE by
@@ -42,7 +46,7 @@ class FoldPlan:
 
     plan: Plan
     books: Books
-    before: log.Snapshot
+    before: Snapshot
     writer: str
     work: Work
     retyped: tuple[Retyped, ...] = ()
@@ -71,6 +75,9 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     Raises:
         HeldError: the table holds what is not ours.
     """
+    from ingest.gold import retyped, tables, watch  # Spark's, which a plan that is only shown does without
+    from ingest.lake import log
+
     mirror = plan.mirror
     path, writer = lake.path(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
     before = log.snapshot(lake.spark, path)
@@ -118,7 +125,7 @@ def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
         return why
     if fold.again:
         return "all its rows are folded again"
-    return too_large(pipeline, tables.extent(fold.before), fold.changes)
+    return too_large(pipeline, extent(fold.before), fold.changes)
 
 
 def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
@@ -176,7 +183,7 @@ def goes_on(work: Work) -> bool:
 
 
 def work_of(
-    pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, before: log.Snapshot, applied: int
+    pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, before: Snapshot, applied: int
 ) -> Work:
     """The lanes with new batches, each with its schema steps."""
     found = []

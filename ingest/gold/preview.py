@@ -13,15 +13,14 @@ from typing import Any
 from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.gold import ledger as ledgers
-from ingest.gold.apply import PAUSED
 from ingest.gold.completed import STAGE, complete
-from ingest.gold.keyless import is_keyless
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, why_spark, work_of
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, jobs, open_books, stated
-from ingest.lake import log, mirrors, pauses
+from ingest.lake import mirrors, pauses
 from ingest.lake.books import Line
+from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
 from ingest.lake.tables import Tables
@@ -57,7 +56,7 @@ class Known:
     ledger: Ledger = field(default_factory=Ledger)
     mirrors: Mapping[str, Mirror] = field(default_factory=dict)
     applied: Mapping[str, int] = field(default_factory=dict)
-    states: Mapping[str, log.Snapshot] = field(default_factory=dict)
+    states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
 
 
@@ -78,7 +77,7 @@ def know(lake: Tables) -> Known:
     return found
 
 
-def _applied(lake: Tables, known: Known, mirror: Mirror, state: log.Snapshot) -> int:
+def _applied(lake: Tables, known: Known, mirror: Mirror, state: Snapshot) -> int:
     writer = lake.writer(STAGE, mirror.path, mirror.generation)
     return max(state.transactions.get(writer, -1), known.complete)
 
@@ -113,8 +112,8 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     count = sum(line.changes for lines in job.lines.values() for line in lines if line.batch > applied)
     standing = Foreseen(str(job.table), job.path, HOLD, changes=count)
     if job.path in known.paused:
-        return replace(standing, action=WAIT, why=PAUSED)
-    before = known.states.get(job.path, log.NO_TABLE)
+        return replace(standing, action=WAIT, why=pauses.PAUSED)
+    before = known.states.get(job.path, NO_TABLE)
     try:
         plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: before.exists)
     except HeldError as error:
@@ -154,6 +153,6 @@ def _action(plan: Plan, before: Mirror | None, changed: bool) -> tuple[str, str]
         return action, "its key has changed: it is folded again from its first change."
     if plan.mirror.keys:
         return action, "its old states go into a table of their own." if plan.job.rule.history else ""
-    if is_keyless(plan):
+    if plan.is_keyless:
         return action, f"without a key, as no_key: {plan.job.rule.no_key} says."
     return WAIT, "its messages have shown no row yet, and no key."

@@ -7,10 +7,8 @@ fills, a renamed column).  Both are rare, so all keys that the batch touches go 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +20,7 @@ from ingest.change import Change, Image, Op
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, steps
 from ingest.gold.cast import cast
 from ingest.gold.fold import GONE, has_name, key_name, value_name
+from ingest.gold.lane import change_of
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
 from ingest.lake.mirrors import Mirror
@@ -216,24 +215,6 @@ def states(
 def first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:
     """A column's text in the first image that has it."""
     return next(image[column] for image in images if image is not None and column in image)
-
-
-def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
-    """A row of ``changes`` as the plain fold takes it."""
-    return Change(
-        op=Op(row["op"]),
-        keys=keys,
-        before=json.loads(row["before"]) if row["before"] else None,
-        after=json.loads(row["after"]) if row["after"] else None,
-        partial=bool(row["partial"]),
-        types=_types(row["types"]),
-    )
-
-
-@lru_cache(maxsize=1024)
-def _types(text: str | None) -> Mapping[str, str]:
-    """The types of a message: few texts in all, for most messages of a table name the same ones."""
-    return json.loads(text) if text else {}
 
 
 def _arrow(rows: list[tuple[Any, ...]], keys: int, columns: int) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ from ingest.fold import Row as PlainRow
 from ingest.gold import eras, refold
 from ingest.gold.cast import cast, key_is_exact
 from ingest.gold.eras import Evidence, Run
+from ingest.gold.lane import change_of
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -166,7 +167,7 @@ def _copies(rows: DataFrame, beyond: refold.Beyond) -> DataFrame:
 
     def run(batches: Rows) -> Rows:
         told = (row for rows in refold.groups(batches) for row in rows)
-        changes = [Placed(order_of(row["order_key"]), refold.change_of(row, ())) for row in told]
+        changes = [Placed(order_of(row["order_key"]), change_of(row, ())) for row in told]
         return _numbered(copies([*changes, *beyond.events]))
 
     return whole.mapInArrow(run, _LIVE)

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from ingest.fold import SchemaStep
-from ingest.gold.gather import Lane, Steps, of_lane
+from ingest.gold.gather import of_lane
+from ingest.gold.lane import Lane, Steps
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror

@@ -15,9 +15,10 @@ from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, of_lines
+from ingest.gold.lane import LaneId
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
-from ingest.gold.work import Job, LaneId
+from ingest.gold.work import Job
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.mirrors import Column, Era, Mirror, grown
 from ingest.lake.statements import Statement
@@ -43,6 +44,11 @@ class Plan:
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in
     noticed: int = 0  # statements that nobody could read
     told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
+
+    @property
+    def is_keyless(self) -> bool:
+        """True for a mirror that has columns, no key, and a rule that says what to do about it."""
+        return not self.mirror.keys and bool(self.mirror.columns) and self.job.rule.no_key != "hold"
 
 
 def decide(

@@ -13,12 +13,10 @@ from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.cast import converted
 from ingest.gold.fold import GONE, sent_name
-from ingest.lake import log
 from ingest.lake.lake import Lake, properties_sql
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, folded, literal, quoted
-from ingest.lake.pace import SMALL
 
 REWRITTEN = "rewritten_bytes"
 METRICS = {
@@ -155,13 +153,6 @@ def reshape(
     staying = [F.col(quoted(name)) for name in gone if name not in going]
     staying += [F.col(quoted(name)).alias(name + WAS) for name in old if mirror.keys]
     _rewrite(frame.select(*columns, *staying), path)
-
-
-def extent(before: log.Snapshot) -> int:
-    """Bytes of a table's files; where the log does not tell them at once, too many to be called small."""
-    if before.size is None:
-        return SMALL + 1 if before.exists else 0
-    return before.size
 
 
 def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:

@@ -9,24 +9,24 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.gold.completed import folded
-from ingest.gold.fold import Shape
-from ingest.gold.gather import Lane
+from ingest.gold.lane import Lane, LaneId, Shape
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.histories import table_of
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Era, Mirror, target
 from ingest.lake.names import mirror_path
-from ingest.lake.session import activate
 from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
 
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
 LOOKS = 3  # logs that are asked at once
-LaneId = tuple[str, TableId]
 _TABLE = ("source", "database", "schema", "table")
 _TABLE_SQL = ", ".join(f'"{name}"' for name in _TABLE)
 _OF_NEW = ("reads",)  # asked of new lines alone
@@ -186,6 +186,8 @@ def behind(
         there = path in lagging or lake.snapshot(states.path).exists
         return min(rows, folded(lake, states)) if there else rows
 
+    from ingest.lake.session import activate  # questions without Spark need it not
+
     with ThreadPoolExecutor(LOOKS, initializer=activate, initargs=(lake.spark,)) as pool:
         found = dict(zip(last, pool.map(have, last), strict=True))
     found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
@@ -305,15 +307,6 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         job = found.setdefault(path, Job(table, path, rule))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
     return [found[path] for path in sorted(found)]
-
-
-def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, str] | None:
-    """The column that tells a lane's rows from other lanes', and its value; None without a shard column."""
-    if not rule.shard_column:
-        return None
-    source, table = name
-    several = len(pipeline.sources) > 1
-    return rule.shard_column, f"{source}:{table}" if several else str(table)
 
 
 def lane(

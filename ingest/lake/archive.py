@@ -14,8 +14,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pyspark
-
 from ingest.lake import cache
 from ingest.lake.java import Java
 
@@ -29,6 +27,8 @@ def options(file: Path) -> list[str]:
 
 def path(java: Java, class_path: Sequence[Path], flags: Sequence[str]) -> Path:
     """Where the archive for these lies, or would lie."""
+    import pyspark
+
     parts = [
         str(java.home),
         java.version,

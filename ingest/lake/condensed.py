@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ingest.change import TableId
 from ingest.errors import HeldError, IngestError, command
 from ingest.lake import decisions
 from ingest.lake.decisions import CONDENSE, Decision
-from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 LaneId = tuple[str, TableId]
 

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pyspark.sql import SparkSession
-
+from ingest.lake.delta import Snapshot
 from ingest.lake.settings import COMPILED, INTERPRETED, PACED, PARTITIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FEW = 5_000  # rows
 SMALL = 1 << 19  # bytes of a table that may be read along with few rows
+
+
+def extent(before: Snapshot) -> int:
+    """Bytes of a table's files; where the log does not tell them at once, too many to be called small."""
+    if before.size is None:
+        return SMALL + 1 if before.exists else 0
+    return before.size
 
 
 def pace(spark: SparkSession, rows: int, size: int = 0) -> None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 
+PAUSED = "it stands still until `ingest resume`."
+
+
 def paused(lake: Tables) -> frozenset[str]:
     """The paths of the mirrors whose last decision is a pause."""
     newest = decisions.read(lake).newest(PAUSE, RESUME)

@@ -5,28 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from ingest.config import Pipeline
 from ingest.decoding import schema_registry
 from ingest.errors import SetupError
 from ingest.lake.books import Line, merged
-from ingest.silver.lift import INPUT, Lifting, lift
 
-_ARROW = pa.schema(
-    [
-        ("batch", pa.int64()),
-        ("source", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _DDL = (
     "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key", "event_time"
 )  # fmt: skip
@@ -62,18 +50,39 @@ class _Asked(dict[int, str]):
 
 def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     """Decode messages, given as the columns `INPUT` of bronze."""
-    asked = {one.name: _Asked(one.registry) for one in pipeline.sources if one.registry}
-    found = Foretold()
-    rows = [dict(zip(INPUT, message, strict=True)) for message in messages]
-    if not rows:
+    found, given = Foretold(), list(messages)
+    if not given:
         return found
-    batch = pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+    import pyarrow as pa  # takes longer to import than most plans take
+
+    from ingest.silver.lift import INPUT, Lifting, lift
+
+    asked = {one.name: _Asked(one.registry) for one in pipeline.sources if one.registry}
+    rows = [dict(zip(INPUT, message, strict=True)) for message in given]
+    batch = pa.RecordBatch.from_pylist(rows, schema=_input())
     for page in lift(Lifting(pipeline, schemas=asked))(iter([batch])):
         _sort(page, found)
     found.lines = merged(found.lines)
     found.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
     found.rejects = [one for one in found.rejects if one[0] not in found.faults]
     return found
+
+
+def _input() -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            ("batch", pa.int64()),
+            ("source", pa.string()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ]
+    )
 
 
 def _sort(page: pa.RecordBatch, found: Foretold) -> None:

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
 SECONDS = 20.0  # of a machine under load; alone each takes less than one
 HEAVY = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "great_expectations")
-IMPORTING = ("explain", "plan")  # these share modules with what runs on Spark
 VERBS = {
     "status": ["status", "{file}"],
     "status for scripts": ["status", "{file}", "--output", "prom"],
@@ -83,8 +82,7 @@ def test_no_question_starts_java(verb: str, shops: dict[str, Example], tmp_path:
     words = [word.format(file=file, folder=tmp_path) for word in VERBS[verb]]
     done, seconds = asked(tmp_path, words)
     assert 0 == done.returncode, done.stderr
-    if verb not in IMPORTING:
-        assert "HEAVY []" in done.stderr
+    assert "HEAVY []" in done.stderr
     assert not (tmp_path / "java-was-started").exists()
     assert seconds < SECONDS
 

@@ -84,7 +84,8 @@ def rejected(events: list[Placed]) -> set[str]:
 
 def test_both_folds_agree_on_keys(spark: SparkSession, tmp_path: Path) -> None:
     """A NULL in the new image is no missing cell: read from the old image, the change moves another row."""
-    from ingest.gold.fold import GONE, Shape, events, key_cells, key_name, outcomes, value_name
+    from ingest.gold.fold import GONE, events, key_cells, key_name, outcomes, value_name
+    from ingest.gold.lane import Shape
 
     told = [event for case in cases() for event in case]
     frame(spark, told).write.parquet(str(tmp_path / "c"))

@@ -11,8 +11,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.gold.fold import Shape
-from ingest.gold.gather import Lane, Steps
+from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.planner import _not_plain, too_large
 from ingest.lake.mirrors import Column, Era, Mirror
 

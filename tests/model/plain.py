@@ -19,9 +19,9 @@ from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change, steps
 from ingest.gold import eras, policy, retyped
 from ingest.gold.eras import Run, evidence
+from ingest.gold.lane import change_of
 from ingest.gold.ledger import _effects
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
-from ingest.gold.refold import change_of
 from ingest.lake.books import merged_columns
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import resolved

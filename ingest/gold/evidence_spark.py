@@ -1,0 +1,55 @@
+"""What only Spark tells of one row: its changes under a primary key that the table had before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from ingest.errors import IngestError
+from ingest.gold import evidence
+from ingest.gold.cast import cast
+from ingest.gold.gather import with_shard
+from ingest.gold.lane import LaneId, shard_of
+from ingest.gold.refold import json_key, keyed_rows
+from ingest.gold.rekeyed import rebased
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import CHANGES
+
+
+def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
+    """The rows of one source table in any product table."""
+    wanted: Column = F.col("source") == lane[0]
+    for name, part in zip(("database", "schema", "table"), lane[1], strict=True):
+        wanted &= F.col(name).eqNullSafe(F.lit(part))
+    return frame.where(wanted)
+
+
+def rows_under_last_key(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[evidence.Row]:
+    """All changes of a key, where the table's primary key has changed: rows of before are keyed by the last one."""
+    changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
+    changes = with_shard(changes, shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane))
+    steps = tuple(step for step, _ in evidence.schema_steps(lake, mirror, lane))
+    changes = rebased(changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane)
+    keyed = keyed_rows(changes, mirror, evidence.ROW)
+    wanted = {_as_json(lake, mirror, texts)}
+    for _ in range(evidence.ROUNDS):
+        rows = keyed.where(F.col("key").isin(*sorted(wanted))).collect()
+        linked = {key for row in rows for key in row["keys"] if key is not None}
+        if linked <= wanted:
+            break
+        wanted |= linked
+    unique = {(row["order_key"], row["batch"]): row.asDict() for row in rows}
+    return [unique[place] for place in sorted(unique)]
+
+
+def _as_json(lake: Lake, mirror: Mirror, texts: Sequence[str]) -> str:
+    """The key as Spark writes it after the same casts as a change's."""
+    frame = lake.spark.createDataFrame([tuple(texts)], [f"t{i}" for i in range(len(texts))])
+    cells = [cast(F.col(f"t{i}"), one.type) for i, one in enumerate(mirror.key_columns)]
+    found = frame.select(json_key(cells).alias("key")).collect()[0]["key"]
+    if found is None:
+        raise IngestError(f"{mirror.name} can hold no row with the key {', '.join(texts)}.")
+    return str(found)

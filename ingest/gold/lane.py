@@ -1,0 +1,128 @@
+"""Lanes: one source table's changes on their way into a mirror, and what the books say of them. No Spark is needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from ingest.change import Change, Op, TableId
+from ingest.config import Pipeline, TableRule
+from ingest.fold import SchemaStep
+from ingest.lake.mirrors import Era
+from ingest.lake.names import column_name
+
+LaneId = tuple[str, TableId]
+"""A source's name and one of its tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the books say may be in the rows, so that the plan holds only what is needed."""
+
+    partials: bool = True
+    key_changes: bool = True
+    cleared: bool = False  # a truncate empties the mirror before the rows: nothing is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One source table of one source, with what its books say of the new and the folded batches."""
+
+    source: str
+    table: TableId
+    first: int  # the first batch not folded yet
+    last: int
+    order_low: str | None  # of the new changes
+    folded_high: str | None  # of the folded ones; None if there are none
+    new: Shape
+    ever: Shape  # of all batches, the new ones included
+    changes: int = 0  # the new ones
+    reads: int = 0  # rows of snapshots among them
+    truncates: int = 0  # among the new changes
+    truncates_ever: int = 0
+    inherits: int = 0
+    inherits_ever: int = 0
+    ddl_ever: int = 0
+    changes_ever: int = 0
+    shard: tuple[str, str] | None = None  # the column that tells its rows from other lanes', and its value
+    eras: tuple[Era, ...] = ()  # of a lane whose key has changed
+
+    @property
+    def late(self) -> bool:
+        """True if some new change may be older than one already folded."""
+        return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """A lane's schema steps by order key; the first ``new`` batch's ones change the standing rows."""
+
+    ever: tuple[SchemaStep, ...] = ()
+    new: tuple[SchemaStep, ...] = ()
+    doubtful: bool = (
+        False  # a new one adds a column that the mirror has: only each row's history tells what it fills
+    )
+
+    def behind(self, place: str | None) -> Steps:
+        """The steps behind a place; none if there is no place."""
+
+        def behind(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
+            if place is None:
+                return ()
+            return tuple(step.after(place) for step in steps if str(step.order) > place)
+
+        return replace(self, ever=behind(self.ever), new=behind(self.new))
+
+    @property
+    def fills(self) -> tuple[SchemaStep, ...]:
+        """The new ones that change the standing rows; one delivered again meets but rows that have an outcome."""
+        return tuple(step for step in self.new if not step.since)
+
+    def meeting(self, present: Collection[str], folded_high: str | None) -> Steps:
+        """The same steps, with whether they meet a column that stands already among the mirror's, by Delta's names."""
+        dropped: set[str] = set()
+        doubtful = False
+        for step in self.fills:
+            if step.action == "drop_column":
+                dropped.add(step.column)
+            elif step.action == "add_column" and step.column not in dropped:
+                sure = not step.guarded and str(step.order) <= (
+                    folded_high or ""
+                )  # no row before it had the column
+                doubtful |= not sure and column_name(step.column, set()) in present
+        return replace(self, doubtful=doubtful)
+
+    @property
+    def incarnations(self) -> tuple[SchemaStep, ...]:
+        """Tables created anew: they clear like a truncate."""
+        return tuple(step for step in self.ever if step.action == "new_incarnation")
+
+
+def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, str] | None:
+    """The column that tells a lane's rows from other lanes', and its value; None without a shard column."""
+    if not rule.shard_column:
+        return None
+    source, table = name
+    several = len(pipeline.sources) > 1
+    return rule.shard_column, f"{source}:{table}" if several else str(table)
+
+
+def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
+    """A row of ``changes`` as the plain fold takes it."""
+    return Change(
+        op=Op(row["op"]),
+        keys=keys,
+        before=json.loads(row["before"]) if row["before"] else None,
+        after=json.loads(row["after"]) if row["after"] else None,
+        partial=bool(row["partial"]),
+        types=_types(row["types"]),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _types(text: str | None) -> Mapping[str, str]:
+    """The types of a message: few texts in all, for most messages of a table name the same ones."""
+    return json.loads(text) if text else {}

@@ -1,0 +1,57 @@
+"""What a question costs from a process' start to its end: processor time, and packages that only work on data needs."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_looking import HEAVY, SCRIPT
+from tests.serve.conftest import depot
+from tests.timing import TRIES
+from tests.written import Written
+
+SECONDS = 3.0  # of a processor that others keep busy; alone each verb takes about half a second
+VERBS = {
+    "status": ["status", "{file}"],
+    "tables": ["tables", "{file}"],
+    "rejects": ["rejects", "{file}"],
+    "one reject": ["rejects", "show", "{file}", "1"],
+    "ddl": ["ddl", "{file}"],
+    "alerts": ["alerts", "{file}"],
+    "wait": ["wait", "{file}", "--until", "2020-01-01", "--tables", "depot.bins", "--timeout", "0s"],
+    "report": ["report", "{file}", "--out", "{folder}/report.html"],
+    "sql": ["sql", "{file}", "SELECT count(*) FROM depot.bins"],
+    "plan": ["plan", "{file}", "--sample", "0"],
+    "explain": ["explain", "{file}", "depot.bins", "2"],
+    "validate": ["validate", "{file}"],
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A lake of a few batches."""
+    return depot(tmp_path_factory.mktemp("depot"))
+
+
+def spent(words: list[str]) -> float:
+    """Processor time of a verb in a process of its own, which imported nothing heavy."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(heavy=HEAVY), *words],
+        capture_output=True, text=True, check=False, timeout=120, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode in (0, 1), done.stderr
+    assert "HEAVY []" in done.stderr, done.stderr
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_question_costs_little(verb: str, lake: Written, tmp_path: Path) -> None:
+    """Who asks ten questions in an incident waits ten times for what one import too many takes."""
+    words = [word.format(file=lake.file, folder=tmp_path) for word in VERBS[verb]]
+    assert any(spent(words) < SECONDS for _ in range(TRIES))
