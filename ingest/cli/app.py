@@ -24,6 +24,7 @@ VERBS = {
     "plan": "plan",
     "run": "run_verbs",
     "snapshot": "source_verbs",
+    "reconcile": "source_verbs",
     "tables": "look_verbs",
     "status": "look_verbs",
     "wait": "waiting",

@@ -270,8 +270,9 @@ def accept_gap(
     output.follow("run", file)
     if named.database is not None:
         output.note(
-            f"the rows that the lost messages changed are wrong until their tables are read again: after the run, type "
-            f"`{command('snapshot', file)} TABLE...`"
+            f"the rows that the lost messages changed are wrong until they are read again: after the run, "
+            f"`{command('reconcile', file, '--repair')}` finds and reads them, and `{command('snapshot', file)} TABLE...` "
+            "reads whole tables"
         )
 
 

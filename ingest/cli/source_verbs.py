@@ -1,18 +1,27 @@
-"""The verb that reads tables from the source database itself: ``snapshot``."""
+"""The verbs that read the source database itself: ``snapshot`` and ``reconcile``."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import threading
 import time
-from typing import TYPE_CHECKING, Annotated
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile
+from ingest.cli.spark import PipelineFile, looked_at
+from ingest.errors import IngestError, command, counted
 
 if TYPE_CHECKING:
+    from ingest.change import TableId
+    from ingest.config import Pipeline
+    from ingest.lake.tables import Tables
+    from ingest.source.reconcile import Reconciled, RowDifference
     from ingest.source.snapshot import SnapshotProgress
 
 app = typer.Typer()
@@ -58,6 +67,284 @@ def snapshot(
     output.listing(done, ("table", "rows", "chunks", "resumed", "seconds", "folder"), output_as)
     if output_as != "json":
         output.follow("run", file)
+
+
+@app.command(rich_help_panel=_PANEL)
+def reconcile(
+    file: PipelineFile,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TABLE...]",
+            help="Source tables, named as `ingest tables` prints them; all unless given.",
+        ),
+    ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample/--full", help="Compare one range of twenty, drawn at random.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Read the rows that differ again; the next run lands them.")
+    ] = False,
+    settled: Annotated[
+        bool,
+        typer.Option(
+            "--settled", help="Judge at once: the stream has delivered everything that the source holds."
+        ),
+    ] = False,
+    wait: Annotated[
+        int, typer.Option(min=0, help="Seconds to wait for the stream to pass the first look.")
+    ] = 0,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="The most connections that read at once.")] = 2,
+    rows_per_second: Annotated[
+        int, typer.Option(min=0, help="The most rows that the source reads in a second; 0 for no bound.")
+    ] = 0,
+    chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one range.")] = 50_000,
+    most: Annotated[int, typer.Option(min=0, help="Rows of each kind that are listed.")] = 20,
+    source: Annotated[str, typer.Option(help="The source, where several have a `database:`.")] = "",
+    output_as: Output = "table",
+) -> None:
+    """Compare mirrors with their source tables, row by row: 0 equal, 1 they differ, 3 some rows are still on their way."""
+    from ingest.config import load
+    from ingest.inspect import status as looking
+    from ingest.source import reconcile as comparing
+    from ingest.source.database import named
+    from ingest.source.repair import repair as read_again
+    from ingest.source.snapshot import source_of
+
+    pipeline = load(file)
+    chosen = source_of(pipeline, source)
+    assert chosen.database is not None
+    limits = comparing.ReconcileBounds(rows_per_second, parallel, chunk_rows)
+    found, rows, code = [], [], 0
+    with looked_at(file, None) as lake:
+        wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
+
+        def passed(mirror: str) -> dt.datetime | None:
+            known = looking.complete(lake).get(mirror)
+            return known.until if known else None
+
+        for table in wanted:
+            try:
+                one = comparing.reconcile(
+                    lake,
+                    chosen,
+                    table,
+                    passed=passed,
+                    wait=wait,
+                    settled=settled,
+                    sample=sample,
+                    limits=limits,
+                )
+            except IngestError as error:
+                output.error(f"{table}: {error}")
+                code = 1
+                continue
+            found.append(one)
+            cause = _causes(lake, pipeline, chosen.name, one)
+            listed = [*comparing.listed(one.differences, most), *comparing.listed(one.not_judged, most)]
+            rows += [_row(pipeline, one, each, each in one.not_judged, cause) for each in listed]
+            _keep(lake, comparing.mirror_of(lake, chosen, table).table, one)
+            if repair and one.differences and one.keys:
+                mirror = comparing.mirror_of(lake, chosen, table)
+                where, read, gone = read_again(
+                    pipeline, chosen, table, mirror, [each.key for each in one.differences]
+                )
+                output.note(
+                    f"{table}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
+                )
+            code = 1 if one.differs else code or 3 * bool(one.not_judged)
+    if output_as == "json":
+        output.json({"tables": [_summary(one) for one in found], "rows": rows})
+    else:
+        names = (
+            "table",
+            "rows",
+            "ranges",
+            "equal",
+            "missing",
+            "surplus",
+            "different",
+            "on_the_way",
+            "not_judged",
+            "seconds",
+        )
+        output.listing([_summary(one) for one in found], names, "table")
+        for row in rows:
+            output.line(_sentence(row))
+        _advise(file, found, repaired=repair)
+    raise typer.Exit(code)
+
+
+def _summary(one: Reconciled) -> dict[str, Any]:
+    from ingest.source.reconcile import DIFFERENT, MISSING, SURPLUS
+
+    return {
+        "table": one.table, "mirror": one.mirror, "rows": one.rows, "mirror_rows": one.mirror_rows,
+        "ranges": one.ranges, "equal": one.equal, "missing": one.count(MISSING), "surplus": one.count(SURPLUS),
+        "different": one.count(DIFFERENT), "on_the_way": one.on_the_way, "not_judged": len(one.not_judged),
+        "columns_lacking": list(one.lacking), "sampled": one.sampled, "rows_moved": one.fetched,
+        "looked_at": one.looked_at or None, "equal_to_source": not one.differs and not one.not_judged,
+        "seconds": round(one.seconds, 1),
+    }  # fmt: skip
+
+
+def _row(
+    pipeline: Pipeline,
+    table: Reconciled,
+    one: RowDifference,
+    waits: bool,
+    cause: Callable[[Reconciled, RowDifference], str],
+) -> dict[str, Any]:
+    dashes = ["--"] if any(text.startswith("-") for text in one.key) else []
+    return {
+        "table": table.table,
+        "kind": one.kind,
+        "judged": not waits,
+        "key": dict(zip(table.keys, one.key, strict=True)),
+        "cells": {name: {"source": a, "mirror": b} for name, (a, b) in one.cells.items()},
+        "cause": "the stream has not passed this look yet" if waits else cause(table, one),
+        "explain": command("explain", pipeline.file, table.mirror, *dashes, *one.key),
+    }
+
+
+def _sentence(row: dict[str, Any]) -> str:
+    key = ", ".join(f"{name}={value}" for name, value in row["key"].items())
+    cells = "; ".join(
+        f"{name}: source {_shown(each['source'])}, mirror {_shown(each['mirror'])}"
+        for name, each in row["cells"].items()
+    )
+    judged = "" if row["judged"] else " (not judged)"
+    return f"{row['kind']}{judged}: {row['table']} {key}{': ' if cells else ''}{cells}. {row['cause']}. {row['explain']}"
+
+
+def _shown(text: str | None) -> str:
+    return "NULL" if text is None else repr(output.short(text, 60))
+
+
+def _causes(
+    lake: Tables, pipeline: Pipeline, source: str, table: Reconciled
+) -> Callable[[Reconciled, RowDifference], str]:
+    """What makes a row differ most likely, as far as the lake's own books say."""
+    from ingest.gold import approval
+    from ingest.inspect import status as looking
+    from ingest.lake import decisions, duck, rejects
+    from ingest.lake.decisions import ACCEPT_GAP
+    from ingest.source.reconcile import SURPLUS
+
+    if not (table.differs or table.not_judged):
+        return lambda _table, _one: ""
+    state = next((one for one in looking.tables(lake) if one["table"] == table.mirror), None)
+    waiting = lake.ask(
+        f'SELECT kind, "database", "schema", "table", "column", count(*) AS n FROM ({rejects.open_sql(lake)}) AS o '
+        f"WHERE source = {duck.text(source)} GROUP BY ALL"
+    )
+    cells = {
+        row["column"]
+        for row in waiting
+        if row["kind"] == "cell"
+        and ".".join(filter(None, (row["database"], row["schema"], row["table"]))) == table.mirror
+    }
+    messages = sum(row["n"] for row in waiting if row["kind"] == "message")
+    pending = any(one.pending and one.mirror == table.mirror for one in approval.listed(lake))
+    gap = any(True for _ in decisions.read(lake).of(ACCEPT_GAP, subject=source))
+
+    def cause(_table: Reconciled, one: RowDifference) -> str:
+        lost = [name for name, (_, mirror) in one.cells.items() if mirror is None and name in cells]
+        if lost:
+            return f"a value of {lost[0]} does not fit its column: {command('rejects', pipeline.file)}"
+        if state is not None and state["state"] != "ok":
+            return f"the mirror is {state['state']}: {state['message']}"
+        if pending:
+            return f"a statement waits for a decision: {command('ddl', pipeline.file)}"
+        if messages:
+            return f"{counted(messages, 'message')} of {source} could not be decoded: {command('rejects', pipeline.file)}"
+        if gap:
+            return f"messages of {source} are lost, and the gap was accepted"
+        if one.kind == SURPLUS:
+            return "no delete of it has come"
+        return "no message with these values has come"
+
+    return cause
+
+
+def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
+    """Write the outcome into `checks`, where the report and the pages find it."""
+    from ingest.config import matches
+    from ingest.lake import records
+    from ingest.lake.schemas import CHECKS
+    from ingest.quality.catalogue import CHECKS as KNOWN
+    from ingest.quality.catalogue import FAIL, FAILING_KEYS, MAX_DETAIL, PASS, RECONCILED, WARN, key_json
+
+    marks = {
+        name: value for name, value in lake.last_marks(CHECKS.name).items() if name not in ("run", "batch")
+    }
+    batch = marks.get("checked")
+    if batch is None:
+        batch = lake.ask("SELECT max(batch) AS batch FROM {checks}")[0]["batch"]
+    limit = next(
+        (
+            rule.thresholds.get(RECONCILED, 0.0)
+            for rule in lake.pipeline.quality
+            if matches(rule.table, named)
+        ),
+        0.0,
+    )
+    observed = float(len(one.differences) + len(one.lacking) + (one.unkeyed and one.differs))
+    state = FAIL if observed > limit else WARN if one.not_judged else PASS
+    failing = [key_json(one.keys, each.key) for each in (*one.differences, *one.not_judged)[:FAILING_KEYS]]
+    row = (
+        uuid.uuid4().hex, batch, one.mirror, RECONCILED, None, KNOWN[RECONCILED].severity if state == FAIL else WARN, state,
+        observed, repr(limit), _told(one)[:MAX_DETAIL], dt.datetime.now(dt.UTC),
+        json.dumps(failing, ensure_ascii=False) if failing else None, None,
+    )  # fmt: skip
+    try:
+        records.append(lake, row[0], [row], CHECKS, marks)
+    except IngestError as error:
+        output.warning(str(error))
+
+
+def _told(one: Reconciled) -> str:
+    """The outcome in one sentence."""
+    from ingest.source.reconcile import DIFFERENT, MISSING, SURPLUS
+
+    compared = (
+        f"{counted(one.rows, 'row')} in {'a sample of ' if one.sampled else ''}{counted(one.ranges, 'range')}"
+    )
+    parts = [f"{compared} were compared with the source, {counted(one.equal, 'range')} equal"]
+    parts += [
+        f"{counted(n, 'row')} {kind}" for kind in (MISSING, SURPLUS, DIFFERENT) if (n := one.count(kind))
+    ]
+    if one.lacking:
+        parts.append(f"without {', '.join(one.lacking)}, which the mirror lacks")
+    if one.unkeyed and one.equal < one.ranges:
+        parts.append(f"{one.mirror_rows:,} rows in the mirror, and no key says which differ")
+    if one.not_judged:
+        parts.append(
+            f"{counted(len(one.not_judged), 'row')} not judged, for the stream has not passed {one.looked_at}"
+        )
+    return ", ".join(parts)
+
+
+def _advise(file: object, found: list[Reconciled], *, repaired: bool) -> None:
+    for one in found:
+        if one.lacking:
+            output.warning(
+                f"{one.mirror} lacks columns that {one.table} has: {', '.join(one.lacking)}; they were not compared. "
+                f"`{command('ddl', file)}` shows what waits."
+            )
+        if one.unkeyed and one.equal < one.ranges:
+            output.warning(
+                f"{_told(one)}: name a key under `keys:`, or read the table again with `ingest snapshot`."
+            )
+    if any(one.not_judged for one in found):
+        output.note(
+            f"Rows that are not judged may be on their way: type the same after `{command('run', file)}`, "
+            "or with --settled if nothing is written to the source."
+        )
+    if repaired:
+        output.follow("run", file)
+    elif any(one.differences for one in found):
+        output.note(f"next: {command('reconcile', file)} with --repair reads these rows again")
 
 
 class _ProgressLine:

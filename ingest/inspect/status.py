@@ -198,7 +198,7 @@ def verdicts(lake: Tables) -> dict[str, int]:
     """How many checks came out how, when each mirror and source was last checked."""
     rows = lake.ask(
         """SELECT state, count(*) AS n FROM (SELECT mirror, source, state FROM {checks}
-        QUALIFY rank() OVER (PARTITION BY mirror, source ORDER BY checked_at DESC) = 1) AS c GROUP BY state"""
+        QUALIFY rank() OVER (PARTITION BY mirror, source, "check" = 'reconcile' ORDER BY checked_at DESC) = 1) AS c GROUP BY state"""
     )
     return {row["state"]: row["n"] for row in rows}
 

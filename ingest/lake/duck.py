@@ -21,18 +21,19 @@ def connection() -> DuckDBPyConnection:
     return opened()
 
 
-def opened() -> DuckDBPyConnection:
-    """A new database in memory."""
+def opened(file: str = ":memory:") -> DuckDBPyConnection:
+    """A new database in memory, or in a file of its own."""
     import duckdb
 
     found = duckdb.connect(
+        file,
         config={
             "autoinstall_known_extensions": "false",
             "autoload_known_extensions": "false",
             "threads": str(
                 os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1
             ),
-        }
+        },
     )
     found.execute("SET TimeZone = 'UTC'")
     return found

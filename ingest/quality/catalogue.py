@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
 FAILING_KEYS = 20
+RECONCILED = "reconcile"  # the one check that is not asked after each batch
 MAX_DETAIL = 1000
 
 
@@ -66,6 +67,8 @@ CHECKS = {
         Check("cells_checked", "Keys compared cell by cell", "Keys compared cell by cell", "keys whose cells were compared with the fold of their changes", "warn", None),
         Check("row_count", "As many rows as the source", "Row count differs from the source", "difference to the source's own count", "error", 0,
               advice="Count again while the source is quiet; if it still differs, load the table once in full."),
+        Check(RECONCILED, "Rows are as in the source", "Rows differ from the source", "rows that differed from the source when they were last compared", "error", 0,
+              advice="`ingest reconcile` shows both values of each; with --repair it reads these rows again."),
         Check("up_to_date", "Every batch is applied", "Batches wait to be applied", "decoded batches that the mirror has not folded", "error", 0,
               advice="Read the message of the last batch below, mend its cause and run again; nothing is lost meanwhile."),
         Check("schema", "Columns are as decided", "Columns are not as decided", "columns whose name or type differs from the decision", "error", 0,

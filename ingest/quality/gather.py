@@ -19,7 +19,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
 from ingest.quality import queries, statements
-from ingest.quality.catalogue import PASS
+from ingest.quality.catalogue import PASS, RECONCILED
 from ingest.quality.facts import (
     TREND,
     BatchFact,
@@ -208,10 +208,11 @@ def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: 
 
 
 def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
-    """The verdicts of the last time: a check that is no longer asked is not shown."""
+    """The verdicts of the last time: a check that is no longer asked is not shown, but for that against the source."""
     listed = list(group)
-    last = max(trend[0]["checked_at"] for trend in listed)
-    facts = [_check(trend) for trend in listed if trend[0]["checked_at"] == last]
+    often = [trend for trend in listed if trend[0]["check"] != RECONCILED]
+    last = max(trend[0]["checked_at"] for trend in often or listed)
+    facts = [_check(trend) for trend in listed if trend[0]["checked_at"] == last or trend not in often]
     facts.sort(key=lambda fact: (fact.check, fact.column or ""))
     return facts, last.replace(tzinfo=dt.UTC)
 

@@ -80,12 +80,19 @@ def _beyond(
 ) -> str:
     """Keys on one side of a bound, column by column; databases find their way through this by an index."""
     literals = [one.literal.format(quoted(text)) for one, text in zip(keys, bound, strict=True)]
+    return beyond([one.order for one in keys], literals, than, equal=equal)
+
+
+def beyond(orders: Sequence[str], literals: Sequence[str], than: str, *, equal: bool = False) -> str:
+    """A condition on columns by literals of theirs, in any database's SQL."""
+    if len(orders) == 1:
+        return f"{orders[0]} {than}{'=' if equal else ''} {literals[0]}"
     cases = []
-    for at, one in enumerate(keys):
-        same = [f"{other.order} = {literals[place]}" for place, other in enumerate(keys[:at])]
-        cases.append(" AND ".join([*same, f"{one.order} {than} {literals[at]}"]))
+    for at, one in enumerate(orders):
+        same = [f"{other} = {literals[place]}" for place, other in enumerate(orders[:at])]
+        cases.append(" AND ".join([*same, f"{one} {than} {literals[at]}"]))
     if equal:
-        cases.append(" AND ".join(f"{one.order} = {text}" for one, text in zip(keys, literals, strict=True)))
+        cases.append(" AND ".join(f"{one} = {text}" for one, text in zip(orders, literals, strict=True)))
     # the first column alone, once more: an index finds the range by it
-    first = f"{keys[0].order} {than}= {literals[0]}"
+    first = f"{orders[0]} {than}= {literals[0]}"
     return f"({first} AND ({' OR '.join(f'({case})' for case in cases)}))"

@@ -25,6 +25,7 @@ class SourceColumn(NamedTuple):
     declared: str
     type: str
     text: str
+    by_bytes: bool = False  # texts that are ordered as their bytes are
 
 
 class Key(NamedTuple):
@@ -66,6 +67,22 @@ class SourceDialect(Protocol):
     @staticmethod
     def key(table: SourceTable, column: SourceColumn) -> Key:
         """How a key column is compared."""
+
+    @staticmethod
+    def equal(column: SourceColumn, text: str) -> str:
+        """A condition on a column by a value's canonical text."""
+
+    @staticmethod
+    def double(column: SourceColumn) -> tuple[str, str]:
+        """SQL for a column as a double, and for its text."""
+
+    @staticmethod
+    def real_date(text: str) -> str:
+        """SQL for the text of a date, NULL where it is none."""
+
+    @staticmethod
+    def number(text: str) -> str:
+        """SQL for the first 60 bits of a text's MD5, as a number."""
 
     @staticmethod
     def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:

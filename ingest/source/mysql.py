@@ -24,6 +24,7 @@ from ingest.change import TableId
 from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable, quoted
 
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
+_PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
 
@@ -51,7 +52,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     where = f"table_schema = {quoted(table.database or '')} AND table_name = {quoted(table.table or '')}"
     found = values(
         connection,
-        f"SELECT column_name, column_type FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
+        f"SELECT column_name, column_type, collation_name FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
     )
     if not found:
         return None
@@ -61,10 +62,11 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         "ORDER BY seq_in_index",
     )
     columns = []
-    for name, declared in found:
+    for name, declared, collation in found:
         logical = types.mysql(declared)
         text = _text(name_of(name), declared.lower(), types.base(logical))
-        columns.append(SourceColumn(name, declared, logical, text))
+        by_bytes = logical == "string" and str(collation).endswith("_bin")
+        columns.append(SourceColumn(name, declared, logical, text, by_bytes))
     named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
     return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
 
@@ -116,6 +118,34 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
     if logical == "timestamp":
         return Key(name, f"CAST({name} AS CHAR)", "{}")
     return Key(name, column.text, "{}")
+
+
+def equal(column: SourceColumn, text: str) -> str:
+    """A column compared with a canonical text, so that an index finds it."""
+    name, logical, literal = name_of(column.name), types.base(column.type), quoted(text)
+    if logical == "binary":
+        return f"{name} = FROM_BASE64({literal})"
+    if logical == "timestamp":
+        return f"{name} = {quoted(text.replace('T', ' ').removesuffix('Z'))}"
+    if _PLAIN.fullmatch(text) and logical in (*_INTEGERS, "bit", "decimal"):
+        return f"{name} = {text}"  # as a text it would be compared as a double
+    return f"{name} = {literal}"
+
+
+def double(column: SourceColumn) -> tuple[str, str]:
+    """A column as a double, and the text of that."""
+    number = f"({name_of(column.name)} + 0e0)"
+    return number, f"CAST({number} AS CHAR)"
+
+
+def real_date(text: str) -> str:
+    """NULL for a date of zeros, as mirrors have it; such a cell is a reject."""
+    return f"CASE WHEN {text} LIKE '%-00%' THEN NULL ELSE {text} END"
+
+
+def number(text: str) -> str:
+    """The first 60 bits of the text's MD5."""
+    return f"CAST(CONV(LEFT(MD5({text}), 15), 16, 10) AS UNSIGNED)"
 
 
 def name_of(name: str) -> str:

@@ -28,6 +28,7 @@ _SETTINGS = {
     "statement_timeout": f"{READ_SECONDS}s",
 }
 _BITS = 63
+_BY_BYTES = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
 
 def connect(url: SplitResult, user: str, password: str) -> Any:
@@ -55,7 +56,9 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     )
     found = values(
         connection,
-        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "SELECT attname, format_type(atttypid, atttypmod), CASE WHEN l.collname = 'default' THEN (SELECT datcollate "
+        "FROM pg_database WHERE datname = current_database()) ELSE l.collcollate END FROM pg_attribute "
+        "LEFT JOIN pg_collation l ON l.oid = attcollation "
         f"WHERE attrelid = ({oid}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
     )
     if not found:
@@ -67,12 +70,13 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"WHERE i.indisprimary AND i.indrelid = ({oid}) ORDER BY k.place",
     )
     columns = []
-    for name, declared in found:
+    for name, declared, collation in found:
         logical = "bit" if declared.startswith("bit") else types.postgres(declared)
         if declared == "bit(1)":
             logical = "boolean"  # as its connectors say
         text = _text(name_of(name), declared, types.base(logical))
-        columns.append(SourceColumn(name, declared, logical, text))
+        by_bytes = declared == "uuid" or collation in _BY_BYTES
+        columns.append(SourceColumn(name, declared, logical, text, by_bytes))
     named = f"{name_of(schema)}.{name_of(table.table or '')}"
     return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
 
@@ -98,6 +102,32 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
     """Every type orders as it is, and reads its own text back."""
     name = name_of(column.name)
     return Key(name, f"{name}::text", "{}::" + column.declared)
+
+
+def equal(column: SourceColumn, text: str) -> str:
+    """A column compared with a canonical text, so that an index finds it."""
+    name, literal = name_of(column.name), quoted(text)
+    if column.declared == "bytea":
+        return f"{name} = decode({literal}, 'base64')"
+    if types.base(column.type) == "bit":
+        return f"{name} = {literal}::bigint::{column.declared}"
+    return f"{name} = {literal}::{column.declared}"
+
+
+def double(column: SourceColumn) -> tuple[str, str]:
+    """A column as a double, and the text of that."""
+    number = f"{name_of(column.name)}::float8"
+    return number, f"({number})::text"
+
+
+def real_date(text: str) -> str:
+    """Every date that this database holds is one."""
+    return text
+
+
+def number(text: str) -> str:
+    """The first 60 bits of the text's MD5."""
+    return f"('x0' || left(md5({text}), 15))::bit(64)::bigint"
 
 
 def name_of(name: str) -> str:

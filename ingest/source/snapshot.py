@@ -164,21 +164,21 @@ def _read(
             f"start its stream and type `ingest run {pipeline.file}` first, or give --alone if there is no stream."
         )
     with connected(source.database) as (dialect, connection):
-        table = _described(dialect.table(connection, found), pipeline, found, source, known_now.columns)
+        table = described(dialect.table(connection, found), pipeline, found, source, known_now.columns)
         here, plan = _waiting(pipeline, source, table, where) or (None, None)
         if here is None or plan is None:
             number = number_after(known_now.high, known_now.batch)
             place = after(known_now.high, known_now.batch, number, known_now.epoch)
-            _settle(dialect, connection, table.id)
+            settle(dialect, connection, table.id)
             cut = list(bounds(dialect, connection, table, where, size))
             plan = SnapshotPlan(table.id, where, table.shape, table.keys, place, cut)
-            here = _begin(pipeline, source, plan)
+            here = begin(pipeline, source, plan)
     progress = SnapshotProgress(text, folder=str(here))
     ranges = chunks(plan.bounds)
     missing = [number for number in range(len(ranges)) if not _file(here, number).exists()]
     progress.chunks, progress.done = len(ranges), len(ranges) - len(missing)
     progress.resumed = progress.done
-    reading = _Reading(source, table, plan, here)
+    reading = TableReading(source, table, plan, here)
     stop = threading.Event()
 
     def one(number: int) -> None:
@@ -193,7 +193,7 @@ def _read(
                 done.result()
         except ChangedError:
             stop.set()
-            (here / _DONE).touch()  # what was read stays: the columns were these
+            close(here)  # what was read stays: the columns were these
             raise
         except BaseException:
             stop.set()
@@ -202,12 +202,12 @@ def _read(
             for task in tasks:
                 task.cancel()
     if not where:
-        _write(here / f"end{ingest_snapshot.SUFFIX}", iter([reading.end()]))
-    (here / _DONE).touch()
+        write(here / f"end{ingest_snapshot.SUFFIX}", iter([reading.end()]))
+    close(here)
     return progress
 
 
-def _described(
+def described(
     table: SourceTable | None,
     pipeline: Pipeline,
     wanted: TableId,
@@ -233,8 +233,8 @@ def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
         IngestError: the two types write values in forms that no rule here turns into each other.
     """
     own, other = types.base(column.type), types.base(streamed)
-    if other in (own, "unknown") or {own, other} <= _NUMBERS:
-        return column
+    if other in (own, "unknown") or {own, other} <= _NUMBERS or (own, other) == ("date", "datetime"):
+        return column  # a bare date is its midnight
     if types.delta(streamed) == "STRING" and own not in ("bit", "binary"):
         return column._replace(type=streamed)
     if other == "boolean" and own in _NUMBERS:
@@ -251,7 +251,7 @@ _NUMBERS = frozenset(
 )
 
 
-def _settle(dialect: Any, connection: Any, table: TableId) -> None:
+def settle(dialect: Any, connection: Any, table: TableId) -> None:
     """Wait until what was open when the place was chosen is over."""
     mark, until = dialect.settled(connection, ""), time.monotonic() + _WAIT_SECONDS
     while mark:
@@ -268,7 +268,7 @@ def _settle(dialect: Any, connection: Any, table: TableId) -> None:
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def _begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
+def begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
     """A folder of its own for a plan, there at once with it."""
     parent = folder(pipeline, source.name)
     parent.mkdir(parents=True, exist_ok=True)
@@ -279,7 +279,7 @@ def _begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
             break
         except FileExistsError:
             here = here.with_name(f"{here.name}a")
-    _write(here / _PLAN, iter([msgspec.json.encode(plan)]))
+    write(here / _PLAN, iter([msgspec.json.encode(plan)]))
     return here
 
 
@@ -297,6 +297,11 @@ def _waiting(
     return None
 
 
+def close(here: Path) -> None:
+    """Nothing more comes into a snapshot's folder."""
+    (here / _DONE).touch()
+
+
 def _name(table: TableId) -> str:
     """A folder's name for a table: readable, and no other table's."""
     digest = hashlib.sha256(orjson.dumps(list(table))).hexdigest()[:8]
@@ -307,7 +312,7 @@ def _file(here: Path, number: int) -> Path:
     return here / f"chunk-{number + 1:06d}{ingest_snapshot.SUFFIX}"
 
 
-def _write(file: Path, lines: Iterator[bytes]) -> None:
+def write(file: Path, lines: Iterator[bytes]) -> None:
     """A file that is there whole or not at all."""
     waiting = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}.part")
     try:
@@ -325,7 +330,7 @@ def _write(file: Path, lines: Iterator[bytes]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class TableReading:
     """One snapshot's table, and how its rows become messages."""
 
     source: Source
@@ -353,18 +358,14 @@ class _Reading:
 
         def lines(rows: Iterator[bytes], clock: str) -> Iterator[bytes]:
             nonlocal count
-            held: list[bytes] = []
-            size = message = 0
-            for row in rows:
-                held.append(row)
-                size += len(row)
-                if len(held) >= _MESSAGE_ROWS or size >= _MESSAGE_BYTES:
-                    yield self._message(number, message, held, clock)
-                    count += len(held)
-                    held, size, message = [], 0, message + 1
-            if held:
-                yield self._message(number, message, held, clock)
-                count += len(held)
+
+            def counted() -> Iterator[bytes]:
+                nonlocal count
+                for row in rows:
+                    count += 1
+                    yield row
+
+            yield from self.messages(number, counted(), clock)
             self._unchanged(dialect.table(connection, self.table.id))
 
         with connected(self.source.database) as (dialect, connection):
@@ -373,7 +374,7 @@ class _Reading:
                 self._unchanged(dialect.table(connection, self.table.id))
                 texts = [one.text for one in self.table.columns]
                 rows = dialect.rows(connection, texts, f"{self.table.name} {rest}")
-                _write(_file(self.here, number), lines(rows, dialect.clock(connection)))
+                write(_file(self.here, number), lines(rows, dialect.clock(connection)))
             except (
                 dialect.ERRORS
             ):  # a statement also fails where a column is gone, which is not the database's fault
@@ -388,11 +389,34 @@ class _Reading:
         if now.shape != self.plan.shape:
             raise ChangedError(f"The columns of {self.table.id} changed while it was read.")
 
-    def _message(self, chunk: int, message: int, rows: list[bytes], clock: str) -> bytes:
+    def messages(
+        self,
+        chunk: int,
+        rows: Iterator[bytes],
+        clock: str,
+        op: str = "read",
+        types: Mapping[str, str] | None = None,
+    ) -> Iterator[bytes]:
+        """Rows as messages of a bounded size; ``types`` has their columns, if these are not all of the table."""
+        told = types or {one.name: one.type for one in self.table.columns}
+        held: list[bytes] = []
+        size = message = 0
+        for row in rows:
+            held.append(row)
+            size += len(row)
+            if len(held) >= _MESSAGE_ROWS or size >= _MESSAGE_BYTES:
+                yield self._message(op, chunk, message, held, clock, told)
+                held, size, message = [], 0, message + 1
+        if held:
+            yield self._message(op, chunk, message, held, clock, told)
+
+    def _message(
+        self, op: str, chunk: int, message: int, rows: list[bytes], clock: str, types: Mapping[str, str]
+    ) -> bytes:
         head = {
-            **self._head("read", self.plan.place.of(chunk, message), f"chunk {chunk + 1}"),
+            **self._head(op, self.plan.place.of(chunk, message), f"chunk {chunk + 1}"),
             "time": clock,
-            "types": {one.name: one.type for one in self.table.columns},
+            "types": types,
         }
         return orjson.dumps(head)[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
 
@@ -405,7 +429,7 @@ class _Reading:
             ingest_snapshot.MARK: 1,
             "op": op,
             "table": list(self.table.id),
-            "keys": list(self.table.keys),
+            "keys": list(self.plan.keys),
             "place": place,
             "name": f"snapshot {self.plan.place.number}, {what}",
         }

@@ -252,7 +252,7 @@ def test_columns_that_change_half_way_begin_the_table_again(
     """Rows of two shapes in one snapshot would say that a column was NULL."""
     garden.execute("DROP TABLE IF EXISTS moving", "CREATE TABLE moving (id int primary key, v int)")
     garden.execute(*(f"INSERT INTO moving VALUES ({n}, {n})" for n in range(30)))
-    real, calls = reading._Reading._chunk, []
+    real, calls = reading.TableReading._chunk, []
 
     def chunk(self: Any, number: int, span: Any) -> int:
         calls.append(number)
@@ -260,7 +260,7 @@ def test_columns_that_change_half_way_begin_the_table_again(
             garden.execute("ALTER TABLE moving ADD COLUMN w int DEFAULT 7")
         return real(self, number, span)
 
-    monkeypatch.setattr(reading._Reading, "_chunk", chunk)
+    monkeypatch.setattr(reading.TableReading, "_chunk", chunk)
     assert garden.read("moving", size=10, parallel=1).rows == 30
     assert sum(row.get("w") == "7" for row in garden.images("moving")) == 30
     ends = [change for change in garden.told("moving") if change.op is Op.TRUNCATE]
@@ -271,7 +271,7 @@ def test_a_connection_that_breaks_is_made_again(garden: Garden, monkeypatch: pyt
     """A short cut of the network must not cost what was read, nor a row."""
     garden.execute("DROP TABLE IF EXISTS cutoff", "CREATE TABLE cutoff (id int primary key)")
     garden.execute("INSERT INTO cutoff VALUES " + ", ".join(f"({n})" for n in range(100)))
-    real, calls = reading._write, []
+    real, calls = reading.write, []
 
     def write(file: Path, lines: Iterator[bytes]) -> None:
         if file.name.startswith("chunk"):
@@ -281,7 +281,7 @@ def test_a_connection_that_breaks_is_made_again(garden: Garden, monkeypatch: pyt
                 raise ConnectionResetError("cut")
         real(file, lines)
 
-    monkeypatch.setattr(reading, "_write", write)
+    monkeypatch.setattr(reading, "write", write)
     assert garden.read("cutoff", size=20, parallel=1).rows == 100
     assert sorted(str(n) for n in range(100)) == sorted(str(row["id"]) for row in garden.images("cutoff"))
 
@@ -297,9 +297,9 @@ def test_a_killed_reading_goes_on_where_it_stood(garden: Garden) -> None:
         )
     code = (
         "import sys, time; from ingest.config import load; from ingest.source import snapshot as s\n"
-        "real = s._write\n"
+        "real = s.write\n"
         "def write(file, lines):\n    time.sleep(0.1); real(file, lines)\n"
-        "s._write = write\n"
+        "s.write = write\n"
         f"p = load({str(garden.file)!r}); s.snapshot(p, s.source_of(p), '{garden.database}.lengthy', size=500, "
         "parallel=2, alone=True)"
     )

@@ -1,0 +1,749 @@
+"""A mirror held against its source table: sums over ranges of the key on both sides, halved down to rows.
+
+The source computes counts and sums of `ingest.source.digest` over ranges that its own index has; DuckDB computes them
+once over the mirror's files.  A range that differs is cut at keys of the mirror, until its rows are few enough to be
+fetched by key.  Where the database orders the key otherwise than its bytes, rows are grouped by the MD5 of their key
+instead, which takes a second pass over the table.
+
+A row that differs is looked at again once the mirror has passed the time of the first look: what was on its way has
+arrived by then, and a row that has changed again in the source is not judged.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import Empty, LifoQueue
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ingest.change import TableId
+from ingest.config import Source
+from ingest.config.model import Database
+from ingest.errors import IngestError
+from ingest.lake import delta, duck, mirrors
+from ingest.lake.mirrors import Mirror
+from ingest.lake.tables import Tables, scan
+from ingest.source import digest
+from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, keys_of
+from ingest.source.database import (
+    DatabaseError,
+    Key,
+    SourceColumn,
+    SourceDialect,
+    SourceTable,
+    connected,
+    quoted,
+)
+from ingest.source.digest import ComparedColumn
+from ingest.source.known import known
+from ingest.source.snapshot import described
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+RANGE_ROWS = 50_000
+MOST = 100_000  # rows that differ; a table with more of them is read again as a whole
+_PIECES = 32  # of a range that differs
+_FEW = 64  # rows that are fetched rather than cut again
+_TOGETHER = 200  # keys of one question
+_TRIES = 3
+_SAMPLE = 20  # one range of so many
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP_NTZ")
+
+MISSING, SURPLUS, DIFFERENT = "missing", "surplus", "different"
+RowKey = tuple[str | None, ...]
+Cells = tuple[str | None, ...]
+Sums = dict[Any, tuple[int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowDifference:
+    """One row that is not the same on both sides; a side that lacks it has no cells."""
+
+    kind: str
+    key: tuple[str, ...]
+    cells: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)  # source, mirror
+
+
+@dataclass(slots=True)
+class Reconciled:
+    """What came of one table."""
+
+    table: str
+    mirror: str
+    keys: tuple[str, ...]
+    rows: int = 0  # of the source
+    mirror_rows: int = 0
+    ranges: int = 0
+    equal: int = 0  # ranges
+    fetched: int = 0  # rows that left the source
+    sampled: bool = False
+    differences: list[RowDifference] = field(default_factory=list)
+    on_the_way: int = 0  # rows that had changed again, or are the same by now
+    not_judged: list[RowDifference] = field(default_factory=list)  # the mirror has not passed the first look
+    looked_at: str = ""  # the source's clock at the first look
+    lacking: tuple[str, ...] = ()  # columns of the source that the mirror has not
+    unkeyed: bool = False
+    seconds: float = 0.0
+
+    def count(self, kind: str) -> int:
+        """How many rows differ in one way."""
+        return sum(one.kind == kind for one in self.differences)
+
+    @property
+    def differs(self) -> bool:
+        """True if something is wrong for certain."""
+        return bool(self.differences or self.lacking or (self.unkeyed and self.equal < self.ranges))
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileBounds:
+    """What reading may cost the source."""
+
+    rows_per_second: int = 0  # 0: as fast as it is
+    parallel: int = 2
+    range_rows: int = RANGE_ROWS
+
+
+def reconcile(
+    lake: Tables,
+    source: Source,
+    table: TableId,
+    *,
+    passed: Callable[[str], dt.datetime | None],
+    wait: float = 0.0,
+    settled: bool = False,
+    sample: bool = False,
+    limits: ReconcileBounds | None = None,
+    random: Random | None = None,
+) -> Reconciled:
+    """Compare one table with its mirror.
+
+    Args:
+        lake: the lake, which is only read.
+        source: the source with the database.
+        table: the table as its stream names it.
+        passed: until which source time a mirror, by its name, is complete.
+        wait: how many seconds to wait for the mirror to pass the first look.
+        settled: the stream has delivered everything, so each difference is judged at once.
+        sample: only some of the ranges.
+        limits: what it may cost.
+        random: which ranges a sample takes.
+
+    Raises:
+        IngestError: one of the two cannot be compared, or more rows differ than are worth a list.
+    """
+    began = time.monotonic()
+    assert source.database is not None
+    given = limits or ReconcileBounds()
+    mirror = mirror_of(lake, source, table)
+    with ExitStack() as ends:
+        asking = ends.enter_context(_Connections(source.database, given))
+        with asking.one() as (dialect, connection):
+            found = described(
+                dialect.table(connection, table), lake.pipeline, table, source,
+                known(lake.pipeline, source.name, table).columns,
+            )  # fmt: skip
+        pair = _pair(lake, dialect, found, mirror)
+        folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
+        mine = ends.enter_context(_MirrorSide(lake, pair, folder))
+        theirs = _SourceSide(asking, dialect, pair)
+        done = Reconciled(str(table), mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
+        done.unkeyed = not mirror.keys
+        search = _Search(theirs, mine, pair, given, done, sample, random or Random())  # noqa: S311 - no secret
+        keys = search.run()
+        theirs.unchanged()
+        _judge(done, theirs, mine, keys, (lambda: passed(mirror.name)), wait, settled)
+        done.fetched = theirs.fetched
+    done.seconds = time.monotonic() - began
+    return done
+
+
+def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
+    """The mirror of one source table alone.
+
+    Raises:
+        IngestError: there is none, or it has rows of other tables, too.
+    """
+    rule = lake.pipeline.rule(table)
+    target = mirrors.target(rule, table)
+    found = next((one for one in mirrors.known(lake).values() if one.table == target), None)
+    if found is None or not lake.exists(found.path):
+        raise IngestError(f"There is no mirror of {table} yet: run the pipeline, then `ingest snapshot` it.")
+    lanes = {
+        (row["source"], TableId(row["database"], row["schema"], row["table"]))
+        for row in lake.ask('SELECT DISTINCT source, "database", "schema", "table" FROM {books}')
+    }
+    others = [
+        f"{of.table} of {name}"
+        for name, of in lanes
+        if of.table and (name, of) != (source.name, table) and mirrors.target(lake.pipeline.rule(of), of) == target
+    ]  # fmt: skip
+    if others:
+        raise IngestError(
+            f"{target} holds rows of {', '.join(sorted(others))}, too, so it cannot be held against {table} alone."
+        )
+    return found
+
+
+def tables_of(lake: Tables, source: Source) -> list[TableId]:
+    """The tables of a source that have come by its stream."""
+    rows = lake.ask(
+        f'SELECT DISTINCT "database", "schema", "table" FROM {{books}} WHERE source = {duck.text(source.name)} '
+        'AND "table" IS NOT NULL AND changes > 0'
+    )
+    found = sorted((TableId(row["database"], row["schema"], row["table"]) for row in rows), key=str)
+    known_now = {one.table for one in mirrors.known(lake).values()}
+    return [one for one in found if mirrors.target(lake.pipeline.rule(one), one) in known_now]
+
+
+# --- the two sides --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A table and its mirror, column by column."""
+
+    table: SourceTable
+    mirror: Mirror
+    columns: tuple[ComparedColumn, ...]
+    keys: tuple[ComparedColumn, ...]
+    ranged: tuple[
+        tuple[SourceColumn, mirrors.Column], ...
+    ]  # the first key columns that both sides order alike
+    lacking: tuple[str, ...]
+
+    def source_column(self, name: str) -> SourceColumn:
+        return next(one for one in self.table.columns if one.name == name)
+
+
+def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> _Pair:
+    there = lake.snapshot(mirror.path).types
+    by_name = {one.name: one for one in mirror.columns if one.column in there}
+    both = {
+        one.name: digest.compared(dialect, one, by_name[one.name])
+        for one in table.columns
+        if one.name in by_name
+    }
+    if lost := [name for name in mirror.keys if name not in both]:
+        raise IngestError(f"{table.id} has no column {lost[0]!r}, which is in the key of its mirror.")
+    ranged = []
+    columns = {one.name: one for one in table.columns}
+    for name in mirror.keys:
+        mine = by_name[name]
+        if mine.delta not in _WHOLE and not mine.delta.startswith("DECIMAL") and not columns[name].by_bytes:
+            break
+        ranged.append((columns[name], mine))
+    return _Pair(
+        replace(table, keys=mirror.keys),
+        mirror,
+        tuple(both.values()),
+        tuple(both[name] for name in mirror.keys),
+        tuple(ranged),
+        tuple(one.name for one in table.columns if one.name not in by_name),
+    )
+
+
+class _Connections:
+    """A few connections to one database, each asked by one thread at a time, at no more than a pace."""
+
+    def __init__(self, database: Database, limits: ReconcileBounds) -> None:
+        self._database = database
+        self._limits = limits
+        self._free: LifoQueue[tuple[ExitStack, SourceDialect, Any]] = LifoQueue()
+        self._lock = threading.Lock()
+        self._due = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        with suppress(Empty):
+            while True:
+                self._free.get_nowait()[0].close()
+
+    def one(self) -> _Borrowed:
+        """A connection of this thread's for a while."""
+        return _Borrowed(self)
+
+    def take(self) -> tuple[ExitStack, SourceDialect, Any]:
+        with suppress(Empty):
+            return self._free.get_nowait()
+        stack = ExitStack()
+        dialect, connection = stack.enter_context(connected(self._database))
+        return stack, dialect, connection
+
+    def give(self, taken: tuple[ExitStack, SourceDialect, Any]) -> None:
+        self._free.put(taken)
+
+    def ask(self, query: str, rows: int = 0) -> list[tuple[Any, ...]]:
+        """The rows of a query, asked again on a new connection if one breaks.
+
+        Args:
+            query: SQL.
+            rows: about how many rows of the table it reads, for the pace.
+        """
+        self._pace(rows)
+        for trial in range(_TRIES):
+            try:
+                with self.one() as (dialect, connection):
+                    return dialect.values(connection, query)
+            except DatabaseError:
+                if trial == _TRIES - 1:
+                    raise
+                time.sleep(2.0**trial)
+        raise AssertionError
+
+    def _pace(self, rows: int) -> None:
+        if not self._limits.rows_per_second or not rows:
+            return
+        with self._lock:
+            now = time.monotonic()
+            start = max(now, self._due)
+            self._due = start + rows / self._limits.rows_per_second
+        time.sleep(start - now)
+
+
+class _Borrowed:
+    """A connection that goes back when it was good, and is closed when it was not."""
+
+    def __init__(self, owner: _Connections) -> None:
+        self._owner = owner
+        self._taken: tuple[ExitStack, SourceDialect, Any] | None = None
+
+    def __enter__(self) -> tuple[SourceDialect, Any]:
+        self._taken = self._owner.take()
+        return self._taken[1], self._taken[2]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._taken is not None
+        if error is None:
+            self._owner.give(self._taken)
+        else:
+            self._taken[0].__exit__(kind, error, trace)  # turns the client's own errors into a sentence
+
+
+@dataclass(slots=True)
+class _SourceSide:
+    """The table, by questions that move sums rather than rows."""
+
+    asking: _Connections
+    dialect: SourceDialect
+    pair: _Pair
+    fetched: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def keys(self) -> list[Key]:
+        """How the ranged columns are compared."""
+        names = tuple(column.name for column, _ in self.pair.ranged)
+        return keys_of(self.dialect, replace(self.pair.table, keys=names))
+
+    def ranges(self, size: int) -> list[Chunk]:
+        """The table in ranges of its ranged columns, or of its whole key where there is none."""
+        names = tuple(column.name for column, _ in self.pair.ranged) or self.pair.mirror.keys
+        with self.asking.one() as (dialect, connection):
+            found = list(bounds(dialect, connection, replace(self.pair.table, keys=names), "", size))
+        return chunks(found)
+
+    def where(self, chunk: Chunk) -> str:
+        """A range's WHERE."""
+        keys = self.keys or keys_of(self.dialect, self.pair.table)
+        return condition(self.dialect, keys, chunk, "")
+
+    def number(self) -> str:
+        """SQL for a row's number."""
+        return self.dialect.number(digest.joined([one.source_part for one in self.pair.columns]))
+
+    def key_hash(self, digits: int) -> str:
+        """SQL for the first digits of the MD5 of a row's key."""
+        return f"LEFT(MD5({digest.joined([one.source_part for one in self.pair.keys])}), {digits})"
+
+    def sums(self, chunk: Chunk, group: str, rows: int = 0) -> Sums:
+        """Counts and sums of a range by groups."""
+        inner = f"SELECT {group} AS g, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk)}"
+        found = self.asking.ask(f"SELECT g, COUNT(*), SUM(d) FROM ({inner}) AS s GROUP BY g", rows)
+        return {str(g): (int(count), int(total or 0)) for g, count, total in found}
+
+    def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
+        """SQL for the number of the piece in which a row is."""
+        keys = self.keys
+        literals = [
+            [one.literal.format(quoted(text)) for one, text in zip(keys, cut, strict=True)] for cut in cuts
+        ]
+        return _cases([one.order for one in keys], literals)
+
+    def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
+        """The rows of a range by key, as numbers."""
+        rest = " AND ".join(one for one in (self.where(chunk).removeprefix("WHERE "), where) if one)
+        texts = ", ".join(f"{one.source} AS k{at}" for at, one in enumerate(self.pair.keys))
+        found = self.asking.ask(
+            f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {f'WHERE {rest}' if rest else ''}"
+        )
+        with self._lock:
+            self.fetched += len(found)
+        return {tuple(row[:-1]): None if row[-1] is None else int(row[-1]) for row in found}
+
+    def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
+        """Rows by key, cell by cell."""
+        texts = ", ".join(
+            f"{one.source} AS c{at}" for at, one in enumerate((*self.pair.keys, *self.pair.columns))
+        )
+        rows: dict[RowKey, Cells] = {}
+        for first in range(0, len(keys), _TOGETHER):
+            wanted = " OR ".join(map(self._of_key, keys[first : first + _TOGETHER]))
+            found = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
+            self.fetched += len(found)
+            size = len(self.pair.keys)
+            rows |= {tuple(row[:size]): tuple(row[size:]) for row in found}
+        return rows
+
+    def _of_key(self, key: RowKey) -> str:
+        return (
+            "("
+            + " AND ".join(
+                self.dialect.equal(self.pair.source_column(one.name), text or "")
+                for one, text in zip(self.pair.keys, key, strict=True)
+            )
+            + ")"
+        )
+
+    def clock(self) -> str:
+        """The database's own time."""
+        with self.asking.one() as (dialect, connection):
+            return dialect.clock(connection)
+
+    def unchanged(self) -> None:
+        """Complain of columns that are not what they were."""
+        with self.asking.one() as (dialect, connection):
+            now = dialect.table(connection, self.pair.table.id)
+        if now is None or now.shape != self.pair.table.shape:
+            what = "vanished" if now is None else "got other columns"
+            raise IngestError(f"{self.pair.table.id} {what} while it was compared: type the same again.")
+
+
+class _MirrorSide:
+    """The mirror at one version: its rows' numbers in a table of DuckDB's own, in a file."""
+
+    def __init__(self, lake: Tables, pair: _Pair, folder: str) -> None:
+        self._lake = lake
+        self._pair = pair
+        self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
+        self.rows_count = 0
+
+    def __enter__(self) -> Self:
+        orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
+        texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        hashed = (
+            f"md5({digest.joined([one.mirror_part for one in self._pair.keys])}) AS h" if texts else "'' AS h"
+        )
+        number = digest.mirror_number(digest.joined([one.mirror_part for one in self._pair.columns]))
+        sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
+        self._base.execute(
+            f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "
+            f"FROM {self._scan()} {sort}"
+        )
+        self.rows_count = self._ask("SELECT count(*) FROM m")[0][0]
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._base.close()
+
+    def _scan(self) -> str:
+        folder = self._lake.path(self._pair.mirror.path)
+        return scan(folder, delta.snapshot(folder))
+
+    def _ask(self, query: str) -> list[tuple[Any, ...]]:
+        return self._base.cursor().execute(query).fetchall()
+
+    def where(self, chunk: Chunk) -> str:
+        """A range's WHERE."""
+        orders = [f"o{at}" for at in range(len(self._pair.ranged))]
+        parts = []
+        if orders and chunk.low is not None:
+            parts.append(beyond(orders, self._literals(chunk.low), ">"))
+        if orders and chunk.high is not None:
+            parts.append(beyond(orders, self._literals(chunk.high), "<", equal=True))
+        return f"WHERE {' AND '.join(parts)}" if parts else ""
+
+    def _literals(self, bound: Sequence[str]) -> list[str]:
+        kinds = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
+        return [
+            f"CAST({duck.text(text)} AS {kinds.get(mine.delta, mine.delta)})"
+            for (_, mine), text in zip(self._pair.ranged, bound, strict=True)
+        ]
+
+    def sums(self, chunk: Chunk, group: str) -> Sums:
+        """Counts and sums of a range by groups."""
+        inner = f"SELECT {group} AS g, d FROM m {self.where(chunk)}"
+        found = self._ask(f"SELECT g, count(*), sum(d) FROM ({inner}) GROUP BY g")
+        return {str(g): (int(count), int(total or 0)) for g, count, total in found}
+
+    def cuts(self, chunk: Chunk, count: int) -> list[tuple[str, ...]]:
+        """Keys that cut a range into pieces of as many rows."""
+        if not self._pair.ranged:
+            return []
+        orders = [f"o{at}" for at in range(len(self._pair.ranged))]
+        texts = ", ".join(f"CAST({one} AS VARCHAR)" for one in orders)
+        step = max(1, math.ceil(count / _PIECES))
+        numbered = (
+            f"SELECT *, row_number() OVER (ORDER BY {', '.join(orders)}) AS n FROM m {self.where(chunk)}"
+        )
+        found = self._ask(
+            f"SELECT DISTINCT ON ({', '.join(orders)}) {texts} FROM ({numbered}) WHERE n % {step} = 0 AND n < {count} "
+            f"ORDER BY {', '.join(orders)}"
+        )
+        high = None if chunk.high is None else tuple(chunk.high)
+        return [one for one in found if one != high]
+
+    def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
+        """SQL for the number of the piece in which a row is."""
+        return _cases(
+            [f"o{at}" for at in range(len(self._pair.ranged))], [self._literals(one) for one in cuts]
+        )
+
+    @staticmethod
+    def key_hash(digits: int) -> str:
+        """SQL for the first digits of the MD5 of a row's key."""
+        return f"substr(h, 1, {digits})"
+
+    def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
+        """The rows of a range by key, as numbers."""
+        rest = " AND ".join(one for one in (self.where(chunk).removeprefix("WHERE "), where) if one)
+        texts = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
+        found = self._ask(f"SELECT {texts}, d FROM m {f'WHERE {rest}' if rest else ''}")
+        return {tuple(row[:-1]): row[-1] for row in found}
+
+    def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
+        """Rows by key, cell by cell, as the mirror is now."""
+        if not keys:
+            return {}
+        ks = [f"k{at}" for at in range(len(self._pair.keys))]
+        texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        cells = [f"{one.mirror} AS c{at}" for at, one in enumerate(self._pair.columns)]
+        base = self._base.cursor()
+        base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({', '.join(f'{one} VARCHAR' for one in ks)})")
+        for first in range(0, len(keys), 1000):
+            values = ", ".join(
+                f"({', '.join(duck.value(text) for text in key)})" for key in keys[first : first + 1000]
+            )
+            base.execute(f"INSERT INTO wanted VALUES {values}")
+        found = base.execute(
+            f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
+            f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
+        ).fetchall()
+        return {tuple(row[: len(ks)]): tuple(row[len(ks) :]) for row in found}
+
+
+def _cases(orders: Sequence[str], cuts: Sequence[Sequence[str]]) -> str:
+    cases = [
+        f"WHEN {beyond(orders, literals, '<', equal=True)} THEN {at}" for at, literals in enumerate(cuts)
+    ]
+    return f"CASE {' '.join(cases)} ELSE {len(cuts)} END" if cases else "0"
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Search:
+    """Down from the whole table to the keys of rows that differ."""
+
+    theirs: _SourceSide
+    mine: _MirrorSide
+    pair: _Pair
+    limits: ReconcileBounds
+    done: Reconciled
+    sample: bool
+    random: Random
+    found: dict[RowKey, None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> list[RowKey]:
+        """The keys of all rows that differ."""
+        self.done.mirror_rows = self.mine.rows_count
+        if not self.pair.keys:
+            self._whole()
+        elif self.pair.ranged:
+            ranges = self.theirs.ranges(self.limits.range_rows)
+            if self.sample:
+                ranges = self.random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
+            self._each(self._range, ranges)
+        else:
+            self._hashed()
+        return sorted(self.found, key=repr)
+
+    def _each(self, do: Callable[[Chunk], None], ranges: Iterable[Chunk]) -> None:
+        with ThreadPoolExecutor(self.limits.parallel) as pool:
+            tasks = [pool.submit(do, one) for one in ranges]
+            try:
+                for one in tasks:
+                    one.result()
+            finally:
+                for one in tasks:
+                    one.cancel()
+
+    def _whole(self) -> None:
+        chunk = Chunk(None, None)
+        theirs, mine = self.theirs.sums(chunk, "0"), self.mine.sums(chunk, "0")
+        self.done.rows, self.done.ranges = theirs.get("0", (0, 0))[0], 1
+        self.done.equal = int(theirs == mine)
+
+    def _range(self, chunk: Chunk) -> None:
+        theirs, mine = self.theirs.sums(chunk, "0", self.limits.range_rows), self.mine.sums(chunk, "0")
+        with self._lock:
+            self.done.rows += theirs.get("0", (0, 0))[0]
+            self.done.ranges += 1
+            self.done.equal += theirs == mine
+        if theirs != mine:
+            self._cut(chunk, theirs.get("0", (0, 0))[0], mine.get("0", (0, 0))[0])
+
+    def _cut(self, chunk: Chunk, theirs: int, mine: int) -> None:
+        """Look into a range that differs."""
+        if max(theirs, mine) <= _FEW or not mine:
+            self._fetch(chunk)
+            return
+        cuts = self.mine.cuts(chunk, mine)
+        if not cuts:
+            self._hashed([chunk], max(theirs, mine))
+            return
+        left = self.theirs.sums(chunk, self.theirs.pieces(cuts))
+        right = self.mine.sums(chunk, self.mine.pieces(cuts))
+        edges = [chunk.low, *map(list, cuts), chunk.high]
+        for at in range(len(cuts) + 1):
+            one, other = left.get(str(at), (0, 0)), right.get(str(at), (0, 0))
+            if one != other:
+                self._cut(Chunk(edges[at], edges[at + 1]), one[0], other[0])
+
+    def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> None:
+        """Rows by the MD5 of their key, first as sums and then, where these differ, one by one."""
+        top = not ranges
+        ranges = ranges or self.theirs.ranges(self.limits.range_rows * 4)
+        digits = min(4, max(1, math.ceil(math.log(max(1, (rows or self.mine.rows_count) / _FEW), 16))))
+        left: dict[str, tuple[int, int]] = {}
+        lock = threading.Lock()
+
+        def add(chunk: Chunk) -> None:
+            read = self.limits.range_rows * 4 if top else 0
+            for g, (count, total) in self.theirs.sums(chunk, self.theirs.key_hash(digits), read).items():
+                with lock:
+                    have = left.get(g, (0, 0))
+                    left[g] = have[0] + count, have[1] + total
+
+        if top:
+            self._each(add, ranges)
+        else:
+            add(ranges[0])
+        whole = Chunk(None, None) if top else ranges[0]
+        right = self.mine.sums(whole, self.mine.key_hash(digits))
+        wrong = sorted(g for g in {**left, **right} if left.get(g) != right.get(g))
+        if top:
+            groups = len({**left, **right})
+            self.done.rows = sum(count for count, _ in left.values())
+            self.done.ranges, self.done.equal = groups, groups - len(wrong)
+        for first in range(0, len(wrong), 500):
+            names = ", ".join(quoted(one) for one in wrong[first : first + 500])
+            theirs: dict[RowKey, int | None] = {}
+            for chunk in ranges:
+                theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
+            self._differing(theirs, self.mine.numbers(whole, f"{self.mine.key_hash(digits)} IN ({names})"))
+
+    def _fetch(self, chunk: Chunk) -> None:
+        self._differing(self.theirs.numbers(chunk), self.mine.numbers(chunk))
+
+    def _differing(self, theirs: Mapping[RowKey, int | None], mine: Mapping[RowKey, int | None]) -> None:
+        keys = [
+            key for key in {**theirs, **mine} if theirs.get(key) is None or theirs.get(key) != mine.get(key)
+        ]
+        with self._lock:
+            self.found.update(dict.fromkeys(keys))
+            if len(self.found) > MOST:
+                raise IngestError(
+                    f"More than {MOST:,} rows of {self.pair.table.id} differ from its mirror: read the table again "
+                    f"with `ingest snapshot`, and compare it then."
+                )
+
+
+# --- what differs ---------------------------------------------------------------------------------
+
+
+def _judge(
+    done: Reconciled,
+    theirs: _SourceSide,
+    mine: _MirrorSide,
+    keys: Sequence[RowKey],
+    passed: Callable[[], dt.datetime | None],
+    wait: float,
+    settled: bool,
+) -> None:
+    """Look at the rows again, once the mirror has passed the first look."""
+    if not keys:
+        return
+    first = theirs.rows(keys)
+    done.looked_at = theirs.clock()
+    before = mine.rows(keys)
+    keys = [key for key in keys if _difference(theirs.pair, key, first.get(key), before.get(key))]
+    looked, until = _moment(done.looked_at), time.monotonic() + wait
+    while not (is_past := settled or (passed() or dt.datetime.min) >= looked):  # noqa: DTZ901 - no zone here
+        if not keys or time.monotonic() >= until:
+            break
+        time.sleep(min(2.0, max(0.0, until - time.monotonic())))
+    now = mine.rows(keys)
+    again = theirs.rows(keys)
+    for key in keys:
+        one = _difference(theirs.pair, key, again.get(key), now.get(key))
+        if one is None or again.get(key) != first.get(key):
+            done.on_the_way += 1
+        elif is_past:
+            done.differences.append(one)
+        else:
+            done.not_judged.append(one)
+
+
+def _difference(pair: _Pair, key: RowKey, source: Cells | None, mirror: Cells | None) -> RowDifference | None:
+    names = tuple(text or "" for text in key)
+    if source is None or mirror is None:
+        if source is mirror:
+            return None
+        return RowDifference(SURPLUS if source is None else MISSING, names)
+    cells = {
+        one.name: (a, b)
+        for one, a, b in zip(pair.columns, source, mirror, strict=True)
+        if a != b and not (one.is_float and _same_number(a, b, one.delta))
+    }
+    return RowDifference(DIFFERENT, names, cells) if cells else None
+
+
+def _same_number(one: str | None, other: str | None, kind: str) -> bool:
+    """True for two texts of one floating number, in forms of different databases."""
+    if one is None or other is None:
+        return False
+    try:
+        a, b = float(one), float(other)
+    except ValueError:
+        return False
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return a == b and math.copysign(1, a) == math.copysign(1, b)
+
+
+def _moment(text: str) -> dt.datetime:
+    return dt.datetime.fromisoformat(text).astimezone(dt.UTC).replace(tzinfo=None)
+
+
+def listed(differences: Sequence[RowDifference], most: int) -> Iterator[RowDifference]:
+    """The first differences, of each kind as many."""
+    for kind in (MISSING, SURPLUS, DIFFERENT):
+        yield from [one for one in differences if one.kind == kind][:most]

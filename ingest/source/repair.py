@@ -1,0 +1,83 @@
+"""Single rows of a table read again, as messages that the next run lands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import orjson
+
+from ingest.change import TableId
+from ingest.config import Pipeline, Source
+from ingest.formats import ingest_snapshot
+from ingest.lake.mirrors import Mirror
+from ingest.source import digest, snapshot
+from ingest.source.database import SourceDialect, SourceTable, connected
+from ingest.source.known import known
+from ingest.source.place import after, number_after
+
+_TOGETHER = 200  # keys of one question
+
+
+def repair(
+    pipeline: Pipeline, source: Source, table: TableId, mirror: Mirror, keys: Sequence[Sequence[str]]
+) -> tuple[Path, int, int]:
+    """Read the rows of some keys, and write them as messages; a key that the source has not is a delete.
+
+    As for a whole snapshot, the rows' place among the changes of the stream is chosen before they are read.
+
+    Returns:
+        The folder, how many rows were read, and how many are deleted.
+
+    Raises:
+        IngestError: the database refused, or the table is not there.
+    """
+    assert source.database is not None
+    now = known(pipeline, source.name, table)
+    with connected(source.database) as (dialect, connection):
+        found = snapshot.described(dialect.table(connection, table), pipeline, table, source, now.columns)
+        number = number_after(now.high, now.batch)
+        place = after(now.high, now.batch, number, now.epoch)
+        snapshot.settle(dialect, connection, table)
+        plan = snapshot.SnapshotPlan(table, f"{len(keys)} keys", found.shape, mirror.keys, place, [])
+        here = snapshot.begin(pipeline, source, plan)
+        wanted = {tuple(key) for key in keys}
+        texts = _key_texts(dialect, found, mirror)
+        clock = dialect.clock(connection)
+        rows: list[bytes] = []
+        ordered = sorted(wanted)
+        for first in range(0, len(ordered), _TOGETHER):
+            where = " OR ".join(
+                _of_key(dialect, found, mirror, key) for key in ordered[first : first + _TOGETHER]
+            )
+            columns = [*texts, *(one.text for one in found.columns)]
+            for line in dialect.rows(connection, columns, f"{found.name} WHERE {where}"):
+                row = orjson.loads(line)
+                key = tuple(row[: len(texts)])
+                if key in wanted:
+                    wanted.discard(key)
+                    rows.append(orjson.dumps(row[len(texts) :]))
+    reading = snapshot.TableReading(source, found, plan, here)
+    if rows:
+        snapshot.write(here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), clock))
+    if wanted:
+        types = {one.name: one.type for one in found.columns if one.name in mirror.keys}
+        order = [list(mirror.keys).index(name) for name in types]
+        gone = [orjson.dumps([key[at] for at in order]) for key in sorted(wanted)]
+        snapshot.write(
+            here / f"chunk-000002{ingest_snapshot.SUFFIX}",
+            reading.messages(1, iter(gone), clock, "delete", types),
+        )
+    snapshot.close(here)
+    return here, len(rows), len(wanted)
+
+
+def _key_texts(dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> list[str]:
+    columns = {one.name: one for one in table.columns}
+    return [digest.compared(dialect, columns[one.name], one).source for one in mirror.key_columns]
+
+
+def _of_key(dialect: SourceDialect, table: SourceTable, mirror: Mirror, key: Sequence[str]) -> str:
+    columns = {one.name: one for one in table.columns}
+    same = [dialect.equal(columns[name], text) for name, text in zip(mirror.keys, key, strict=True)]
+    return f"({' AND '.join(same)})"

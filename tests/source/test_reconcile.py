@@ -1,0 +1,264 @@
+"""A mirror held against its source: what differs is found and named, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from typer.testing import CliRunner, Result
+
+from ingest.change import Hints, Message, TableId
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.errors import IngestError
+from ingest.formats import ingest_snapshot
+from ingest.lake.tables import LakeReader
+from ingest.source import database
+from ingest.source import reconcile as comparing
+from ingest.source.reconcile import ReconcileBounds, Reconciled
+from ingest.source.snapshot import source_of
+from tests.source import duck_source, made
+
+BINS = TableId("shop", None, "bins")
+COLUMNS = {"id": "int64", "word": "string", "size": "float64"}
+SCHEMA = pa.schema([("id", pa.int64()), ("word", pa.string()), ("size", pa.float64())])
+
+
+class Bins:
+    """A table, its mirror, and a pipeline over both."""
+
+    def __init__(self, folder: Path, rows: int = 2000) -> None:
+        self.source = folder / "source.duckdb"
+        self.file = folder / "shop.yaml"
+        self.file.write_text(
+            "pipeline: shop\nlake: ./lake\nsources:\n  - {name: shop, path: ./in/*.jsonl, format: dts-canal, "
+            "database: {url: 'mysql://here:3306', user: reader}}\n",
+            "utf-8",
+        )
+        self.rows: dict[int, tuple[str | None, float | None]] = {n: (f"w{n}", n / 8) for n in range(rows)}
+        self.write("CREATE TABLE bins (id BIGINT, word VARCHAR, size DOUBLE)")
+        self.write(f"INSERT INTO bins SELECT n, 'w' || n, n / 8 FROM range({rows}) AS r(n)")
+
+    def write(self, statement: str) -> None:
+        """A statement in the source."""
+        with duckdb.connect(str(self.source)) as connection:
+            connection.execute(statement)
+
+    def mirror(self, columns: dict[str, str] | None = None, **given: Any) -> None:
+        """Write the mirror as it should be."""
+        cells = {
+            "id": list(self.rows),
+            "word": [one[0] for one in self.rows.values()],
+            "size": [one[1] for one in self.rows.values()],
+        }
+        chosen = columns or COLUMNS
+        rows = pa.table(cells, SCHEMA).select(list(chosen))
+        made.mirror(Path(load(self.file).lake), BINS, chosen, ["id"], rows, **given)
+
+    def compare(self, **given: Any) -> Reconciled:
+        """Hold the two against each other, the stream being settled."""
+        pipeline = load(self.file)
+        return comparing.reconcile(
+            LakeReader(pipeline), source_of(pipeline), BINS,
+            **{"passed": lambda _mirror: None, "settled": True, "limits": ReconcileBounds(range_rows=300), **given},
+        )  # fmt: skip
+
+    def type(self, *words: str) -> Result:
+        """The verb on the command line."""
+        return CliRunner().invoke(app, ["reconcile", str(self.file), *words])
+
+
+@pytest.fixture
+def bins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bins:
+    """A table whose mirror is not written yet."""
+    monkeypatch.setattr(database, "dialect_of", lambda _database: duck_source)
+    bins = Bins(tmp_path)
+    duck_source.place.append(str(bins.source))
+    return bins
+
+
+def test_equal_tables_move_no_rows(bins: Bins) -> None:
+    """A comparison that reads every row is a full load with another name."""
+    bins.mirror()
+    duck_source.asked.clear()
+    done = bins.compare()
+    assert (False, 0, 2000, 7, 7) == (done.differs, done.fetched, done.rows, done.ranges, done.equal)
+    assert len(duck_source.asked) < 30
+
+
+def test_all_kinds_of_differences_are_found_and_few_rows_are_moved(bins: Bins) -> None:
+    """A lost update, delete or insert that stays unseen is wrong for ever."""
+    bins.rows[7] = ("w7 ", 7 / 8)
+    bins.rows[8] = (None, 1.0)
+    bins.rows[9] = ("w9", float("inf"))
+    del bins.rows[1100], bins.rows[0]
+    bins.rows |= {-5: ("below", 1.0), 2500: ("above", 1.0)}
+    bins.mirror()
+    done = bins.compare()
+    assert {("0",), ("1100",)} == {one.key for one in done.differences if one.kind == "missing"}
+    assert {("-5",), ("2500",)} == {one.key for one in done.differences if one.kind == "surplus"}
+    assert {
+        ("7",): {"word": ("w7", "w7 ")}, ("8",): {"word": ("w8", None)}, ("9",): {"size": ("1.125", "inf")}
+    } == {one.key: one.cells for one in done.differences if one.kind == "different"}  # fmt: skip
+    assert done.fetched < 400
+
+
+@pytest.mark.parametrize("value", [1e300, -1e-300, 1e15, 5e-324, 0.0, -0.0, 123456789.125, 1e-4])
+def test_a_floating_number_is_equal_whatever_its_form(bins: Bins, value: float) -> None:
+    """Databases print large and small numbers each in a form of its own."""
+    bins.write(f"UPDATE bins SET size = {value!r}::DOUBLE WHERE id = 3")
+    bins.rows[3] = ("w3", value)
+    bins.mirror()
+    assert not bins.compare().differs
+    bins.rows[3] = ("w3", value * 2 if value else 5e-324)
+    bins.mirror()
+    assert [("3",)] == [one.key for one in bins.compare().differences]
+
+
+def test_columns_that_run_into_each_other_are_not_taken_for_equal(bins: Bins) -> None:
+    """Texts written one after the other may read alike although the cells differ."""
+    bins.write("ALTER TABLE bins ADD COLUMN more VARCHAR")
+    for ours, theirs in ((("a,1:b", None), ("a", "b")), (("", "~"), ("", None)), (("~", ""), (None, ""))):
+        bins.write(
+            "UPDATE bins SET word = " + _sql(theirs[0]) + ", more = " + _sql(theirs[1]) + " WHERE id = 1"
+        )
+        cells = {"id": [1], "word": [ours[0]], "more": [ours[1]]}
+        schema = pa.schema([("id", pa.int64()), ("word", pa.string()), ("more", pa.string())])
+        columns = {"id": "int64", "word": "string", "more": "string"}
+        made.mirror(Path(load(bins.file).lake), BINS, columns, ["id"], pa.table(cells, schema))
+        found = {one.key: one.kind for one in bins.compare().differences}
+        assert "different" == found["1",]
+
+
+def _sql(text: str | None) -> str:
+    return "NULL" if text is None else f"'{text}'"
+
+
+def test_rows_wait_for_the_stream_before_they_are_judged(bins: Bins) -> None:
+    """A change in flight reported as lost sends people after faults that are none."""
+    bins.rows[5] = ("old", 5 / 8)
+    bins.mirror()
+    done = bins.compare(settled=False)
+    assert ([], [("5",)]) == (done.differences, [one.key for one in done.not_judged])
+    assert not done.differs
+
+
+def test_a_sample_looks_at_some_ranges(bins: Bins) -> None:
+    """A sample that is the whole costs what the whole costs."""
+    bins.mirror()
+    done = bins.compare(sample=True)
+    assert (1, 1) == (done.ranges, done.equal)
+    assert 0 < done.rows <= 300
+
+
+def test_a_pace_is_kept(bins: Bins) -> None:
+    """A comparison at full speed may be what slows the source down."""
+    bins.mirror()
+    assert bins.compare(limits=ReconcileBounds(3000, 2, 300)).seconds > 6 * 300 / 3000 - 0.1
+
+
+def test_what_cannot_be_compared_is_one_sentence(bins: Bins) -> None:
+    """A comparison of the wrong tables says that all rows differ, or none."""
+    with pytest.raises(IngestError, match=r"no mirror of shop\.bins yet"):
+        bins.compare()
+    bins.mirror()
+    bins.write("ALTER TABLE bins DROP COLUMN id")
+    with pytest.raises(IngestError, match="no column 'id'"):
+        bins.compare()
+    bins.write("DROP TABLE bins")
+    with pytest.raises(IngestError, match="may read: grant SELECT"):
+        bins.compare()
+
+
+def test_columns_that_change_meanwhile_end_the_comparison(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows read before and after a statement are not one state of the table."""
+    bins.mirror()
+    real = comparing._Search._range
+
+    def once(self: Any, chunk: Any) -> None:
+        real(self, chunk)
+        if chunk.high is None:
+            bins.write("ALTER TABLE bins ADD COLUMN late INTEGER")
+
+    monkeypatch.setattr(comparing._Search, "_range", once)
+    with pytest.raises(IngestError, match="got other columns while it was compared"):
+        bins.compare(limits=ReconcileBounds(parallel=1, range_rows=300))
+
+
+def test_a_column_that_the_mirror_lacks_is_a_difference(bins: Bins) -> None:
+    """Equal rows without a column would pass as equal tables."""
+    bins.mirror({"id": "int64", "word": "string"})
+    done = bins.compare()
+    assert (True, ("size",), []) == (done.differs, done.lacking, done.differences)
+
+
+# --- the verb -------------------------------------------------------------------------------------
+
+
+def test_the_verb_says_both_values_the_cause_and_the_next_command(bins: Bins) -> None:
+    """A difference without its values and its history cannot be acted on."""
+    bins.rows[-3] = ("surplus", 0.0)
+    bins.rows[4] = ("wrong", 0.5)
+    bins.mirror()
+    done = bins.type("shop.bins", "--settled")
+    assert 1 == done.exit_code
+    assert "different: shop.bins id=4: word: source 'w4', mirror 'wrong'. " in done.stdout
+    assert f"ingest explain {bins.file} shop.bins 4" in done.stdout.replace("\n", "")
+    assert f"explain {bins.file} shop.bins -- -3" in done.stdout.replace("\n", "")
+    assert "no delete of it has come" in done.stdout
+    assert "--repair" in done.stderr
+
+
+def test_the_outcome_is_kept_for_the_report(bins: Bins) -> None:
+    """A difference that only the terminal showed is forgotten with it."""
+    bins.rows[4] = ("wrong", 0.5)
+    bins.mirror()
+    assert 1 == bins.type("--settled", "--output", "json").exit_code
+    query = 'SELECT "check", state, observed, failing, mirror FROM {checks} ORDER BY checked_at'
+    lake = LakeReader(load(bins.file))
+    assert [("reconcile", "fail", 1.0, '["{\\"id\\":\\"4\\"}"]', "shop.bins")] == [
+        tuple(row.values()) for row in lake.ask(query)
+    ]
+    bins.rows[4] = ("w4", 0.5)
+    bins.mirror()
+    done = bins.type("--output", "json")
+    assert (0, True) == (done.exit_code, json.loads(done.stdout)["tables"][0]["equal_to_source"])
+    assert ["fail", "pass"] == [row["state"] for row in lake.ask(query)]
+
+
+def test_rows_on_their_way_have_an_exit_code_of_their_own(bins: Bins) -> None:
+    """A job that alarms while the stream is late alarms every night."""
+    bins.rows[4] = ("late", 0.5)
+    bins.mirror()
+    done = bins.type()
+    assert 3 == done.exit_code
+    assert "not judged" in done.stdout
+    bins.mirror(reached="2024-06-01T00:00:00")  # the stream has passed the look
+    assert 1 == bins.type().exit_code
+
+
+def test_a_repair_is_messages_and_never_a_write(bins: Bins) -> None:
+    """A mirror or a source that is written to behind the stream cannot be explained any more."""
+    bins.rows[-3] = ("surplus", 0.0)
+    del bins.rows[6]
+    bins.mirror()
+    mirror = Path(load(bins.file).lake) / "mirrors"
+    before = sorted((str(one), one.stat().st_mtime_ns) for one in mirror.rglob("*"))
+    assert 1 == bins.type("--settled", "--repair").exit_code
+    assert before == sorted((str(one), one.stat().st_mtime_ns) for one in mirror.rglob("*"))
+    changes = [
+        change
+        for file in sorted(bins.file.parent.glob(f"lake/snapshots/shop/*/*{ingest_snapshot.SUFFIX}"))
+        for line in file.read_bytes().splitlines()
+        for change in ingest_snapshot.parse(Message(line), Hints())
+    ]
+    assert [("read", {"id": "6", "word": "w6", "size": "0.75"}), ("delete", {"id": "-3"})] == [
+        (one.op.value, dict(one.after or one.before or {})) for one in changes
+    ]
+    assert {(5, 5, 2)} == {one.sequence for one in changes}  # right after the newest change of the stream
