@@ -71,6 +71,7 @@ SECTIONS = (
                 "[{name: orders, path: ./in/*.jsonl, format: dts-canal}]", "There is nothing to read."
             ),
             "tables": Key("[{match: shop.*, keys: [id]}]", "Each table gets a mirror of its own name."),
+            "mask_secret": Key("'${MASK_SECRET}'", "The masks hmac and tokenize are refused."),
             "quality": Key("[{table: shop.*, freshness: 1h}]", "Only the built-in checks run."),
             "spark": Key("{spark.driver.memory: 4g}", "Settings fit one small machine or the cluster's own."),
             "master": Key(
@@ -158,6 +159,7 @@ SECTIONS = (
             "into": Key("'archive.{table}'", "The mirror has the source table's name."),
             "keys": Key("[id]", "Keys come from the messages, or the table is held."),
             "columns": Key('{price: "decimal(38,10)"}', "A column without any known type is a STRING."),
+            "mask": Key("{phone: last4, name: null}", "Values are kept as they were sent."),
             "no_key": Key("full_row", "A table without a key is held."),
             "on_schema_change": Key("evolve", "Columns are added and widened; none is ever dropped."),
             "shard_column": Key("shard", "Tables of several sources must not go into one mirror."),

@@ -29,7 +29,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import FEW, pace, paced
-from ingest.lake.schemas import BOOKS, DECISIONS, RUNS
+from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 from ingest.quality import stage as quality
 from ingest.result import Result
 from ingest.silver.decode import decode
@@ -152,6 +152,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     last = last_batch(lake)
     if last <= warm.decoded:
         return
+    decoded_with.refuse_mixed_masks(lake, lake.decoded(), lake.progress("silver", CHANGES.name))
     tell("silver", "decoding")
     try:
         decoded = decode(lake, last, _cores(lake.spark))

@@ -222,6 +222,7 @@ def test_examples_of_the_reference_are_valid(tmp_path, monkeypatch, section, nam
     """An example that `validate` refuses teaches nothing."""
     for variable in ("LINEAGE_KEY", "READER", "SMTP"):
         monkeypatch.setenv(variable, "secret")
+    monkeypatch.setenv("MASK_SECRET", "0123456789abcdef")
     for variable in ("SLACK_HOOK", "ALERT_HOOK"):
         monkeypatch.setenv(variable, "https://hooks.example.com/secret")
     (tmp_path / "orders-suite.json").write_text(

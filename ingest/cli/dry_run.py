@@ -18,7 +18,7 @@ from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
 from ingest.change import TableId
 from ingest.cli.doctor import answers
-from ingest.config import Pipeline, Source, matches
+from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.words import nearest
 from ingest.errors import command
 from ingest.gold import preview as gold
@@ -110,8 +110,13 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
         described = next(one for one in sources.described if one["source"] == outdated.source)
         described["warnings"].append(outdated.sentence(pipeline, known.last))
+    columns = {one.name: {each.name for each in one.columns} for one in known.mirrors.values()}
+    for new in tables:
+        columns.setdefault(new.mirror, set()).update(each.name for each in new.columns)
     due = any(one["due"] for one in sources.described)
     problems = [f"source {one['source']}: {text}" for one in sources.described for text in one["problems"]]
+    if lake is not None and (mixed := decoded_with.mixed_masks(lake, known.last)):
+        problems.append(mixed)
     problems += [f"{one.mirror} would be held: {one.why}" for one in tables if one.action == HOLD]
     return {
         "pipeline": pipeline.name,
@@ -123,7 +128,11 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "sources": sources.described,
         "tables": [_described(one, guessed) for one in tables],
         "problems": problems,
-        "warnings": [*_idle_rules(pipeline, sampled | _booked(lake)), *_untyped(pipeline, tables)],
+        "warnings": [
+            *_idle_rules(pipeline, sampled | _booked(lake)),
+            *_idle_masks(pipeline, sampled | _booked(lake), columns),
+            *_untyped(pipeline, tables),
+        ],
     }
 
 
@@ -276,6 +285,19 @@ def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
     for check in pipeline.quality:
         if not any(matches(check.table, one) for one in mirrors):
             yield f"quality: no mirror fits table: {check.table}{nearest(check.table, map(str, mirrors))}"
+
+
+def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str, set[str]]) -> Iterator[str]:
+    """Masks that fit no column: one that is spelt otherwise stands in the mirror as it is.
+
+    ``columns`` are those of the mirrors, by name.
+    """
+    for rule in pipeline.tables:
+        mine = [columns.get(str(target(rule, one)), set()) for one in sources if pipeline.rule(one) == rule]
+        names = set().union(*mine)
+        for pattern in rule.mask if names else ():
+            if not any(TableRule(mask={pattern: "hmac"}).mask_of(name) for name in names):
+                yield f"mask: no column of {rule.match} fits {pattern}{nearest(pattern, names)}"
 
 
 def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:

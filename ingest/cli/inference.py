@@ -14,6 +14,7 @@ from ingest.errors import ConfigError, IngestError, Undecodable
 
 if TYPE_CHECKING:
     from ingest.change import Change, Hints
+    from ingest.config import Pipeline
     from ingest.infer import Proposal
 
 app = typer.Typer()
@@ -75,8 +76,8 @@ def block(found: dict[str, list[Proposal]]) -> str:
     return "\n".join(lines)
 
 
-Read = tuple[str, str, "Hints", str | None]
-"""A file, its messages' format, what the parser may know, and the framing if it is given."""
+Read = tuple[str, str, "Hints", str | None, "Pipeline | None"]
+"""A file, its messages' format, what the parser may know, the framing if it is given, and the pipeline."""
 
 
 def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
@@ -93,7 +94,7 @@ def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
         name = detection.judge(file, *detection.sample(file, None, 200))["format"]
     if name is None:
         raise ConfigError([f"the format of {file} cannot be detected; give it as --format"])
-    yield file, name, Hints(read.options({"table": table} if table else {}, name)), None
+    yield file, name, Hints(read.options({"table": table} if table else {}, name)), None, None
 
 
 def _of_pipeline(file: str) -> Iterator[Read]:
@@ -108,7 +109,7 @@ def _of_pipeline(file: str) -> Iterator[Read]:
             output.warning(f"source {source.name} is not a source of files and is left out")
             continue
         for path in sorted(glob(source.path, recursive=True)):  # noqa: PTH207 - absolute patterns
-            yield path, source.format, pipeline.hints(source), source.framing or None
+            yield path, source.format, pipeline.hints(source), source.framing or None, pipeline
 
 
 def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[Change]:
@@ -118,13 +119,32 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
     from ingest import formats
     from ingest.change import Message
     from ingest.cli.messages import messages
+    from ingest.config.masks import without_values
 
-    for path, name, hints, framing in files:
+    for path, name, hints, framing, pipeline in files:
         module = formats.load(name)
         for record in islice(messages(path, framing, module.ABOUT.binary)[1], lines):
             try:
                 if isinstance(record, Undecodable):
                     raise record
-                yield from list(module.parse(Message(record.value, None, path), hints))
+                changes = list(module.parse(Message(record.value, None, path), hints))
             except Undecodable as error:
-                refused.append(str(error))
+                refused.append(
+                    without_values(error.code, error.detail) if pipeline and pipeline.masks else str(error)
+                )
+            else:
+                yield from (_shown(one, pipeline) for one in changes)
+
+
+def _shown(change: Change, pipeline: Pipeline | None) -> Change:
+    """The change without its masked columns: the evidence tells of values."""
+    from msgspec.structs import replace
+
+    if pipeline is None or not (rule := pipeline.rule(change.table)).mask:
+        return change
+    before, after = (
+        image and {name: text for name, text in image.items() if not rule.mask_of(name)}
+        for image in (change.before, change.after)
+    )
+    sent = {name: logical for name, logical in change.types.items() if not rule.mask_of(name)}
+    return replace(change, before=before, after=after, types=sent)

@@ -63,7 +63,7 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir
 
     with looked_at(file, jars_dir) as lake:
         row = rejects.chosen(rejects.listed(lake), which)
-        bytes_of = list(raw(lake, [row]).values())
+        bytes_of = list(raw(lake, [row], rejects.table_of(row)).values())
     found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
     if output_as == "json":
         output.json(found)

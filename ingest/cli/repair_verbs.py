@@ -65,6 +65,7 @@ def backfill(
         from ingest.lake import decoded_with
 
         if accept:
+            decoded_with.refuse_mixed_masks(lake, lake.decoded())
             names = [one.name for one in lake.pipeline.sources]
             decoded_with.note(lake, names, max(0, lake.decoded() - last) + 1)
             output.note(f"the last {last} batches stay as they were decoded")
@@ -94,7 +95,8 @@ def fold_again(lake: Lake, names: list[str], dry_run: bool) -> list[dict[str, An
     found = rebuilt(lake, names, dry_run=dry_run)
     if not dry_run:
         _check_again(lake, {one.mirror for one in found if one.state == "rebuilt"})
-    return [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in found]
+    rows = [_row(one.mirror, one.state, one.batch, one.message, one.difference) for one in found]
+    return _without_samples(rows) if lake.pipeline.masks else rows
 
 
 def _check_again(lake: Lake, names: set[str]) -> None:
@@ -120,7 +122,13 @@ def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:
     cores = max(1, lake.spark.sparkContext.defaultParallelism)
     found = decoded_again(lake, cores, since=since, dry_run=dry_run)
     state = "rebuilt" if found.published else "compared"
-    return [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
+    rows = [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
+    return _without_samples(rows) if lake.pipeline.masks else rows
+
+
+def _without_samples(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What is replaced may be from before a column was masked."""
+    return [row | {"sample": []} for row in rows]
 
 
 def _row(name: str, state: str, batch: int, message: str, found: Difference | None) -> dict[str, Any]:

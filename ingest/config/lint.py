@@ -11,7 +11,7 @@ from pathlib import Path
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import schema
-from ingest.config.model import Pipeline
+from ingest.config.model import MASKED_BY_SECRET, Pipeline
 from ingest.config.words import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
 
@@ -38,6 +38,21 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
                     ("sources", i, "options", "table"),
                     f"the sources {first[mirror]!r} and {source.name!r} both fill the mirror {mirror}, and their "
                     "positions cannot be compared; give the table's rule a shard_column, or another table here",
+                )
+
+    for i, rule in enumerate(pipeline.tables):
+        by_secret = [name for name, how in rule.mask.items() if how in MASKED_BY_SECRET]
+        if by_secret and not pipeline.mask_secret:
+            document.fault(
+                ("tables", i, "mask", by_secret[0]),
+                f"{by_secret[0]}: {rule.mask[by_secret[0]]} needs a secret; write at the top "
+                "mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
+            )
+        for key in rule.keys:
+            if (how := rule.mask_of(key)) not in ("", "hmac"):
+                document.fault(
+                    ("tables", i, "mask"),
+                    f"the column {key} is part of the key, and {how} gives different values one text; write hmac for it",
                 )
 
 

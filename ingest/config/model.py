@@ -12,6 +12,8 @@ from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
 
 NO_OPTIONS = Options()
+MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
+MASKED_BY_SECRET = ("hmac", "tokenize")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +69,27 @@ class TableRule:
     into: str = ""  # template of the mirror's name, e.g. "shop.{table}"; empty keeps the source's
     keys: tuple[str, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    mask: Mapping[str, str] = field(default_factory=dict)  # method by column or pattern; the first that fits
     no_key: str = "hold"  # append | full_row | hold
     on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
     shard_column: str = ""
     change_feed: bool = False
     plain_tables: bool = False
     history: bool = False
+
+    @property
+    def declared(self) -> Mapping[str, str]:
+        """The declared types of the mirror's columns: a masked value is a text, whatever the message's own is."""
+        return {
+            name: "string" if self.mask_of(name) in MASKED_TO_TEXT else logical
+            for name, logical in self.columns.items()
+        }
+
+    def mask_of(self, column: str) -> str:
+        """How a column is masked; empty if it is not. Case does not count: a mask too many does less harm."""
+        name = column.casefold()
+        fitting = (how for pattern, how in self.mask.items() if fnmatch.fnmatchcase(name, pattern.casefold()))
+        return next(fitting, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +149,7 @@ class Pipeline:
     lake: str  # absolute plain path, or a URI
     sources: tuple[Source, ...]
     tables: tuple[TableRule, ...] = ()
+    mask_secret: str = field(default="", repr=False)  # of the masks hmac and tokenize
     quality: tuple[QualityRule, ...] = ()
     spark: Mapping[str, str] = field(default_factory=dict)  # passed to the session as they are
     master: str = ""
@@ -145,6 +163,11 @@ class Pipeline:
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()
+
+    @property
+    def masks(self) -> bool:
+        """True if some table has masked columns."""
+        return any(rule.mask for rule in self.tables)
 
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""

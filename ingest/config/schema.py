@@ -93,6 +93,15 @@ def _tables(value: Any) -> Any:
     return words.tables(_settings(value) if isinstance(value, dict) else value)
 
 
+def _mask(value: Any) -> Any:
+    """Methods by column; a method may be the word null, which YAML reads as nothing."""
+    if not isinstance(value, dict) or not value:
+        raise ValueError(
+            f"a map of columns to masks belongs here, such as {{email: hmac}}, not {_kind(value)}"
+        )
+    return {str(name): words.mask(str(name), "null" if how is None else how) for name, how in value.items()}
+
+
 def _pattern(text: str) -> str:
     try:
         re.compile(text)
@@ -160,6 +169,18 @@ Logical = Annotated[str, *read(words.logical, {"type": "string", "examples": ["d
 Zone = Annotated[str, *read(words.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
 Template = Annotated[str, *read(words.template, {"type": "string", "examples": ["shop.{table}"]})]
 Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
+Mask = Annotated[
+    dict[str, str],
+    PlainValidator(_mask),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"enum": [*words.MASKS, None]},
+            "examples": [{"email": "hmac", "*phone*": "last4"}],
+        }
+    ),
+]
+Secret = Annotated[str, *read(words.mask_secret, {"type": "string", "minLength": words.LEAST_SECRET})]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
 Joined = Annotated[str, PlainValidator(_joined), WithJsonSchema(_LIST)]
 Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
@@ -313,6 +334,11 @@ class TableKeys(_Keys):
     into: Template | None = key("the mirror's name; the source's own unless given", None)
     keys: Texts = key("the columns of the primary key", ())
     columns: dict[str, Logical] = key("logical types of columns, by name", {})
+    mask: Mask = key(
+        "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
+        "hmac, tokenize, last4 or null",
+        {},
+    )
     no_key: Annotated[str, *choice("hold", "append", "full_row")] = key(
         "what happens to a table without any key", "hold"
     )
@@ -440,6 +466,10 @@ class PipelineKeys(_Keys):
     ]
     tables: tuple[TableKeys, ...] = key(
         "rules for source tables; the first entry that matches applies, alone", ()
+    )
+    mask_secret: Secret | None = key(
+        "the secret of the masks hmac and tokenize, as ${VAR} or ${file:/path}; another one means decoding all again",
+        None,
     )
     quality: tuple[QualityKeys, ...] = key("your own checks and limits", ())
     spark: Settings = key("Spark settings, passed on as they are", {})

@@ -22,6 +22,8 @@ def _of_pipeline(pipeline: Pipeline) -> Iterator[str]:
     yield from _of_settings(pipeline.spark)
     if pipeline.lineage and pipeline.lineage.api_key:
         yield pipeline.lineage.api_key
+    if pipeline.mask_secret:
+        yield pipeline.mask_secret
     for target in pipeline.alerts:
         yield from filter(None, (target.webhook, urlsplit(target.webhook).path.strip("/")))
         yield from _of_url(target.smtp)

@@ -23,6 +23,8 @@ BINARY = ("base64", "hex", "base16", "iso8859-1", "int-list", "utf8")
 TIME_UNITS = ("millis", "micros", "nanos", "adaptive")
 ORDER_BY = ("sequence", "arrival", "event_time")
 PLACEHOLDERS = ("database", "schema", "table")
+MASKS = ("hmac", "tokenize", "last4", "null")
+LEAST_SECRET = 16  # characters
 
 CHECKS = (
     "rows readable key_unique key_not_null missing_rows ghost_rows wrong_cells insert_of_a_live_key cells_checked row_count "
@@ -163,6 +165,24 @@ def one_of(text: str, known: Iterable[str]) -> str:
     if text not in (known := tuple(known)):
         raise ValueError(f"{text!r} is not one of {listed(known)}{nearest(text, known)}")
     return text
+
+
+def mask(column: str, method: object) -> str:
+    """How a column is masked."""
+    if method not in MASKS:
+        hint = nearest(str(method), MASKS) or f"; there are {listed(MASKS)}"
+        raise ValueError(f"{column}: {method!r} is not a mask{hint}")
+    return str(method)
+
+
+def mask_secret(text: str) -> str:
+    """The secret of masks: so long that it cannot be guessed."""
+    if len(text.strip()) < LEAST_SECRET:
+        raise ValueError(
+            f"the secret is shorter than {LEAST_SECRET} characters and could be guessed; "
+            "make one with `openssl rand -hex 32`"
+        )
+    return str(text)
 
 
 def table(text: str) -> TableId:

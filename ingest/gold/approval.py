@@ -97,7 +97,7 @@ def _of_statement(
         subject = Subject(
             table,
             rule.on_schema_change,
-            {**types, **rule.columns},
+            {**types, **rule.declared},
             lambda other: lake.pipeline.rule(other).exclude,
             sys.maxsize if mirror is None else folded,
             (statement.source, table) in sent or bool(types),

@@ -196,7 +196,7 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
     subject = Subject(
         lane[1],
         rule.on_schema_change,
-        {**{one.name: one.type for one in mirror.columns}, **rule.columns},
+        {**{one.name: one.type for one in mirror.columns}, **rule.declared},
         lambda table: lake.pipeline.rule(table).exclude,
         FOLDED,
     )

@@ -109,8 +109,12 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
     applied = lake.snapshot(mirror.path).transactions.get(
         lake.writer(STAGE, mirror.path, mirror.generation), 0
     )
-    happened = [one for lane in found for one in happenings(lake, mirror, lane, texts)]
-    bytes_of = raw(lake, [one.record for one in happened])
+    happened: list[Happening] = []
+    bytes_of: dict[tuple[Any, ...], Raw] = {}
+    for lane in found:
+        mine = happenings(lake, mirror, lane, texts)
+        happened += mine
+        bytes_of |= raw(lake, [one.record for one in mine], lane[1])
     now = [one for one in happened if one.batch <= applied]
     events, row = tell(mirror, key, now, bytes_of)
     there = evidence.present(lake, mirror, texts, row.values if row else None)

@@ -12,7 +12,7 @@ from functools import partial
 
 from ingest import types
 from ingest.config import Pipeline
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, of_lines
 from ingest.gold.lane import LaneId
@@ -93,6 +93,7 @@ def decide(
         for name, subject in subjects.items()
     }
     keys = _keys(job, mirror, lanes)
+    _refuse_lossy(pipeline, job, keys)
     decided, left_out = _decided(job, mirror, declared, keys, anew)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
     whole = mirror is not None and _is_whole(job, mirror, decided, logged, applied) and stands()
@@ -117,7 +118,7 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
     return Subject(
         lane[1],
         job.rule.on_schema_change,
-        {**known, **job.rule.columns},
+        {**known, **job.rule.declared},
         lambda table: pipeline.rule(table).exclude,
         frozen,
         job.has_changes or bool(mirror and mirror.columns),
@@ -132,6 +133,16 @@ def _refuse_unordered(job: Job) -> None:
             f"{job.table} is fed by {names}, whose positions cannot be compared: "
             "give its tables: entry a shard_column, or another into:."
         )
+
+
+def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Iterable[str]) -> None:
+    for key in keys:
+        if (how := job.rule.mask_of(key)) not in ("", "hmac"):
+            raise HeldError(
+                f"{job.table}: the column {key} is part of the key and is masked with {how}, which gives different values "
+                f"one text: write `{key}: hmac` under mask: of its tables: entry, then "
+                f"`{command('rebuild', pipeline.file, '--layer', 'silver')}`."
+            )
 
 
 # --- holds --------------------------------------------------------------------------------------
@@ -174,7 +185,7 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
         wider = [
             name
             for name, logical in line.columns.items()
-            if name in subject.known and name not in job.rule.columns and _outgrows(allowed[name], logical)
+            if name in subject.known and name not in job.rule.declared and _outgrows(allowed[name], logical)
         ]
         if new or wider:
             what = "new columns" if new else "wider types of"
@@ -211,7 +222,7 @@ def _decided(
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
     if rule.on_schema_change == "ignore" and mirror is not None and mirror.columns:
-        have = {one.name for one in mirror.columns} | rule.columns.keys()
+        have = {one.name for one in mirror.columns} | rule.declared.keys()
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
     if rule.on_schema_change == "evolve" and not rule.shard_column:
@@ -254,7 +265,7 @@ def _commented(mirror: Mirror, told: dict[str, str]) -> Mirror:
 
 
 def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
-    told = job.rule.columns.get(column.name) or seen.get(column.name, "unknown")
+    told = job.rule.declared.get(column.name) or seen.get(column.name, "unknown")
     return column if told == "unknown" else replace(column, type=told)
 
 

@@ -11,9 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ingest.change import Options
-from ingest.config import Pipeline, Source
-from ingest.errors import command
+import orjson
+
+from ingest.change import Options, TableId
+from ingest.config import Pipeline, Source, TableRule, matches
+from ingest.config.masks import fingerprint
+from ingest.config.model import MASKED_BY_SECRET
+from ingest.errors import HeldError, command
 from ingest.lake import decisions
 from ingest.lake.decisions import Decision
 from ingest.lake.tables import Tables
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 DECODING = "decoding"
+_MASKS = "masks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,19 @@ def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:
         for one in pipeline.tables
         if one.exclude or one.keys or one.columns
     ]
-    return {"format": source.format, "options": options, "tables": rules}
+    found = {"format": source.format, "options": options, "tables": rules}
+    return found | ({_MASKS: _masks_of(pipeline)} if pipeline.masks else {})
+
+
+def _masks_of(pipeline: Pipeline) -> dict[str, Any]:
+    """All entries with their masks, for the first that fits a table applies; of the secret only its fingerprint."""
+    used = any(how in MASKED_BY_SECRET for rule in pipeline.tables for how in rule.mask.values())
+    return {
+        "tables": [
+            [rule.match, [[name, how] for name, how in rule.mask.items()]] for rule in pipeline.tables
+        ],
+        "secret": fingerprint(pipeline.mask_secret) if used else "",
+    }
 
 
 def note(lake: Lake, sources: Iterable[str], first: int) -> None:
@@ -106,6 +123,86 @@ def _differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
             yield f"{name} was {_word(then['options'].get(name))} and is {_word(now['options'][name])}"
     if then["tables"] != now["tables"]:
         yield "keys:, columns: or exclude: of its tables"
+    if then.get(_MASKS) != now.get(_MASKS):
+        yield "mask: of its tables, or mask_secret:"
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+def refuse_mixed_masks(lake: Tables, last: int, begun: int = 0) -> None:
+    """Refuse to go on beside batches up to ``last`` whose values are masked otherwise than the pipeline file says now.
+
+    Raises:
+        HeldError: with a column that it concerns and the command that masks all of them alike.
+    """
+    if problem := mixed_masks(lake, last, begun):
+        raise HeldError(problem)
+
+
+def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
+    """Which value would get another mask than in batches up to ``last``, and what helps; empty if none would.
+
+    ``begun`` is the last batch that a killed run may have decoded in part.
+    """
+    pipeline = lake.pipeline
+    now = _masks_of(pipeline) if pipeline.masks else {}
+    differing = [one for one in _masked_before(lake, max(last, begun)) if one[2] != now]
+    if not differing:
+        return ""
+    if begun > last:
+        return (
+            f"Batch {begun} is decoded in part, and not as mask: and mask_secret: now say: write these as they were, "
+            f"type `{command('run', pipeline.file)}`, and change them then."
+        )
+    seen = _columns_seen(lake, last) if last else {}
+    for name, first, then in differing:
+        for (source, table), columns in seen.items():
+            for column in sorted(columns) if source == name else ():
+                was, how = _how(then, table, column), _how(now, table, column)
+                if was != how or (how in MASKED_BY_SECRET and then["secret"] != now["secret"]):
+                    return _mixed(pipeline, f"{column} of {table}", first, was, how)
+    return ""
+
+
+def _mixed(pipeline: Pipeline, column: str, first: int, was: str, how: str) -> str:
+    old, new = (f"masked with {one}" if one else "not masked" for one in (was, how))
+    what = f"was {old} and is now {new}" if was != how else f"is {new} by another secret"
+    return (
+        f"{column} {what}, and the changes from batch {first} on are not decoded so: one value would have two forms. "
+        f"Type `{command('rebuild', pipeline.file, '--layer', 'silver')}`, which masks all of them alike, and then "
+        f"`{command('rebuild', pipeline.file)}` for the mirrors; or write the mask and its secret as they were."
+    )
+
+
+def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    """Each source with the first batch of a span up to ``last``, and the masks that hold there."""
+    known = _by_source(lake)
+    for source in lake.pipeline.sources:
+        spans = known.get(source.name, [])
+        if not spans or spans[0][0] > 1:  # what is not on record was decoded by a version without masks
+            yield source.name, 1, {}
+        for first, then in spans:
+            if first <= last:
+                yield source.name, first, then.get(_MASKS, {})
+
+
+def _columns_seen(lake: Tables, last: int) -> dict[tuple[str, TableId], set[str]]:
+    rows = lake.ask(
+        'SELECT DISTINCT source, "database", "schema", "table", columns FROM {books} '
+        f'WHERE "table" IS NOT NULL AND columns IS NOT NULL AND batch <= {last}'
+    )
+    found: dict[tuple[str, TableId], set[str]] = {}
+    for row in rows:
+        lane = row["source"], TableId(row["database"], row["schema"], row["table"])
+        found.setdefault(lane, set()).update(orjson.loads(row["columns"]))
+    return found
+
+
+def _how(masks: dict[str, Any], table: TableId, column: str) -> str:
+    """How a column was masked by the entries on record."""
+    fitting = (dict(given) for match, given in masks.get("tables", ()) if matches(match, table))
+    return TableRule(mask=next(fitting, {})).mask_of(column)
 
 
 def _word(value: object) -> str:

@@ -179,7 +179,7 @@ def grown(
     wanted = dict.fromkeys((*keys, *seen))
     for name in wanted:
         if name not in have:
-            logical = rule.columns.get(name) or seen.get(name) or "unknown"
+            logical = rule.declared.get(name) or seen.get(name) or "unknown"
             columns.append(Column(name, column_name(name, taken), logical))
     columns = [_typed(one, rule, seen) for one in columns]
     known = mirror or Mirror(table, mirror_path(table))
@@ -188,7 +188,7 @@ def grown(
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
     """The column with a type that holds what rows show, too; a type of the file's is only ever widened to."""
-    declared = rule.columns.get(column.name)
+    declared = rule.declared.get(column.name)
     if declared is not None:
         new = declared if types.widens(column.delta, types.delta(declared)) else column.type
     else:

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ingest.change import NO_TABLE, TableId
 from ingest.lake import duck
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Row, Tables
 
 RAW_CHARACTERS = 2_000
 RAW_BYTES = 4 * RAW_CHARACTERS
+HIDDEN = "(not shown, for its table may have masked columns; bronze holds it)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,12 @@ class Raw:
     binary: bool = False
 
 
-def raw(lake: Tables, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
-    """The messages that rows were decoded from, by their places."""
+def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tuple[Any, ...], Raw]:
+    """The messages that rows were decoded from, by their places; not those of a ``table`` with masked columns.
+
+    A message that names no table, as a rejected one, may hold what is masked anywhere.
+    """
+    hidden = bool(lake.pipeline.rule(table).mask) if table.table else lake.pipeline.masks
     named = (row for row in rows if row["topic"] is not None)  # a complete re-snapshot has no message
     places = sorted({tuple(row[name] for name in PLACE) for row in named}, key=str)
     if not places:
@@ -42,7 +48,16 @@ def raw(lake: Tables, rows: Iterable[Row]) -> dict[tuple[Any, ...], Raw]:
         FROM {{bronze.message}} WHERE topic IN ({topics}) AND "offset" BETWEEN {min(offsets)} AND {max(offsets)}
         AND ({names}) IN ({wanted}) ORDER BY batch"""
     )
-    return {tuple(row[name] for name in PLACE): shown(row["head"], row["length"]) for row in found}
+    return {
+        tuple(row[name] for name in PLACE): _hidden(row["length"])
+        if hidden
+        else shown(row["head"], row["length"])
+        for row in found
+    }
+
+
+def _hidden(length: int | None) -> Raw:
+    return Raw(HIDDEN, length or 0)
 
 
 def shown(head: bytes | bytearray | None, length: int | None) -> Raw:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import DISMISS_REJECT, Decision
@@ -135,6 +136,11 @@ def place_of(row: Row) -> str:
         table = ".".join(row[part] for part in _CELL[:3] if row[part])
         return f"{table} {row['key'] or ''} {row['column'] or ''}".strip()
     return f"{row['topic']}/{row['partition']}/{row['offset']}"
+
+
+def table_of(row: Row) -> TableId:
+    """The table that a reject is about; of most messages it is not known."""
+    return TableId(*(row[part] for part in _CELL[:3]))
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:

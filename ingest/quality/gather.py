@@ -99,7 +99,7 @@ def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
             one.type,
             one.delta,
             "declared in the pipeline file"
-            if one.name in rule.columns
+            if one.name in rule.declared
             else "told by the source"
             if one.type != "unknown"
             else "seen in messages, type not told",

@@ -292,7 +292,7 @@ def reject(fleet: Fleet, asked: Query) -> View:
         )
     return View("reject.html.j2", f"Reject {found[0]['number']} of {name}", {
         "pipeline": name, "row": found[0], "fields": rejects.described(found[0]), "file": lake.pipeline.file,
-        "raw": list(raw(lake, found).values()),
+        "raw": list(raw(lake, found, rejects.table_of(found[0])).values()),
     }, live=0)  # fmt: skip
 
 

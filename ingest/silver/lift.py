@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,6 +19,7 @@ import pyarrow as pa
 from ingest import ddl, formats
 from ingest.change import NO_TABLE, Change, Hints, Message, TableId
 from ingest.config import Pipeline
+from ingest.config.masks import Masks, without_literals, without_values
 from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
 from ingest.lake.books import Line
@@ -42,7 +44,7 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lifting:
-    """What the workers need to know; small, and free of secrets.
+    """What the workers need to know; small, and without secrets but that of the masks.
 
     ``anchors`` gives the position of the row before each table event that has none; None where nobody looked.
 
@@ -136,6 +138,7 @@ class Deck:
         self.batch = lifting.batch
         self.excluded: dict[TableId, bool] = {}
         self.pipeline = lifting.pipeline
+        self.masks = Masks(self.pipeline) if self.pipeline.masks else None
         self.lines: dict[Place, Line] = {}
         self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
 
@@ -163,7 +166,7 @@ class Deck:
                 bronze,
                 batches,
                 [each.at for each in refused],
-                [_refusal(each) for each in refused],
+                [_refusal(each, hide=self.masks is not None) for each in refused],
             )
 
     # --- decoding ---
@@ -186,7 +189,7 @@ class Deck:
         """The changes of each message, and what could not be decoded."""
         taken: Taken = {}
         refused: list[Refused] = []
-        parse, hints = self.parse, self.hints
+        parse, hints, masks = self.parse, self.hints, self.masks
         columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
         if any(map(ingest_snapshot.holds, set(columns[2]))):
             parse = self._parse_either
@@ -195,7 +198,8 @@ class Deck:
             try:
                 pairs = _pairs(headers) if headers else ()
                 found = parse(new(Message, (value, key, topic, pairs)), hints)
-                taken[at] = found if type(found) is list else list(found)
+                changes = found if type(found) is list else list(found)
+                taken[at] = changes if masks is None else masks.changes(changes)
             except Undecodable as error:
                 refused.append(Refused(at, error.code, error.detail))
             except Exception as error:
@@ -234,7 +238,8 @@ class Deck:
                 at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
         orders = order_keys(rows, at, self._arrivals(bronze, taken), self.epoch, self.order_by)
-        page = sheet.changes(self.name, bronze, batches, at, rows, orders, _statement)
+        statement = partial(_statement, masks=self.masks)
+        page = sheet.changes(self.name, bronze, batches, at, rows, orders, statement)
         return Written(spans, at, rows, orders, page)
 
     def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[Place, Taken]:
@@ -336,13 +341,17 @@ def _stumbled(at: int, error: Exception) -> Refused:
     return Refused(at, "decoder-error", f"{type(error).__name__}: {str(error)[:200]}")
 
 
-def _refusal(refused: Refused) -> str:
-    told = {"reason": refused.code, "detail": clean(refused.detail), "decoder": DECODER}
+def _refusal(refused: Refused, *, hide: bool) -> str:
+    detail = without_values(refused.code, refused.detail) if hide else refused.detail
+    told = {"reason": refused.code, "detail": clean(detail), "decoder": DECODER}
     return json.dumps(told, ensure_ascii=False)
 
 
-def _statement(change: Change) -> str:
-    payload = {"statement": change.ddl or "", "parsed": ddl.of_change(change)}
+def _statement(change: Change, masks: Masks | None) -> str:
+    parsed = ddl.of_change(change)
+    if masks is not None:
+        parsed, change = masks.statement(parsed), without_literals(change)
+    payload = {"statement": change.ddl or "", "parsed": parsed}
     return clean(msgspec.json.encode(payload).decode())
 
 

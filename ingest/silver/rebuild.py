@@ -65,6 +65,7 @@ def rebuild(
     """
     last = lake.decoded()
     refuse_trimmed(lake, since, last)
+    decoded_with.refuse_mixed_masks(lake, since)
     was = condensed.read(lake)
     with shadow_of(lake, *[one.name for one in TABLES]) as shadow:
         tell("silver", "decoding")

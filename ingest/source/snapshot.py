@@ -221,7 +221,8 @@ def described(
             f"The database has no table {wanted} that user {source.database.user!r} may read: grant SELECT on it."
         )
     rule = pipeline.rule(wanted)
-    known = {**streamed, **rule.columns}
+    unmasked = {name: logical for name, logical in streamed.items() if not rule.mask_of(name)}
+    known = {**unmasked, **rule.columns}
     columns = tuple(agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns)
     return replace(table, columns=columns, keys=rule.keys or table.keys)
 

@@ -1,0 +1,259 @@
+"""Masked columns: what becomes of their values between a parser and the first table that keeps them.
+
+A mask is applied to decoded changes, before anything of them is written or shown, so that every table but bronze
+holds masked values alone.  Equal values get equal masks, whatever their spelling, so that keys and joins still work.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+
+import msgspec
+
+from ingest import types, values
+from ingest.change import Change, Image, Op, TableId
+from ingest.config.model import MASKED_TO_TEXT, Pipeline, TableRule
+from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
+from ingest.ddl.tokens import Token, Unread, tokens
+from ingest.errors import Undecodable
+
+HIDDEN = "***"
+NOT_SHOWN = "not shown, for the pipeline file masks columns"
+LAST = 4  # characters that last4 leaves
+_SHORT = 2 * LAST  # a text shorter than this shows none of them
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_PLAIN_DETAILS = frozenset(
+    "bad-json bad-unicode bad-utf8 bad-container cut-record encrypted images-differ masked-key missing-member "
+    "no-image no-rows no-table not-this-format record-too-large statement-binlog too-deep trailing-bytes "
+    "truncated".split()
+)
+"""Codes whose details name no values, but for what is in quotes."""
+
+
+class Masks:
+    """The masks of a pipeline's tables."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        secret = pipeline.mask_secret.encode("utf-8", "surrogatepass")
+        # Of another hash, so that no value that somebody writes into a table is masked to this key.
+        shape = hmac.digest(secret, b"ingest tokenize", "sha512")
+        self._methods: dict[str, Callable[[str, str], str | None]] = {
+            "hmac": lambda text, logical: _digest(secret, canonical(text, logical)).hex(),
+            "tokenize": lambda text, logical: tokenized(shape, canonical(text, logical)),
+            "last4": lambda text, _logical: last4(text),
+            "null": lambda _text, _logical: None,
+        }
+        self._rules: dict[TableId, _TableMasks | None] = {}
+
+    def of(self, table: TableId) -> _TableMasks | None:
+        """The masks of one table, if it has any."""
+        if table not in self._rules:
+            rule = self._pipeline.rule(table)
+            self._rules[table] = _TableMasks(rule, self._methods) if rule.mask else None
+        return self._rules[table]
+
+    def changes(self, found: Sequence[Change]) -> Sequence[Change]:
+        """The changes with masked values.
+
+        Raises:
+            Undecodable: a column of the key has a mask that gives different values one text.
+        """
+        if all(self.of(change.table) is None for change in found):
+            return found
+        return [one if (masks := self.of(one.table)) is None else masks.change(one) for one in found]
+
+    def statement(self, found: Ddl) -> Ddl:
+        """The effects of a statement, with the defaults and the types that masked columns have."""
+        return replace(
+            found,
+            effects=tuple(
+                one if (masks := self.of(one.table)) is None else masks.effect(one) for one in found.effects
+            ),
+        )
+
+
+class _TableMasks:
+    def __init__(self, rule: TableRule, methods: Mapping[str, Callable[[str, str], str | None]]) -> None:
+        self._rule = rule
+        self._methods = methods
+        self._known: dict[str, str] = {}
+
+    def _method(self, column: str) -> str:
+        how = self._known.get(column)
+        if how is None:
+            how = self._known[column] = self._rule.mask_of(column)
+        return how
+
+    def change(self, change: Change) -> Change:
+        lossy = [name for name in change.keys if self._method(name) not in ("", "hmac")]
+        if lossy and not change.before is change.after is None:
+            raise Undecodable(
+                "masked-key",
+                f"the column {lossy[0]} is part of the key of {change.table}, and {self._method(lossy[0])} gives "
+                "different values one text: write hmac for it under mask:",
+            )
+        before, after = (self.image(image, change.types) for image in (change.before, change.after))
+        texts = {name: self._type(name, logical) for name, logical in change.types.items()}
+        if texts == change.types:
+            return msgspec.structs.replace(change, before=before, after=after)
+        return msgspec.structs.replace(change, before=before, after=after, types=texts)
+
+    def image(self, image: Image | None, sent: Mapping[str, str]) -> Image | None:
+        """A row image with masked values; ``sent`` are the types of its message."""
+        if image is None:
+            return None
+        return {
+            name: text if text is None else self._masked(name, text, sent) for name, text in image.items()
+        }
+
+    def _masked(self, name: str, text: str, sent: Mapping[str, str]) -> str | None:
+        how = self._method(name)
+        if not how:
+            return text
+        logical = sent.get(name) or self._rule.columns.get(name) or "unknown"
+        return self._methods[how](text, logical)
+
+    def _type(self, name: str, logical: str) -> str:
+        return "string" if self._method(name) in MASKED_TO_TEXT else logical
+
+    def effect(self, effect: Effect) -> Effect:
+        """An effect as it is for masked values; how the source converts these when their type changes is not known."""
+        if effect.columns:
+            return replace(effect, columns=tuple(map(self._column, effect.columns)))
+        if not effect.column or not self._method(effect.column):
+            return effect
+        found = replace(
+            effect,
+            type=effect.type and self._type(effect.column, effect.type),
+            declared=None,
+            default=self._default(effect.column, effect.default, effect.type),
+        )
+        if effect.action == "modify_column" and effect.type is not None:
+            return (
+                replace(found, note=COMPUTED)
+                if self._method(effect.column) in MASKED_TO_TEXT
+                else replace(found, type=None, solid=False)
+            )
+        return found
+
+    def _column(self, column: ColumnDefinition) -> ColumnDefinition:
+        if not self._method(column.name):
+            return column
+        return replace(
+            column,
+            type=column.type and self._type(column.name, column.type),
+            declared=None,
+            default=self._default(column.name, column.default, column.type),
+        )
+
+    def _default(self, name: str, text: str | None, logical: str | None) -> str | None:
+        return text if text is None else self._masked(name, text, {name: logical or ""})
+
+
+def fingerprint(secret: str) -> str:
+    """A name for a secret, from which it cannot be found."""
+    return hmac.digest(secret.encode("utf-8", "surrogatepass"), b"ingest fingerprint", "sha512").hex()[:16]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _digest(key: bytes, text: str) -> bytes:
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def canonical(text: str, logical: str) -> str:
+    """One text for all spellings of a value: ``1`` of ``1.00`` and ``01``, moments in UTC, no closing zeros."""
+    family = types.family(logical) or types.base(logical)
+    try:
+        match family:
+            case "integer" | "decimal" | "float" if values.NUMBER.fullmatch(text):
+                return _number(text)
+            case "datetime" if len(text) == len("2024-01-31"):
+                return f"{text} 00:00:00"
+            case "datetime" | "time" if "." in text:
+                return text.rstrip("0").rstrip(".")
+            case "timestamp":
+                moment = values.zoned_text(text, "UTC").removesuffix("Z")
+                return f"{moment.rstrip('0').rstrip('.') if '.' in moment else moment}Z"
+    except (ValueError, ArithmeticError):
+        pass
+    return text
+
+
+def _number(text: str) -> str:
+    number = Decimal(text) if len(text) <= values.MAX_NUMBER_LENGTH else Decimal("NaN")
+    if not number.is_finite() or abs(number.adjusted()) > values.MAX_EXPONENT:
+        return text
+    plain = f"{number:f}".removeprefix("+")
+    return (plain.rstrip("0").rstrip(".") if "." in plain else plain) if number else "0"
+
+
+def last4(text: str) -> str:
+    """The last four characters behind stars, of texts that are long enough not to be shown by them."""
+    return HIDDEN + (text[-LAST:] if len(text) >= _SHORT else "")
+
+
+def tokenized(key: bytes, text: str) -> str:
+    """Another text of the same form: digits for digits, letters for letters, and the signs between them."""
+    stream = b"".join(_digest(key, f"{block}\0{text}") for block in range((4 * len(text) + 31) // 32))
+    return "".join(
+        _another(sign, int.from_bytes(stream[4 * at : 4 * at + 4], "big")) for at, sign in enumerate(text)
+    )
+
+
+def _another(sign: str, number: int) -> str:
+    if sign.isascii() and not sign.isalnum():
+        return sign
+    kind = unicodedata.category(sign)
+    if kind[0] == "N":
+        return chr(ord("0") + number % 10)
+    return chr(ord("A" if kind == "Lu" else "a") + number % 26)
+
+
+# --- texts that may quote values --------------------------------------------------------------------
+
+
+def without_values(code: str, detail: str) -> str:
+    """What a decoder complains of, without the message's values."""
+    if code in _PLAIN_DETAILS:
+        return _QUOTED.sub(HIDDEN, detail)
+    kind = f"{detail.partition(':')[0]} " if code == "decoder-error" else ""
+    return f"{kind}({NOT_SHOWN})"
+
+
+def without_literals(change: Change) -> Change:
+    """A statement without its texts, comments and numbers, but for the lengths of types."""
+    if change.op is not Op.DDL or not change.ddl:
+        return change
+    dialect = change.dialect if change.dialect in ("oracle", "postgres") else "mysql"
+    try:
+        text = _told(change.ddl, tokens(change.ddl, dialect))
+    except Unread:
+        text = f"({NOT_SHOWN})"
+    return msgspec.structs.replace(change, ddl=text)
+
+
+def _told(statement: str, found: Sequence[Token]) -> str:
+    parts: list[str] = []
+    end = 0
+    length = False  # inside the brackets after a word, which hold a type's length
+    for i, token in enumerate(found):
+        if token.text == "(" and token.kind == "symbol":
+            length = bool(i) and _is_type(found[i - 1].word.lower())
+        elif token.kind != "number" and token.text != ",":
+            length = False
+        shown = token.kind in ("word", "name", "symbol") or (token.kind == "number" and length)
+        parts.append(" " * (token.start > end) + (statement[token.start : token.end] if shown else HIDDEN))
+        end = token.end
+    return "".join(parts).strip()
+
+
+def _is_type(word: str) -> bool:
+    return any(read(word) != "unknown" for read in (types.mysql, types.oracle, types.postgres))
