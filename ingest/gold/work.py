@@ -186,9 +186,7 @@ def behind(
         there = path in lagging or lake.snapshot(states.path).exists
         return min(rows, folded(lake, states)) if there else rows
 
-    from ingest.lake.session import activate  # questions without Spark need it not
-
-    with ThreadPoolExecutor(LOOKS, initializer=activate, initargs=(lake.spark,)) as pool:
+    with ThreadPoolExecutor(LOOKS) as pool:
         found = dict(zip(last, pool.map(have, last), strict=True))
     found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
     return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from ingest.lake.delta import NO_TABLE, Snapshot, metadata_of
+from ingest.lake.session import activate
 
 __all__ = [
     "NO_TABLE",
@@ -29,6 +30,7 @@ __all__ = [
 
 def snapshot(spark: SparkSession, path: str) -> Snapshot:
     """The newest state of the Delta table at ``path``; `NO_TABLE` where there is none."""
+    activate(spark)  # Delta reads a checkpoint with the thread's session
     log = _class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, path)
     none = _class(spark, "scala.Option").empty()
     state = log.update(False, none, none)

@@ -82,7 +82,7 @@ def new_session(spark: SparkSession) -> SparkSession:
 
 
 def activate(spark: SparkSession) -> None:
-    """Make a session the active one of this thread: Delta asks for it when it puts a table's state together."""
+    """Make a session the active one of this thread, which is where Delta looks for it."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
