@@ -186,8 +186,14 @@ def behind(
         there = path in lagging or lake.snapshot(states.path).exists
         return min(rows, folded(lake, states)) if there else rows
 
+    def have_or_fail(path: str) -> int:
+        try:
+            return have(path)
+        except Exception:  # a damaged log, for example: its own fold meets it again, and the others go on
+            return last[path]
+
     with ThreadPoolExecutor(LOOKS) as pool:
-        found = dict(zip(last, pool.map(have, last), strict=True))
+        found = dict(zip(last, pool.map(have_or_fail, last), strict=True))
     found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
     return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}
 

@@ -1,0 +1,35 @@
+"""Gold's work list: what each mirror lacks, whatever state the others are in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.config.model import TableRule
+from ingest.gold.work import Books, History, behind
+from ingest.lake.delta import Snapshot, UnreadableError
+from ingest.lake.mirrors import Column, Mirror
+
+
+def test_a_damaged_log_does_not_keep_the_other_mirrors_from_their_batches() -> None:
+    """Gold stopped at the first log that could not be read: no mirror had anything new until it was repaired."""
+    pipeline = Pipeline("yard", Path("yard.yaml"), "/lake", (), (TableRule("yard.*"),))
+    names = {name: TableId("yard", None, name) for name in ("depot", "torn")}
+    books = Books(5, 6, {("s", table): History("9", 5, changes=1) for table in names.values()})
+    known = {
+        f"mirrors/yard/{name}": Mirror(table, f"mirrors/yard/{name}", ("id",), (Column("id", "id", "int64"),))
+        for name, table in names.items()
+    }
+
+    def snapshot(name: str) -> Snapshot:
+        if name.endswith("torn"):
+            raise UnreadableError("the table's log is damaged")
+        return Snapshot(3, {"yard/gold/mirrors/yard/depot/0": 2})
+
+    lake: Any = SimpleNamespace(
+        pipeline=pipeline, snapshot=snapshot, writer=lambda *parts: "/".join(map(str, ("yard", *parts)))
+    )
+    assert {"mirrors/yard/depot": 2} == behind(lake, books, known, known.keys(), ())
