@@ -77,8 +77,8 @@ class SourceDialect(Protocol):
         """SQL for a column as a double, and for its text."""
 
     @staticmethod
-    def real_date(text: str) -> str:
-        """SQL for the text of a date, NULL where it is none."""
+    def real_date(column: SourceColumn) -> str:
+        """SQL for the text of a column of dates or times, NULL where a date is none."""
 
     @staticmethod
     def number(text: str) -> str:

@@ -42,6 +42,8 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
     """How a column is compared, in the type that the mirror gives it."""
     name, text = duck.name(mirror.column), f"CAST({duck.name(mirror.column)} AS VARCHAR)"
     source, delta, logical = column.text, mirror.delta, types.base(column.type)
+    if delta in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
+        source = dialect.real_date(column)
     if delta in ("FLOAT", "DOUBLE"):
         return _floating(dialect, column, mirror)
     if delta.startswith("DECIMAL"):
@@ -58,17 +60,10 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
         text = _bare(name, mirror=True)
     elif delta == "STRING":
         text = name
-    if delta in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
-        source = dialect.real_date(source)
     if delta != "STRING":
         return ComparedColumn(column.name, delta, source, text, _marked(source), _marked(text))
     return ComparedColumn(
-        column.name,
-        delta,
-        source,
-        text,
-        _marked(f"CONCAT(CHAR_LENGTH({source}), ':', {source})", source),
-        _marked(f"length({text}) || ':' || {text}", text),
+        column.name, delta, source, text, _measured(source, "CHAR_LENGTH"), _measured(text, "length")
     )
 
 
@@ -76,7 +71,7 @@ def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> C
     """A floating number, as the double that it is."""
     number, text = dialect.double(column)
     mine = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
-    digits = f"regexp_replace(CAST({mine} AS VARCHAR), '\\.0$', '')"
+    digits = f"CASE WHEN {mine} = trunc({mine}) THEN replace(CAST({mine} AS VARCHAR), '.0', '') ELSE CAST({mine} AS VARCHAR) END"
     return ComparedColumn(
         column.name, mirror.delta, text, f"CAST({mine} AS VARCHAR)", _near(number, text, "?"), _near(mine, digits, "!")
     )  # fmt: skip
@@ -95,8 +90,12 @@ def _bare(text: str, *, mirror: bool = False) -> str:
     return f"CASE WHEN {text} LIKE '%.%' THEN {cut} ELSE {text} END"
 
 
-def _marked(text: str, given: str = "") -> str:
-    return f"CASE WHEN {given or text} IS NULL THEN '~' ELSE {text} END"
+def _marked(text: str) -> str:
+    return f"COALESCE({text}, '~')"
+
+
+def _measured(text: str, length: str) -> str:
+    return f"COALESCE({length}({text}), -1), ':', COALESCE({text}, '')"
 
 
 def joined(parts: Sequence[str]) -> str:

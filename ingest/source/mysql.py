@@ -138,9 +138,10 @@ def double(column: SourceColumn) -> tuple[str, str]:
     return number, f"CAST({number} AS CHAR)"
 
 
-def real_date(text: str) -> str:
+def real_date(column: SourceColumn) -> str:
     """NULL for a date of zeros, as mirrors have it; such a cell is a reject."""
-    return f"CASE WHEN {text} LIKE '%-00%' THEN NULL ELSE {text} END"
+    name = name_of(column.name)
+    return f"IF(DAYOFMONTH({name}) = 0 OR MONTH({name}) = 0, NULL, {column.text})"
 
 
 def number(text: str) -> str:

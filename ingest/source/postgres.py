@@ -120,9 +120,9 @@ def double(column: SourceColumn) -> tuple[str, str]:
     return number, f"({number})::text"
 
 
-def real_date(text: str) -> str:
+def real_date(column: SourceColumn) -> str:
     """Every date that this database holds is one."""
-    return text
+    return column.text
 
 
 def number(text: str) -> str:

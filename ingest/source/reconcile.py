@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ingest.change import TableId
 from ingest.config import Source
@@ -434,6 +434,14 @@ class _SourceSide:
             raise IngestError(f"{self.pair.table.id} {what} while it was compared: type the same again.")
 
 
+class _MirrorRow(NamedTuple):
+    """One row of the mirror: its place among the ranges, its key, its number."""
+
+    order: tuple[str, ...]
+    key: RowKey
+    number: int
+
+
 class _MirrorSide:
     """The mirror at one version: its rows' numbers in a table of DuckDB's own, in a file."""
 
@@ -491,28 +499,14 @@ class _MirrorSide:
         found = self._ask(f"SELECT g, count(*), sum(d) FROM ({inner}) GROUP BY g")
         return {str(g): (int(count), int(total or 0)) for g, count, total in found}
 
-    def cuts(self, chunk: Chunk, count: int) -> list[tuple[str, ...]]:
-        """Keys that cut a range into pieces of as many rows."""
-        if not self._pair.ranged:
-            return []
+    def ordered(self, chunk: Chunk) -> list[_MirrorRow]:
+        """The rows of a range, in the order of its bounds."""
         orders = [f"o{at}" for at in range(len(self._pair.ranged))]
-        texts = ", ".join(f"CAST({one} AS VARCHAR)" for one in orders)
-        step = max(1, math.ceil(count / _PIECES))
-        numbered = (
-            f"SELECT *, row_number() OVER (ORDER BY {', '.join(orders)}) AS n FROM m {self.where(chunk)}"
-        )
-        found = self._ask(
-            f"SELECT DISTINCT ON ({', '.join(orders)}) {texts} FROM ({numbered}) WHERE n % {step} = 0 AND n < {count} "
-            f"ORDER BY {', '.join(orders)}"
-        )
-        high = None if chunk.high is None else tuple(chunk.high)
-        return [one for one in found if one != high]
-
-    def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
-        """SQL for the number of the piece in which a row is."""
-        return _cases(
-            [f"o{at}" for at in range(len(self._pair.ranged))], [self._literals(one) for one in cuts]
-        )
+        bound = ", ".join(f"CAST({one} AS VARCHAR)" for one in orders)
+        key = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
+        found = self._ask(f"SELECT {bound}, {key}, d FROM m {self.where(chunk)} ORDER BY {', '.join(orders)}")
+        size = len(orders)
+        return [_MirrorRow(row[:size], row[size:-1], row[-1]) for row in found]
 
     @staticmethod
     def key_hash(digits: int) -> str:
@@ -608,24 +602,25 @@ class _Search:
             self.done.ranges += 1
             self.done.equal += theirs == mine
         if theirs != mine:
-            self._cut(chunk, theirs.get("0", (0, 0))[0], mine.get("0", (0, 0))[0])
+            self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
 
-    def _cut(self, chunk: Chunk, theirs: int, mine: int) -> None:
+    def _cut(self, chunk: Chunk, theirs: int, mine: Sequence[_MirrorRow]) -> None:
         """Look into a range that differs."""
-        if max(theirs, mine) <= _FEW or not mine:
-            self._fetch(chunk)
+        if max(theirs, len(mine)) <= _FEW or not mine:
+            self._differing(self.theirs.numbers(chunk), {one.key: one.number for one in mine})
             return
-        cuts = self.mine.cuts(chunk, mine)
-        if not cuts:
-            self._hashed([chunk], max(theirs, mine))
+        ends = _ends(mine)
+        if not ends:
+            self._hashed([chunk], max(theirs, len(mine)))
             return
-        left = self.theirs.sums(chunk, self.theirs.pieces(cuts))
-        right = self.mine.sums(chunk, self.mine.pieces(cuts))
-        edges = [chunk.low, *map(list, cuts), chunk.high]
+        cuts = [list(mine[end - 1].order) for end in ends]
+        found = self.theirs.sums(chunk, self.theirs.pieces(cuts))
+        edges, places = [chunk.low, *cuts, chunk.high], [0, *ends, len(mine)]
         for at in range(len(cuts) + 1):
-            one, other = left.get(str(at), (0, 0)), right.get(str(at), (0, 0))
-            if one != other:
-                self._cut(Chunk(edges[at], edges[at + 1]), one[0], other[0])
+            rows = mine[places[at] : places[at + 1]]
+            count, total = found.get(str(at), (0, 0))
+            if (count, total) != (len(rows), sum(one.number for one in rows)):
+                self._cut(Chunk(edges[at], edges[at + 1]), count, rows)
 
     def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> None:
         """Rows by the MD5 of their key, first as sums and then, where these differ, one by one."""
@@ -660,9 +655,6 @@ class _Search:
                 theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
             self._differing(theirs, self.mine.numbers(whole, f"{self.mine.key_hash(digits)} IN ({names})"))
 
-    def _fetch(self, chunk: Chunk) -> None:
-        self._differing(self.theirs.numbers(chunk), self.mine.numbers(chunk))
-
     def _differing(self, theirs: Mapping[RowKey, int | None], mine: Mapping[RowKey, int | None]) -> None:
         keys = [
             key for key in {**theirs, **mine} if theirs.get(key) is None or theirs.get(key) != mine.get(key)
@@ -674,6 +666,19 @@ class _Search:
                     f"More than {MOST:,} rows of {self.pair.table.id} differ from its mirror: read the table again "
                     f"with `ingest snapshot`, and compare it then."
                 )
+
+
+def _ends(rows: Sequence[_MirrorRow]) -> list[int]:
+    """Where ordered rows are cut into pieces; rows of one place stay together."""
+    step = max(1, math.ceil(len(rows) / _PIECES))
+    ends: list[int] = []
+    for first in range(step, len(rows), step):
+        end = first
+        while end < len(rows) and rows[end].order == rows[end - 1].order:
+            end += 1
+        if end < len(rows) and (not ends or end > ends[-1]):
+            ends.append(end)
+    return ends
 
 
 # --- what differs ---------------------------------------------------------------------------------

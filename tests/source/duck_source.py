@@ -54,9 +54,9 @@ def double(column: SourceColumn) -> tuple[str, str]:
     return name(column.name), f"regexp_replace({column.text}, '\\.0$', '')"
 
 
-def real_date(given: str) -> str:
+def real_date(column: SourceColumn) -> str:
     """Every date is one."""
-    return given
+    return column.text
 
 
 def number(given: str) -> str:
