@@ -230,10 +230,15 @@ class _Pair:
 def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> _Pair:
     there = lake.snapshot(mirror.path).types
     by_name = {one.name: one for one in mirror.columns if one.column in there}
+    masked = {name for name in by_name if lake.pipeline.rule(table.id).mask_of(name)}
+    if hidden := [name for name in mirror.keys if name in masked]:
+        raise IngestError(
+            f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
+        )
     both = {
         one.name: digest.compared(dialect, one, by_name[one.name])
         for one in table.columns
-        if one.name in by_name
+        if one.name in by_name and one.name not in masked
     }
     if lost := [name for name in mirror.keys if name not in both]:
         raise IngestError(f"{table.id} has no column {lost[0]!r}, which is in the key of its mirror.")

@@ -198,6 +198,20 @@ def test_a_column_that_the_mirror_lacks_is_a_difference(bins: Bins) -> None:
     assert (True, ("size",), []) == (done.differs, done.lacking, done.differences)
 
 
+def test_masked_columns_are_not_compared(bins: Bins) -> None:
+    """Each row would differ, and the list would show the values that the mask hides."""
+    masked = bins.file.read_text("utf-8") + "tables:\n  - {match: shop.bins, mask: {word: last4}}\n"
+    bins.file.write_text(masked, "utf-8")
+    bins.rows = {number: ("***", size) for number, (_, size) in bins.rows.items()}
+    bins.rows[9] = ("***", 7.0)
+    bins.mirror()
+    assert {("9",): {"size": ("1.125", "7.0")}} == {one.key: one.cells for one in bins.compare().differences}
+    secret = "mask_secret: 0123456789abcdef\n"
+    bins.file.write_text(secret + masked.replace("word: last4", "id: hmac"), "utf-8")
+    with pytest.raises(IngestError, match=r"id is in the key of .* and masked"):
+        bins.compare()
+
+
 # --- the verb -------------------------------------------------------------------------------------
 
 
