@@ -159,6 +159,8 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     except SetupError as error:  # a registry is down: bronze keeps the messages for the next run
         result.failures.append(str(error))
         return
+    if any(line.ddl for line in decoded.lines) and (lost := decoded_with.lost_masks(lake)):
+        result.failures.append(lost)
     warm.decoded = last
     for line in decoded.lines:
         result.changes += line.changes

@@ -14,6 +14,7 @@ from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
 NO_OPTIONS = Options()
 MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
 MASKED_BY_SECRET = ("hmac", "tokenize")
+KEEP = "keep"  # instead of a mask: the values stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,11 @@ class TableRule:
 
     def mask_of(self, column: str) -> str:
         """How a column is masked; empty if it is not. Case does not count: a mask too many does less harm."""
+        how = self.mask_named(column)
+        return "" if how == KEEP else how
+
+    def mask_named(self, column: str) -> str:
+        """What the first fitting name or pattern under ``mask`` says of a column: a mask, or to keep its values."""
         name = column.casefold()
         fitting = (how for pattern, how in self.mask.items() if fnmatch.fnmatchcase(name, pattern.casefold()))
         return next(fitting, "")

@@ -336,7 +336,7 @@ class TableKeys(_Keys):
     columns: dict[str, Logical] = key("logical types of columns, by name", {})
     mask: Mask = key(
         "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
-        "hmac, tokenize, last4 or null",
+        "hmac, tokenize, last4 or null; keep leaves them as they are",
         {},
     )
     no_key: Annotated[str, *choice("hold", "append", "full_row")] = key(

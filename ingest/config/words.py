@@ -23,7 +23,7 @@ BINARY = ("base64", "hex", "base16", "iso8859-1", "int-list", "utf8")
 TIME_UNITS = ("millis", "micros", "nanos", "adaptive")
 ORDER_BY = ("sequence", "arrival", "event_time")
 PLACEHOLDERS = ("database", "schema", "table")
-MASKS = ("hmac", "tokenize", "last4", "null")
+MASKS = ("hmac", "tokenize", "last4", "null", "keep")
 LEAST_SECRET = 16  # characters
 
 CHECKS = (

@@ -136,8 +136,43 @@ def refuse_mixed_masks(lake: Tables, last: int, begun: int = 0) -> None:
     Raises:
         HeldError: with a column that it concerns and the command that masks all of them alike.
     """
-    if problem := mixed_masks(lake, last, begun):
+    if problem := mixed_masks(lake, last, begun) or lost_masks(lake):
         raise HeldError(problem)
+
+
+def lost_masks(lake: Tables) -> str:
+    """Which masked column or table has got a name at the source that no mask fits, and what helps; empty if none has."""
+    pipeline = lake.pipeline
+    if not pipeline.masks:
+        return ""
+    for row in lake.ask(
+        "SELECT batch, effects FROM {ddl} WHERE contains(effects, '\"rename_') ORDER BY batch"
+    ):
+        for effect in orjson.loads(row["effects"]):
+            if lost := _lost(pipeline, effect):
+                old, new, words = lost
+                return (
+                    f"Batch {row['batch']} renames {old}, which is masked, to {new}, which no mask fits: write {words} "
+                    f"into the tables: entry, then type `{command('rebuild', pipeline.file, '--layer', 'silver')}` and "
+                    f"`{command('rebuild', pipeline.file)}`; until then nothing more is decoded."
+                )
+    return ""
+
+
+def _lost(pipeline: Pipeline, effect: dict[str, Any]) -> tuple[str, str, str] | None:
+    """Old and new name, and what to write, of a rename that a mask does not follow."""
+    if effect["action"] not in ("rename_column", "rename_table"):
+        return None
+    table = TableId(*effect["table"])
+    rule = pipeline.rule(table)
+    if effect["action"] == "rename_column":
+        how, new = rule.mask_of(effect["column"]), effect["to"]
+        lost = bool(how) and not rule.mask_named(new)
+        return (f"{effect['column']} of {table}", new, f"mask: {{{new}: {how}}} (or keep)") if lost else None
+    target = TableId(*effect["to"])
+    other = pipeline.rule(target)
+    lost = bool(rule.mask) and not other.mask and not other.exclude
+    return (str(table), str(target), f"the masks of {table} (or '*': keep)") if lost else None
 
 
 def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
@@ -190,7 +225,7 @@ def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str
 def _columns_seen(lake: Tables, last: int) -> dict[tuple[str, TableId], set[str]]:
     rows = lake.ask(
         'SELECT DISTINCT source, "database", "schema", "table", columns FROM {books} '
-        f'WHERE "table" IS NOT NULL AND columns IS NOT NULL AND batch <= {last}'
+        f'WHERE "table" IS NOT NULL AND columns IS NOT NULL AND batch <= {last} ORDER BY ALL'
     )
     found: dict[tuple[str, TableId], set[str]] = {}
     for row in rows:

@@ -45,7 +45,7 @@ def test_masks_are_read_with_their_secret(tmp_path: Path) -> None:
             MASKED,
             "10:12 email: hmac needs a secret; write at the top mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
         ),
-        ("tables:\n  - mask: {email: hash}\n", "9:5 email: 'hash' is not a mask; there are hmac, tokenize, last4 or null"),
+        ("tables:\n  - mask: {email: hash}\n", "9:5 email: 'hash' is not a mask; there are hmac, tokenize, last4, null or keep"),
         ("tables:\n  - mask: [email]\n", "9:5 a map of columns to masks belongs here, such as {email: hmac}, not a list"),
         (
             "tables:\n  - {keys: [phone], mask: {'p*': last4}}\n",
@@ -71,6 +71,13 @@ def test_masked_columns_are_texts_to_the_mirror() -> None:
     """An HMAC does not fit BIGINT: each cell would be a reject."""
     rule = TableRule(columns={"a": "int64", "b": "int64", "c": "int64"}, mask={"a": "hmac", "b": "null"})
     assert {"a": "string", "b": "int64", "c": "int64"} == rule.declared
+
+
+def test_what_stays_is_named_before_a_pattern_for_the_rest() -> None:
+    """New columns would come as they are if each masked one had to be listed."""
+    rule = TableRule(mask={"id": "keep", "*": "null"})
+    assert ("", "null") == (rule.mask_of("ID"), rule.mask_of("what comes later"))
+    assert {"id": "int64"} == TableRule(columns={"id": "int64"}, mask=rule.mask).declared
 
 
 # --- values ---------------------------------------------------------------------------------------
