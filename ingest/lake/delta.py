@@ -7,6 +7,7 @@ millisecond, of which 500 mirrors leave no more; a library that also writes take
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -164,7 +165,7 @@ def _listed(log: Path, version: int | None) -> tuple[dict[int, Path], dict[int, 
     commits: dict[int, Path] = {}
     parts: dict[int, dict[tuple[int, int], Path]] = {}
     try:
-        names = [path.name for path in log.iterdir()]
+        names = os.listdir(log)  # noqa: PTH208 - hundreds of logs are read at once
     except (FileNotFoundError, NotADirectoryError):
         return {}, {}
     for name in names:

@@ -56,6 +56,16 @@ def test_tables_print_cells_as_they_are() -> None:
     assert "1.5" in text
 
 
+@pytest.mark.parametrize("cell", ["", "字", "x" * 90, "a\nb", "[b]"])
+def test_many_rows_look_as_few(cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long tables are laid out in another way, which must not show."""
+    rows: list[list[object]] = [[f"t{n}", cell if n % 3 else None, n] for n in range(output._MANY + 10)]
+    rows[7][1] = cell * 2
+    quick = printed(output.table, ["name", "字 of it", "count"], rows)
+    monkeypatch.setattr(output, "_MANY", len(rows))
+    assert printed(output.table, ["name", "字 of it", "count"], rows) == quick
+
+
 def test_a_command_can_be_pasted() -> None:
     """A path with a blank would be two arguments, and one with a semicolon another command."""
     assert "ingest rejects show '/my lakes/a;b.yaml' 3" == command(
