@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-import re
 import smtplib
 import ssl
 import urllib.request
@@ -23,27 +22,16 @@ from ingest.cli import output
 from ingest.config.model import AlertTarget, Pipeline
 from ingest.config.secrets import struck
 from ingest.errors import IngestError, command, counted, first_line
+from ingest.inspect.causes import ERROR, LONGEST, WARN, Cause, causes
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
     from ingest.lake.tables import Tables
 
-ERROR, WARN = "error", "warn"
 FIRING, LASTING, OVER = "firing", "lasting", "over"
 STOPPED = "run stopped"  # the cause of a run that ended in the middle
 SECONDS = 10.0  # a target that is silent for longer is not waited for
 _MOST = 50  # causes in one message; the others are counted
-_LONGEST = 500  # characters of one text
-_DIGITS = re.compile(r"\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One trouble: ``subject`` stays the same as long as it lasts."""
-
-    subject: str
-    severity: str  # error | warn
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,32 +81,6 @@ def send_samples(pipeline: Pipeline) -> bool:
             failed = True
             output.error(f"{_named(target)}: {_said(error, pipeline)}")
     return not failed
-
-
-# --- what is wrong -------------------------------------------------------------------------------
-
-
-def causes(lake: Tables) -> dict[str, Cause]:
-    """What the report lists as needing attention; how old the newest change is, as of now."""
-    from ingest.quality import report
-    from ingest.quality.catalogue import duration
-    from ingest.quality.gather import gather
-
-    facts = gather(lake)
-    found = []
-    for one in report.page(facts).problems:
-        name = _DIGITS.sub("#", one.text) if one.subject == report.LAST_RUN else one.title
-        if one.title != report.OLD:
-            severity = ERROR if one.light == "bad" else WARN
-            found.append(Cause(f"{one.subject}: {name}"[:_LONGEST], severity, one.text))
-    for table in facts.tables:
-        check = table.check("freshness")
-        if check and check.limit is not None and table.newest is not None:
-            age = (facts.now - table.newest).total_seconds()
-            if age > check.limit:
-                text = f"it is {duration(age)} old, and may be {duration(check.limit)}"
-                found.append(Cause(f"{table.name}: {report.OLD}", str(check.severity), text))
-    return {one.subject: one for one in found}
 
 
 # --- after a run ---------------------------------------------------------------------------------
@@ -229,7 +191,7 @@ def _named(target: AlertTarget) -> str:
 
 
 def _said(error: Exception, pipeline: Pipeline) -> str:
-    return struck(f"{type(error).__name__}: {first_line(error)}", pipeline)[:_LONGEST]
+    return struck(f"{type(error).__name__}: {first_line(error)}", pipeline)[:LONGEST]
 
 
 def _send(target: AlertTarget, pipeline: Pipeline, alerts: list[Alert]) -> None:
@@ -266,7 +228,7 @@ def _text(alert: Alert, pipeline: Pipeline) -> str:
         LASTING: f"STILL {alert.cause.severity.upper()}",
         OVER: "OVER",
     }
-    return output.visible(f"{head[alert.state]} {alert.cause.subject}: {text}")[:_LONGEST]
+    return output.visible(f"{head[alert.state]} {alert.cause.subject}: {text}")[:LONGEST]
 
 
 def _headline(pipeline: Pipeline, alerts: list[Alert]) -> str:
@@ -286,7 +248,7 @@ def _document(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:
                 "state": one.state,
                 "severity": one.cause.severity,
                 "cause": output.visible(one.cause.subject),
-                "text": output.visible(struck(one.cause.text, pipeline))[:_LONGEST],
+                "text": output.visible(struck(one.cause.text, pipeline))[:LONGEST],
                 "since": one.since.isoformat(timespec="seconds"),
             }
             for one in alerts[:_MOST]

@@ -133,7 +133,7 @@ def reached(lake: Tables, batch: int | None = None) -> list[Row]:
     ended = "" if batch is None else f"WHERE batch <= {batch}"
     return lake.ask(
         f"""SELECT source, topic, "partition", "database", "schema", "table", max(event_high) AS newest,
-        CAST(sum(rejected) AS BIGINT) AS rejected
+        CAST(coalesce(sum(rejected), 0) AS BIGINT) AS rejected
         FROM (SELECT source, CASE WHEN source IN ({files}) THEN NULL ELSE topic END AS topic,
         CASE WHEN source IN ({files}) THEN NULL ELSE "partition" END AS "partition",
         "database", "schema", "table", event_high, rejected FROM {{books}} {ended}) AS o

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,13 +10,15 @@ from ingest.change import TableId
 from ingest.errors import IngestError, command, counted
 from ingest.gold import approval
 from ingest.inspect import complete as completeness
+from ingest.inspect.causes import of_state, way_out
 from ingest.inspect.complete import Complete
-from ingest.lake import decoded_with, faults, histories, rejects
+from ingest.lake import faults, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.tables import Row, Tables
+from ingest.quality.catalogue import ERROR, FAIL
 from ingest.values import fraction
 
 
@@ -147,7 +148,13 @@ def status(lake: Tables) -> dict[str, Any]:
             }
         )
     waiting, statements = _open_rejects(lake), sum(one.pending for one in approval.listed(lake))
-    problems = _problems(rows, waiting, statements, lake)
+    causes = list(of_state(lake, rows, waiting, statements))
+    failing = sum(count for state, count in verdicts(lake).items() if state in (FAIL, ERROR))
+    problems = [one.sentence for one in causes]
+    if failing:
+        problems.append(
+            f"{counted(failing, 'check')} failed or could not be judged: {command('report', lake.pipeline.file)}"
+        )
     bad = [row for row in rows if row["state"] != "ok"]
     headline = (
         f"{lake.pipeline.name}: {len(rows) - len(bad)} of {len(rows)} mirrors are up to date with batch "
@@ -159,10 +166,20 @@ def status(lake: Tables) -> dict[str, Any]:
         **_until(completeness.of_all(complete)),
         "tables": rows,
         "problems": problems,
+        "causes": [
+            {
+                "cause": one.subject,
+                "severity": one.severity,
+                "text": one.text,
+                "sentence": one.sentence,
+                "command": one.command,
+            }
+            for one in causes
+        ],
         "open_rejects": waiting,
         "pending_statements": statements,
         "last_run": _last_run(lake),
-        "next": _next(lake, bad, waiting, statements),
+        "next": _next(lake, bad, failing, waiting, statements),
     }
 
 
@@ -203,25 +220,19 @@ def verdicts(lake: Tables) -> dict[str, int]:
     return {row["state"]: row["n"] for row in rows}
 
 
-_ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")
-
-
-def _next(lake: Tables, bad: list[dict[str, Any]], waiting: dict[str, int], statements: int) -> str:
-    """The words that lead out of the first trouble; a held mirror's own message knows them best."""
+def _next(
+    lake: Tables, bad: list[dict[str, Any]], failing: int, waiting: dict[str, int], statements: int
+) -> str:
+    """The words that lead out of the first trouble."""
     file = lake.pipeline.file
     if not bad:
-        return command("ddl" if statements else "rejects" if waiting else "run", file)
-    worst = bad[0]
-    if worst["state"] == "paused":
-        return command("resume", file, worst["table"])
-    if worst["state"] == "damaged":
-        return command("rebuild", file, worst["table"])
-    if advised := _ADVISED.search(worst["message"]):
-        verb = advised[1]
-        return command(verb, file, worst["table"]) if verb in ("rebuild", "resume") else command(verb, file)
-    if worst["state"] == "held":
-        return f"{command('retry', file)} (after {file} says what the message asks for)"
-    return command("retry", file)
+        return command(
+            "ddl" if statements else "rejects" if waiting else "report" if failing else "run", file
+        )
+    typed = way_out(lake, bad[0])
+    if bad[0]["state"] == "held" and typed == command("retry", file):
+        return f"{typed} (after {file} says what the message asks for)"
+    return typed
 
 
 def _last_run(lake: Tables) -> dict[str, Any] | None:
@@ -255,30 +266,6 @@ def _open_rejects(lake: Tables) -> dict[str, int]:
     """The rejects that wait, by kind."""
     query = f"SELECT kind, count(*) AS count FROM ({rejects.open_sql(lake)}) AS o GROUP BY kind ORDER BY kind"
     return {row["kind"]: row["count"] for row in lake.ask(query)}
-
-
-def _problems(
-    rows: list[dict[str, Any]], waiting: dict[str, int], statements: int, lake: Tables
-) -> list[str]:
-    problems = [f"{row['table']} is {row['state']}: {row['message']}" for row in rows if row["state"] != "ok"]
-    problems += [_rejected(kind, count) for kind, count in waiting.items()]
-    problems += [known_mirrors.outdated_text(lake, one) for one in known_mirrors.outdated(lake)]
-    if statements:
-        wait = "waits" if statements == 1 else "wait"
-        problems.append(
-            f"{counted(statements, 'statement')} {wait} for a decision: {command('ddl', lake.pipeline.file)}"
-        )
-    newest = lake.decoded()
-    return problems + [one.sentence(lake.pipeline, newest) for one in decoded_with.outdated(lake, newest)]
-
-
-def _rejected(kind: str, count: int) -> str:
-    one = count == 1
-    return {
-        "message": f"{counted(count, 'message')} could not be decoded; "
-        f"{'it' if one else 'each'} may belong to any table",
-        "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
-    }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
 
 
 def _span(span: dt.timedelta) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
+HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of what no check is needed for
+LAST_RUN = "last run"  # the subject of what a run raised an alarm about
 FAILING_KEYS = 20
 RECONCILED = "reconcile"  # the one check that is not asked after each batch
 MAX_DETAIL = 1000

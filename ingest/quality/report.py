@@ -17,7 +17,20 @@ import jinja2
 from markupsafe import Markup, escape
 
 from ingest.errors import counted
-from ingest.quality.catalogue import CHECKS, ERROR, FAIL, PASS, WARN, duration, explained, number, shown
+from ingest.quality.catalogue import (
+    CHECKS,
+    ERROR,
+    FAIL,
+    FOLD_FAILED,
+    HELD,
+    LAST_RUN,
+    PASS,
+    WARN,
+    duration,
+    explained,
+    number,
+    shown,
+)  # fmt: skip
 from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
 
 LIGHTS = {"bad": "Failing", "warn": "Warning", "good": "Good", "none": "Not checked"}
@@ -30,8 +43,6 @@ STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
 _ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
 MOST_PROBLEMS = 60
-LAST_RUN = "last run"  # the subject of what a run raised an alarm about
-OLD = CHECKS["freshness"].fault  # the title of the one problem that time alone brings
 FULL_DETAIL = 150  # with more tables, what passed is one line each
 
 
@@ -57,6 +68,7 @@ class Problem:
     text: str
     advice: str = ""
     since: dt.datetime | None = None
+    check: str = ""  # the check that found it, if one did
 
 
 @dataclass(slots=True)
@@ -75,18 +87,18 @@ class Page:
     full: bool = True
 
 
-def render(facts: Facts) -> str:
+def render(made: Page) -> str:
     """The whole report as HTML."""
     template = environment().get_template("report.html.j2")
-    return template.render(page=page(facts), facts=facts, now=facts.now).translate(UNSEEN)
+    return template.render(page=made, facts=made.facts, now=made.facts.now).translate(UNSEEN)
 
 
-def page(facts: Facts) -> Page:
-    """Decide what the page says, before anything is laid out."""
+def page(facts: Facts, also: Sequence[Problem] = ()) -> Page:
+    """Decide what the page says, before anything is laid out; ``also`` is wrong whatever the checks say."""
     rows = [_row(table, f"t{i}") for i, table in enumerate(facts.tables)]
     rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
     sources = [_source_row(source, f"s{i}") for i, source in enumerate(facts.sources)]
-    problems = _problems(rows, sources, facts)
+    problems = sorted([*_problems(rows, sources, facts), *also], key=lambda one: _WORST.index(one.light))
     counts = {light: sum(row.light == light for row in rows) for light in LIGHTS}
     light = next((one for one in _WORST if any(row.light == one for row in [*rows, *sources])), "none")
     if any(one.light == "bad" for one in problems):
@@ -150,7 +162,7 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
 
 def _stuck(row: ReportRow) -> Problem:
     last = row.fact.batches[0]
-    title = "The table is held" if last.state == "held" else "The last fold failed"
+    title = HELD if last.state == "held" else FOLD_FAILED
     advice = "Its changes wait in the lake and are applied by the first run after this is repaired."
     return Problem("bad", row.fact.name, row.anchor, title, last.message, advice, last.at)
 
@@ -165,6 +177,7 @@ def _problem(row: ReportRow, subject: str, check: CheckFact) -> Problem:
         words(check),
         known.advice if known else "",
         check.bad_since,
+        check.check,
     )
 
 

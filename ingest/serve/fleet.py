@@ -7,20 +7,23 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ingest.config import Pipeline, load
-from ingest.errors import IngestError, command, counted, first_line
-from ingest.inspect import status
+from ingest.errors import IngestError, command, first_line
+from ingest.inspect import causes, status
+from ingest.inspect.causes import Cause
 from ingest.lake import faults, identity
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import ALL
 from ingest.lake.tables import LakeReader
-from ingest.quality.catalogue import ERROR, FAIL, WARN
+from ingest.quality.catalogue import ERROR, FAIL
+from ingest.quality.facts import Facts
+from ingest.quality.gather import gather
 
 Made = TypeVar("Made")
 OLDEST = 60.0  # seconds after which an answer is made again, whatever the folders say
@@ -198,6 +201,12 @@ class Fleet:
         """Look again at once: something was decided or run here."""
         self._answers.forget(name)
 
+    def facts(self, name: str, lake: LakeReader) -> Facts:
+        """What the report knows of a pipeline, as of this moment."""
+        found = self.kept(name, "facts", lake, lambda lake: gather(lake, trend=8))
+        found.now = dt.datetime.now(dt.UTC)
+        return found
+
     def states(self) -> list[PipelineState]:
         """Every pipeline's state, the worst first."""
         found = [self.state(name) for name in self.members]
@@ -211,6 +220,7 @@ class Fleet:
             lake = self.lake(name)
             found = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
+            wrong = causes.merged(found, self.facts(name, lake)).values()
         except NoLakeError:
             return PipelineState(
                 name,
@@ -231,7 +241,7 @@ class Fleet:
                 "Cannot be read",
                 [Trouble("bad", _said(error), command("validate", member.file))],
             )
-        return _state_of(name, member, found, checks)
+        return _state_of(name, member, found, checks, wrong)
 
 
 class NotHereError(IngestError):
@@ -310,13 +320,15 @@ class PipelineState:
         return dt.datetime.fromisoformat(last["ended"]) if last else None
 
 
-def _state_of(name: str, member: Member, found: dict[str, Any], checks: dict[str, int]) -> PipelineState:
+def _state_of(
+    name: str, member: Member, found: dict[str, Any], checks: dict[str, int], wrong: Iterable[Cause]
+) -> PipelineState:
     made = PipelineState(
         name,
         member,
         "good",
         "Good",
-        sorted(_troubles(member, found, checks), key=lambda one: LIGHTS.index(one.light)),
+        sorted(_troubles(member, wrong), key=lambda one: LIGHTS.index(one.light)),
         found,
         checks,
     )
@@ -331,28 +343,11 @@ def _state_of(name: str, member: Member, found: dict[str, Any], checks: dict[str
     return PipelineState(name, member, light, word, made.troubles, found, checks)
 
 
-def _troubles(member: Member, found: dict[str, Any], checks: dict[str, int]) -> Iterator[Trouble]:
+def _troubles(member: Member, wrong: Iterable[Cause]) -> Iterator[Trouble]:
     if member.fault:
         yield Trouble("bad", member.fault, command("validate", member.file))
-    bad = {
-        f"{row['table']} is {row['state']}: {row['message']}"
-        for row in found["tables"]
-        if row["state"] != "ok"
-    }
-    for i, text in enumerate(found["problems"]):
-        next_one = found["next"].partition(" (")[0] if i == 0 and bad else ""  # a remark may follow it
-        yield Trouble("bad" if text in bad else "warn", text, next_one)
-    if count := checks.get(FAIL, 0) + checks.get(ERROR, 0):
-        yield Trouble(
-            "bad",
-            f"{counted(count, 'check')} failed or could not be judged.",
-            command("quality", member.file),
-        )
-    if count := checks.get(WARN, 0):
-        yield Trouble("warn", f"{counted(count, 'check')} {'warns' if count == 1 else 'warn'}.", "")
-    last = found["last_run"]
-    if last and last["failed"] and not bad:
-        yield Trouble("bad", "The last run ended with a failure or an alarm.", command("run", member.file))
+    for one in wrong:
+        yield Trouble("bad" if one.severity == causes.ERROR else "warn", one.sentence, one.command)
 
 
 def _said(error: Exception) -> str:

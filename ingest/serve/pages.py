@@ -136,8 +136,7 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
     flow: list[tuple[str, int]] = []
     if state.status:
         lake = fleet.lake(name)
-        facts = fleet.kept(name, "facts", lake, lambda lake: gather(lake, trend=8))
-        facts.now = dt.datetime.now(dt.UTC)
+        facts = fleet.facts(name, lake)
         made = report.page(facts)
         flow = fleet.kept(name, "flow", lake, _flow)
     wanted, show = asked.get("q", "").lower(), asked.get("show", "")

@@ -18,11 +18,12 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from ingest.cli import alerts
-from ingest.cli.alerts import ERROR, FIRING, LASTING, OVER, STOPPED, WARN, Cause, causes, tell
+from ingest.cli.alerts import FIRING, LASTING, OVER, STOPPED, tell
 from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.model import AlertTarget, Source
 from ingest.errors import ConfigError
+from ingest.inspect.causes import ERROR, WARN, Cause, causes
 from ingest.lake.decisions import Decision, Decisions
 from ingest.lake.tables import LakeReader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.quality.report import render
+from ingest.quality.report import page, render
 from tests.e2e import chromium
 from tests.quality.conftest import facts
 from tests.quality.test_report import EVIL, evil_facts
@@ -52,7 +52,7 @@ def browser(tmp_path_factory):
 def pages(tmp_path_factory):
     """The report of an ordinary pipeline, and of one whose every text is hostile."""
     folder = tmp_path_factory.mktemp("reports")
-    texts = {"plain": render(facts(14)), "evil": render(evil_facts(facts))}
+    texts = {"plain": render(page(facts(14))), "evil": render(page(evil_facts(facts)))}
     for name, text in texts.items():
         (folder / f"{name}.html").write_text(text, "utf-8")
     return folder

@@ -48,12 +48,12 @@ class Reader(HTMLParser):
 
 def test_every_tag_is_closed(made):
     """A browser mends a broken page by moving cells to where they mean something else."""
-    assert [] == Reader(render(made(14))).open
+    assert [] == Reader(render(page(made(14)))).open
 
 
 def test_nothing_is_loaded(made):
     """A page that loads anything is blank in a closed network, and tells others who reads it."""
-    text = render(made(14))
+    text = render(page(made(14)))
     read = Reader(text)
     assert {"script", "link", "img", "iframe", "object"}.isdisjoint(tag for tag, _ in read.tags)
     places = [
@@ -65,7 +65,7 @@ def test_nothing_is_loaded(made):
 
 def test_links_lead_somewhere(made):
     """A problem whose link does nothing leaves the reader searching 500 tables."""
-    read = Reader(render(made(14)))
+    read = Reader(render(page(made(14))))
     ids = {attributes["id"] for _, attributes in read.tags if "id" in attributes}
     wanted = {attributes["href"][1:] for _, attributes in read.tags if "href" in attributes}
     assert set() == wanted - ids
@@ -98,7 +98,7 @@ def evil_facts(made):
 
 def test_hostile_texts_stay_texts(made):
     """A script in a table, a column or a value would run on the desk of whoever opens the report."""
-    text = render(evil_facts(made))
+    text = render(page(evil_facts(made)))
     read = Reader(text)
     assert "script" not in {tag for tag, _ in read.tags}
     assert "<script" not in text.lower()
@@ -110,7 +110,7 @@ def test_what_cannot_be_seen_is_shown(made):
     """A name with a NUL makes the page a binary; one that turns the writing around reads as another."""
     facts = made(3)
     facts.tables[0].name = "a\x00\x1b[31m\u202eb"
-    text = render(facts)
+    text = render(page(facts))
     assert "a\\u0000\\u001b[31m\\u202eb" in text
     assert not {char for char in text if ord(char) < 32} - {"\n", "\t"}
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_seen_is_shown(made):
 def test_states_stand_in_words(made):
     """Whoever sees no colours must still see which table fails."""
     facts = made(14)
-    rows = re.findall(r"<tr><td class=\"state\">.*?</tr>", render(facts), re.DOTALL)
+    rows = re.findall(r"<tr><td class=\"state\">.*?</tr>", render(page(facts)), re.DOTALL)
     front = {row.fact.name: row.word for row in page(facts).rows}
     assert {"Held", "Failing", "Warning", "Good"} == set(front.values())
     for name, word in front.items():
@@ -133,7 +133,7 @@ def test_problems_come_first(made):
 
 def test_tables_have_captions_and_scopes(made):
     """Without them a reader's voice says numbers and not what they count."""
-    read = Reader(render(made(14)))
+    read = Reader(render(page(made(14))))
     tags = [tag for tag, _ in read.tags]
     assert tags.count("table") == tags.count("caption") > 10
     assert all(one.get("scope") or one.get("class") == "w" for one in read.named("th"))
@@ -161,13 +161,13 @@ def test_the_headline_says_what_is(made, spoil, headline):
     facts = made(6)
     spoil(facts)
     assert headline == page(facts).headline
-    Reader(render(facts))
+    Reader(render(page(facts)))
 
 
 def test_an_empty_lake_makes_a_page(made):
     """The first look at a new pipeline must not be a traceback."""
     facts = f.Facts("new", "new.yaml", "/lake", made(1).now)
-    assert "There is no table yet." in render(facts)
+    assert "There is no table yet." in render(page(facts))
 
 
 def test_an_expectation_that_cannot_be_judged_is_no_failure(made):
@@ -185,12 +185,12 @@ def test_an_expectation_that_cannot_be_judged_is_no_failure(made):
         )
     )
     assert "warn" == page(facts).rows[0].light
-    assert ">No answer</td>" in render(facts).replace("</svg>", ">")
+    assert ">No answer</td>" in render(page(facts)).replace("</svg>", ">")
 
 
 def test_a_check_shows_its_query_and_keys(made):
     """A red light without the rows behind it helps nobody."""
-    texts = " ".join(Reader(render(made(14))).texts)
+    texts = " ".join(Reader(render(page(made(14)))).texts)
     assert '{"id":4077}' in texts
     assert "max_by(op, order_key)" in texts
 
@@ -199,7 +199,7 @@ def test_five_hundred_tables_stay_small(made):
     """A page of tens of megabytes opens nowhere."""
     facts = made(500)
     began = time.process_time()
-    text = render(facts)
+    text = render(page(facts))
     assert 3_000_000 > len(text.encode())
     assert 20 > time.process_time() - began  # seconds of the processor
 
@@ -225,7 +225,7 @@ def test_a_number_without_a_limit_is_not_judged(made):
     facts.tables = facts.tables[:1]
     check = facts.tables[0].check("freshness")
     check.limit, check.observed = None, 935 * 86400.0
-    text = render(facts)
+    text = render(page(facts))
     assert "Age of the newest change" in text
     assert "Measured" == state_word(check)
     check.limit = 3600.0

@@ -1,0 +1,187 @@
+"""What is wrong with a lake, one entry for each cause: what `status`, `alerts`, the report and the pages list.
+
+Some causes are the lake's state as it is now, some were found by the checks of the last run; where both know of one, it
+is listed once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ingest.errors import command, counted
+from ingest.lake import decoded_with
+from ingest.lake import mirrors as known_mirrors
+from ingest.lake.tables import Tables
+from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, duration
+from ingest.quality.facts import Facts, TableFact
+
+if TYPE_CHECKING:
+    from ingest.quality import report
+
+ERROR, WARN = "error", "warn"
+LONGEST = 500  # characters of a subject
+_OLD = CHECKS["freshness"].fault
+_DIGITS = re.compile(r"\d+")
+_TITLES = {
+    "held": HELD,
+    "failed": FOLD_FAILED,
+    "damaged": CHECKS["readable"].fault,
+    "paused": "The table is paused",
+}
+_REJECTS = {
+    "message": CHECKS["reject_rate"].fault,
+    "cell": CHECKS["cell_rejects"].fault,
+    "change": "Changes were refused",
+}
+_STATEMENTS = f"schema changes: {CHECKS['ddl_pending'].fault}"
+_COVERED = {  # the check that names the tables or sources of what is also counted for the whole lake
+    f"rejects: {_REJECTS['message']}": "reject_rate",
+    f"rejects: {_REJECTS['cell']}": "cell_rejects",
+    _STATEMENTS: "ddl_pending",
+}
+_VERBS = {"reject_rate": "rejects", "cell_rejects": "rejects", "ddl_pending": "ddl", "up_to_date": "retry"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One trouble: ``subject`` stays the same as long as it lasts."""
+
+    subject: str
+    severity: str  # error | warn
+    text: str
+    command: str = ""  # what to type next
+    alone: str = ""  # the text where the subject is not shown
+
+    @property
+    def sentence(self) -> str:
+        """What it says without its subject being shown."""
+        return self.alone or f"{self.subject}: {self.text}"
+
+
+def causes(lake: Tables) -> dict[str, Cause]:
+    """All that is wrong now; how old the newest change is, as of now."""
+    from ingest.inspect import status
+    from ingest.quality.gather import gather
+
+    return merged(status.status(lake), gather(lake))
+
+
+def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
+    """What `status` has found, and what the last checks have, each cause once and the errors first."""
+    state = [
+        Cause(one["cause"], one["severity"], one["text"], one["command"], one["sentence"])
+        for one in found["causes"]
+    ]
+    from ingest.quality import report
+
+    problems = report.page(facts).problems
+    covered = {one.check for one in problems}
+    wrong = {one.subject: one for one in state if _COVERED.get(one.subject) not in covered}
+    for one in problems:
+        name = _DIGITS.sub("#", one.text) if one.subject == LAST_RUN else one.title
+        if one.title != _OLD:
+            subject = f"{one.subject}: {name}"[:LONGEST]
+            verb = _VERBS.get(one.check, "")
+            typed = command(verb, facts.file) if verb else ""
+            wrong.setdefault(subject, Cause(subject, ERROR if one.light == "bad" else WARN, one.text, typed))
+    wrong |= {one.subject: one for table in facts.tables for one in _old(table, facts)}
+    last = found["last_run"]
+    if last and last["failed"] and not any(one.severity == ERROR for one in wrong.values()):
+        text = "it ended with a failure or an alarm"
+        wrong[LAST_RUN] = Cause(LAST_RUN, ERROR, text, command("run", facts.file))
+    return dict(sorted(wrong.items(), key=lambda item: item[1].severity))
+
+
+def beside(made: report.Page, wrong: Mapping[str, Cause]) -> list[report.Problem]:
+    """The causes that a report does not list by itself, for it to list them, too."""
+    listed = {f"{one.subject}: {one.title}"[:LONGEST] for one in made.problems}
+    own = (
+        one for one in wrong.values() if one.subject not in listed and not one.subject.startswith(LAST_RUN)
+    )
+    return [_problem(one) for one in own]
+
+
+def _problem(one: Cause) -> report.Problem:
+    from ingest.quality import report
+
+    subject, _, title = one.subject.rpartition(": ")
+    advice = f"next: `{one.command}`" if one.command else ""
+    return report.Problem(
+        "bad" if one.severity == ERROR else "warn", subject, "tables", title, one.text, advice
+    )
+
+
+def _old(table: TableFact, facts: Facts) -> Iterable[Cause]:
+    """A stream that has stopped makes no run that could check it: so its age is looked at here."""
+    check = table.check("freshness")
+    if check and check.limit is not None and table.newest is not None:
+        age = (facts.now - table.newest).total_seconds()
+        if age > check.limit:
+            text = f"it is {duration(age)} old, and may be {duration(check.limit)}"
+            yield Cause(f"{table.name}: {_OLD}", str(check.severity), text)
+
+
+def of_state(
+    lake: Tables, rows: Iterable[Mapping[str, Any]], rejects: Mapping[str, int], statements: int
+) -> Iterable[Cause]:
+    """What is wrong whatever the checks say: mirrors that are not ok, and what waits for the operator.
+
+    Args:
+        lake: the lake.
+        rows: its mirrors, with ``table``, ``state`` and ``message``.
+        rejects: how many wait, by kind.
+        statements: how many wait for a decision.
+    """
+    file = lake.pipeline.file
+    for row in rows:
+        if (state := row["state"]) != "ok":
+            yield Cause(
+                f"{row['table']}: {_TITLES.get(state, state)}", WARN if state == "paused" else ERROR, row["message"],
+                way_out(lake, row), f"{row['table']} is {state}: {row['message']}",
+            )  # fmt: skip
+    for kind, count in rejects.items():
+        text = _rejected(kind, count)
+        yield Cause(f"rejects: {_REJECTS.get(kind, kind)}", WARN, text, command("rejects", file), text)
+    for mirror in known_mirrors.outdated(lake):
+        text = known_mirrors.outdated_text(lake, mirror)
+        yield Cause(
+            f"{mirror.name}: folded from changes that were decoded again"[:LONGEST], WARN, text, "", text
+        )
+    if statements:
+        text = (
+            f"{counted(statements, 'statement')} {'waits' if statements == 1 else 'wait'} for a decision: "
+            f"{command('ddl', file)}"
+        )
+        yield Cause(_STATEMENTS, WARN, text, command("ddl", file), text)
+    newest = lake.decoded()
+    for one in decoded_with.outdated(lake, newest):
+        text = one.sentence(lake.pipeline, newest)
+        yield Cause(f"source {one.source}: decoded by an older version", WARN, text, "", text)
+
+
+def _rejected(kind: str, count: int) -> str:
+    one = count == 1
+    return {
+        "message": f"{counted(count, 'message')} could not be decoded; "
+        f"{'it' if one else 'each'} may belong to any table",
+        "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
+    }.get(kind, f"{counted(count, 'change')} {'was' if one else 'were'} refused")
+
+
+_ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume|accept-gap)\b[^`]*`")
+
+
+def way_out(lake: Tables, row: Mapping[str, Any]) -> str:
+    """The words that lead out of what ails a mirror; a held one's own message knows them best."""
+    file = lake.pipeline.file
+    if row["state"] == "paused":
+        return command("resume", file, row["table"])
+    if row["state"] == "damaged":
+        return command("rebuild", file, row["table"])
+    if advised := _ADVISED.search(row["message"]):
+        verb = advised[1]
+        return command(verb, file, row["table"]) if verb in ("rebuild", "resume") else command(verb, file)
+    return command("retry", file)

@@ -1,0 +1,73 @@
+"""What is wrong is one list, whoever asks for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingest.cli import alerts
+from ingest.inspect import causes, status
+from ingest.inspect.causes import ERROR, WARN
+from ingest.quality import report
+from ingest.quality.gather import gather
+from ingest.serve.fleet import Fleet
+from tests.serve.conftest import KEYLESS, depot
+from tests.written import Written
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A lake with a held table, rejects, a statement that waits and a failing check."""
+    return depot(tmp_path_factory.mktemp("depot"))
+
+
+def test_each_cause_is_listed_once(lake: Written) -> None:
+    """Two lists of what is wrong differ on the day when one of them is looked at."""
+    found = causes.causes(lake.reader)
+    assert {
+        "depot.bins: Rows are missing": ERROR,
+        "depot.box: The table is held": ERROR,
+        "rejects: Messages could not be decoded": WARN,
+        "schema changes: Schema changes wait for a decision": WARN,
+    } == {name: one.severity for name, one in found.items()}
+    held = found["depot.box: The table is held"]
+    assert (KEYLESS, f"depot.box is held: {KEYLESS}") == (held.text, held.sentence)
+    assert "ingest retry" in held.command
+
+
+def test_all_who_ask_are_given_the_same(lake: Written) -> None:
+    """A page that is quiet about what an alert woke somebody for is closed."""
+    found = causes.causes(lake.reader)
+    assert set(found) == {one["cause"] for one in alerts.listed(lake.reader)}
+    state = Fleet([lake.file]).state("depot")
+    assert sorted(one.sentence for one in found.values()) == sorted(one.text for one in state.troubles)
+    facts = gather(lake.reader)
+    made = report.page(facts, causes.beside(report.page(facts), found))
+    assert set(found) == {f"{one.subject}: {one.title}" for one in made.problems}
+    said = status.status(lake.reader)
+    assert {one["cause"] for one in said["causes"]} < set(found)
+    assert any("1 check failed" in text for text in said["problems"])
+
+
+def test_a_check_that_names_the_source_replaces_the_count(tmp_path: Path) -> None:
+    """One cause in two entries is two alerts in the night."""
+    made = depot(tmp_path)
+    check = made.check("depot.bins", "reject_rate", 0.1, "warn", "2 of 20 messages") | {
+        "mirror": None,
+        "source": "bins",
+    }
+    made.product("checks", [check])
+    found = causes.causes(made.reader)
+    assert "rejects: Messages could not be decoded" not in found
+    assert "ingest rejects" in found["source bins: Messages could not be decoded"].command
+
+
+def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> None:
+    """Somebody wanted it so; but they may have forgotten it."""
+    made = depot(tmp_path)
+    row = {"table": "depot.bins", "state": "paused", "message": "it stands still"}
+    [one] = causes.of_state(made.reader, [row], {}, 0)
+    assert ("depot.bins: The table is paused", WARN) == (one.subject, one.severity)
+    assert one.command.endswith("depot.bins")
+    assert "resume" in one.command
