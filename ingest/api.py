@@ -1,6 +1,6 @@
 """The functions that `ingest` exports; docs/python.md shows each at work.
 
-None has the name of a module beside this one: `ingest.fold` and `ingest.run` are modules once they are imported.
+None has the name of another module of the package: `ingest.fold` and `ingest.run` are modules once they are imported.
 """
 
 from __future__ import annotations

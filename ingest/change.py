@@ -74,7 +74,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.log_servers`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
     until silver knows the rows around it (`ingest.silver.anchors`).  ``arrival`` is where the message says that it
-    stands among messages as they arrive, for what is read beside them; empty: where it lies in bronze.
+    is among messages as they arrive, for what is read besides; empty: where it lies in bronze.
     """
 
     op: Op

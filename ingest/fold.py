@@ -288,7 +288,7 @@ def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:
 
 
 def _truncate(table: Table, event: Placed | SchemaStep) -> Iterator[Step]:
-    why = "the table was truncated" if isinstance(event, Placed) else "the table was created anew"
+    why = "the table was truncated" if isinstance(event, Placed) else "the table was created again"
     for key in list(table.rows):
         del table.rows[key]
         yield Step(key, event, "cleared", None, why)

@@ -92,7 +92,7 @@ def _number(key: str, at: int) -> tuple[int, int]:
 
 
 def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
-    """How many digits the mark at a place stands for; 36 and more are written as a number themselves."""
+    """How many digits the mark at a place means; 36 and more are written as a number themselves."""
     mark = key[at].translate(marks)
     if mark != "~":
         return _MARKS.index(mark), at + 1
@@ -197,7 +197,7 @@ def arrival_keys(
 
 
 def arrival_key(arrival: Sequence[int]) -> str:
-    """The written arrival of a message that says itself where it stands."""
+    """The written arrival of a message that carries its own place."""
     return "".join(map(number_key, arrival))
 
 

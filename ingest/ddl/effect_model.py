@@ -31,7 +31,7 @@ ACTIONS = tuple(
     "rename_column modify_column comment_column add_primary_key drop_primary_key".split()
 )
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
-UNREAD = "unread"  # note of a column that a structure has after a change that nobody could read
+UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
 COMPUTED = "computed"  # note of a retyped column whose values an expression of the statement gives
 _LOSSY = frozenset(
     "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column".split()

@@ -2,7 +2,7 @@
 
 Structure beats SQL text: it needs no grammar.  But it is a table's state, not what happened to it,
 so an ALTER's renames, drops and defaults still come from the statement.  Without one that can be read
-(SQL Server sends none, AWS DMS neither) nobody knows what became of the rows.
+(SQL Server sends none, AWS DMS neither) it is not known what became of the rows.
 """
 
 from __future__ import annotations

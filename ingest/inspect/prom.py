@@ -1,6 +1,6 @@
 """A lake's health as metrics, in the text format that Prometheus' node exporter takes from files.
 
-Meant for its textfile collector: write it to a file beside the collector's folder, then move it in.
+Meant for its textfile collector: write it to a file outside the collector's folder, then move it in.
 (https://prometheus.io/docs/instrumenting/exposition_formats, "Text-based format")
 """
 
@@ -20,9 +20,11 @@ def text(*found: Mapping[str, Any]) -> str:
     """What ``status`` found of pipelines as gauges, family after family; one without samples is left out."""
     families: dict[str, tuple[str, list[Sample]]] = {}
     for one in found:
-        for name, (told, samples) in (_mirrors(one) | _lake(one)).items():
-            families.setdefault(name, (told, []))[1].extend(samples)
-    return "".join(_family(f"ingest_{name}", told, samples) for name, (told, samples) in families.items())
+        for name, (help_text, samples) in (_mirrors(one) | _lake(one)).items():
+            families.setdefault(name, (help_text, []))[1].extend(samples)
+    return "".join(
+        _family(f"ingest_{name}", help_text, samples) for name, (help_text, samples) in families.items()
+    )
 
 
 def _mirrors(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
@@ -86,9 +88,9 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
     }
 
 
-def _family(name: str, told: str, samples: Iterable[Sample]) -> str:
+def _family(name: str, help_text: str, samples: Iterable[Sample]) -> str:
     lines = [f"{name}{_labels(labels)} {_number(value)}\n" for labels, value in samples if value is not None]
-    return f"# HELP {name} {told}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
+    return f"# HELP {name} {help_text}\n# TYPE {name} gauge\n{''.join(lines)}" if lines else ""
 
 
 def _labels(labels: Labels) -> str:

@@ -167,8 +167,8 @@ def _lock(base: DuckDBPyConnection, files: list[str]) -> None:
 def _said(error: Exception) -> str:
     """What DuckDB says, in one line, with the tables' own names in place of the views'."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("LINE ", "^"))]
-    return _VIEW.sub("the table", " ".join(told))[:500]
+    kept = [line for line in lines if not line.startswith(("LINE ", "^"))]
+    return _VIEW.sub("the table", " ".join(kept))[:500]
 
 
 # --- values ---

@@ -20,7 +20,7 @@ _NUMBER, _THERE = "%n", "%there"  # no column of a mirror has a percent sign
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a rebuild would change. ``missing`` and ``surplus`` say so of the table as it stands now.
+    """What a rebuild would change. ``missing`` and ``surplus`` describe the table as it is now.
 
     ``cells`` counts differing cells by column. Each sample has the row's key, and its columns as they
     stand now and as they would be.
@@ -43,7 +43,7 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
     """Compare row by row under a key.
 
     Args:
-        present: the table as it stands.
+        present: the table as it is.
         rebuilt: as it would be.
         keys: the key's columns; unique in both.
     """
@@ -73,7 +73,7 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
 
 
 def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
-    """Compare rows without a key: each as often as it stands there."""
+    """Compare rows without a key: each as often as it is there."""
     totals = _unequal(present, rebuilt, columns)
     found = totals.agg(
         F.sum(F.when(F.col(_NUMBER) > 0, F.col(_NUMBER))).alias("missing"),

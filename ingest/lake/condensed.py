@@ -24,11 +24,11 @@ LaneId = tuple[str, TableId]
 
 @dataclass(frozen=True, slots=True)
 class Condensed:
-    """The last condensed batch, 0 if all changes are there, and behind which place each lane's history is whole."""
+    """The last condensed batch, 0 if all changes are there, and after which place each lane's history is whole."""
 
     batch: int = 0
     floors: Mapping[LaneId, str] = field(default_factory=dict)
-    keys: Mapping[LaneId, tuple[str, ...]] = field(default_factory=dict)  # by which rows were told apart
+    keys: Mapping[LaneId, tuple[str, ...]] = field(default_factory=dict)  # by which rows were distinguished
 
 
 def read(lake: Lake) -> Condensed:
@@ -86,12 +86,12 @@ def decide(lake: Lake, now: Condensed, reason: str) -> None:
 
 
 def refuse(lake: Lake, since: int) -> None:
-    """Refuse to decode anew some of the batches that lack changes: the others would miss what stood in them.
+    """Refuse to decode again some of the batches that lack changes: the others would miss what was in them.
 
     Raises:
-        IngestError: a batch behind ``since`` is condensed, and so is one before it.
+        IngestError: a batch after ``since`` is condensed, and so is one before it.
     """
-    last = read(lake).batch if since else 0  # all of bronze decoded again needs nothing of what stands
+    last = read(lake).batch if since else 0  # all of bronze decoded again needs nothing of what is there
     if since < last:
         raise IngestError(
             f"The changes of batches 1 to {last} are condensed, so batch {since + 1} cannot be decoded again by "

@@ -63,7 +63,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A Delta table as its log stands at a version."""
+    """A Delta table as its log describes it at a version."""
 
     version: int  # -1: no table
     transactions: dict[str, int]

@@ -47,7 +47,7 @@ def rows(query: str) -> list[dict[str, Any]]:
 
 
 def text(value: str) -> str:
-    """A text as SQL; a zero byte would end the query where it stands."""
+    """A text as SQL; a zero byte would end the query there."""
     parts = ["'" + part.replace("'", "''") + "'" for part in value.split("\0")]
     return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
 

@@ -1,4 +1,4 @@
-"""Epochs as people decided them: where a source's sequence started again, and which tables were read anew.
+"""Epochs as people decided them: where a source's sequence started again, and which tables were read again.
 
 A start is a row of `decisions` (kind ``epoch``), and so is the word that a re-snapshot of a table in the
 newest epoch has begun or is complete (kind ``resnapshot``); of several words about one thing the last counts.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Resnapshot:
-    """A table that its source tells anew from the beginning of an epoch on."""
+    """A table that its source sends again from the beginning of an epoch on."""
 
     source: str
     start: Start
@@ -54,17 +54,17 @@ class Epochs:
 def read(lake: Tables) -> Epochs:
     """The epochs and re-snapshots of all sources."""
     stands: dict[tuple[str, Start], bool] = {}
-    told: dict[tuple[str, Start, TableId], bool] = {}
+    complete: dict[tuple[str, Start, TableId], bool] = {}
     for one in decisions.read(lake).of(EPOCH, RESNAPSHOT):
         start = Start.from_json(one.value["start"])
         if one.kind == EPOCH:
             stands[one.subject, start] = one.value["stands"]
         else:
-            told[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
+            complete[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
     for source, start in sorted((one for one, stand in stands.items() if stand), key=_in_order):
         starts[source] = (*starts.get(source, ()), start)
-    kept = (one for one in told.items() if one[0][1] in starts.get(one[0][0], ()))
+    kept = (one for one in complete.items() if one[0][1] in starts.get(one[0][0], ()))
     return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))
 
 
@@ -82,7 +82,7 @@ def decide(lake: Lake, source: str, start: Start, reason: str, *, stands: bool =
 
 
 def tell(lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool) -> None:
-    """Write down that a table is read anew, or that this is complete."""
+    """Write down that a table is read again, or that this is complete."""
     _append(lake, RESNAPSHOT, source, start, {"table": list(table), "complete": complete}, reason)
 
 
@@ -107,7 +107,7 @@ def with_batch(batch: int, last: int) -> Start:
 def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
     """The start at messages, one in a partition; the others of the source follow with the next batch.
 
-    Of files, those that the same batch read behind the named one belong to the new epoch, too.
+    Of files, those that the same batch read after the named one belong to the new epoch, too.
 
     Raises:
         IngestError: a text is no place, or bronze has no message there.
@@ -115,11 +115,11 @@ def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
     places = [_place(lake, source, text) for text in texts]
     if len({(place.topic, place.partition) for place in places}) < len(places):
         raise IngestError(f"Two places are in one partition: an epoch of {source} begins in each only once.")
-    behind = max(place.batch for place in places) + 1
+    first = max(place.batch for place in places) + 1
     kind = next(one.kind for one in lake.pipeline.sources if one.name == source)
     if kind == "files":
         places += _files_behind(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
-    return Start(behind, tuple(sorted(places)))
+    return Start(first, tuple(sorted(places)))
 
 
 def _place(lake: Lake, source: str, text: str) -> MessagePlace:
@@ -158,7 +158,7 @@ def _files_behind(lake: Lake, source: str, place: MessagePlace) -> list[MessageP
 
 
 def tables(lake: Tables, source: str, since: int = 0) -> list[TableId]:
-    """The tables of which a source told anything in batch ``since`` or later."""
+    """The tables of which a source sent anything in batch ``since`` or later."""
     rows = lake.ask(
         f"""SELECT DISTINCT "database", "schema", "table" FROM {{books}} WHERE source = {text(source)}
         AND "table" IS NOT NULL AND batch >= {since} AND (changes > 0 OR ddl > 0)"""

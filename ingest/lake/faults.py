@@ -76,8 +76,10 @@ def said(error: BaseException) -> str:
     if (found := fault(error)) is not None:
         return found
     lines = str(error).strip().splitlines() or [""]
-    told = next((line for line in lines if not line.startswith(_CALLING)), lines[0]).removeprefix(": ")[:500]
-    return told if isinstance(error, IngestError) else f"{type(error).__name__}: {told}"
+    line_found = next((line for line in lines if not line.startswith(_CALLING)), lines[0]).removeprefix(": ")[
+        :500
+    ]
+    return line_found if isinstance(error, IngestError) else f"{type(error).__name__}: {line_found}"
 
 
 def _path(error: BaseException, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Tables of old states: where one lies beside its mirror, and which columns it has of its own."""
+"""Tables of old states: where one lies next to its mirror, and which columns it has of its own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def named(mirror: Mirror, before: Mirror | None) -> Mirror:
 
 
 def table_of(mirror: Mirror) -> Mirror:
-    """The history table beside a mirror, as a mirror of its own.
+    """The history table of a mirror, as a mirror of its own.
 
     A source column that came later under the name of one of its own columns has another name there.
     """

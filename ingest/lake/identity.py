@@ -1,7 +1,7 @@
 """Refuse a lake that this pipeline file would damage: another pipeline's, or one restored in parts.
 
 A lake's tables name their pipeline in each writer's identifier, and their progress in its number, so nothing
-beside them has to be kept.  Every refusal ends the run before anything is read or written.
+outside them has to be kept.  Every refusal ends the run before anything is read or written.
 """
 
 from __future__ import annotations

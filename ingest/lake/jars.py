@@ -142,7 +142,7 @@ def fetch(
         kinds: ``delta``, ``kafka`` or both.
         settings: the URL of a Maven repository, or an Ivy settings file, for a closed network;
             ``INGEST_IVY_SETTINGS`` unless given.
-        say: told one line per jar.
+        say: called with one line per jar.
 
     Raises:
         SetupError: no repository answered, a checksum differs, or the folder cannot be written.

@@ -1,6 +1,6 @@
 """Which keys a change concerns, for rows of ``changes`` in Spark: the rule of `ingest.fold.key_of_change`.
 
-The rule stands here once as a column and once as SQL; a test holds both equal to the plain one.
+The rule is here once as a column and once as SQL; a test holds both equal to the plain one.
 """
 
 from __future__ import annotations

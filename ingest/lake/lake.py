@@ -40,7 +40,7 @@ class Lake(Tables):
     pipeline: Pipeline
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     select: str = ""  # a pattern: only mirrors that fit it are folded
-    paused: frozenset[str] = frozenset()  # paths of mirrors that a person told to wait
+    paused: frozenset[str] = frozenset()  # paths of mirrors that a person made wait
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
     shadow: str = ""  # a folder that takes what a rebuild writes, before it is compared and published
     shadowed: tuple[str, ...] = ()  # the tables that lie there: their names, or how they begin
@@ -88,8 +88,8 @@ class Lake(Tables):
         if self.is_local:
             yield from super(Lake, self).commits(name)
         elif self.exists(name):
-            told = self.spark.sql(f"DESCRIBE HISTORY {self.named(name)}").select("version", "userMetadata")
-            for version, metadata in told.collect():
+            found = self.spark.sql(f"DESCRIBE HISTORY {self.named(name)}").select("version", "userMetadata")
+            for version, metadata in found.collect():
                 yield version, metadata_of([{"commitInfo": {"userMetadata": metadata}}])
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
@@ -208,7 +208,7 @@ class Lake(Tables):
         return nullcontext() if schema.name in self._known else self._creating
 
     def _grown(self, schema: TableSchema) -> Snapshot:
-        """The table as it stands, with the columns that one made by an older version lacked."""
+        """The table as it is, with the columns that one made by an older version lacked."""
         state = self.snapshot(schema.name)
         if state.exists and schema.name not in self._known:
             self._grow(schema, state)

@@ -1,8 +1,8 @@
-"""What a run read and wrote, told to a lineage service as OpenLineage events, where the pipeline file asks for it.
+"""What a run read and wrote, sent to a lineage service as OpenLineage events, where the pipeline file asks for it.
 
 One job is one pipeline, one run is one run: START as soon as there is something to do, then COMPLETE, or FAIL with
 the reasons. Inputs are topics and file patterns, outputs are the mirrors that were written, with their columns.
-The client is `openlineage-python`, an optional package. What cannot be told is a warning, never a fault of the run.
+The client is `openlineage-python`, an optional package. What cannot be sent is a warning, never a fault of the run.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class Teller:
             )
         except Exception as error:  # whatever a service or its client meets
             text = struck(first_line(error), self.lake.pipeline)
-            told = f"{type(error).__name__}: {text[:200]}"
-            self.warnings.append(f"openlineage: the {word.state} event was not taken ({told}).")
+            reason = f"{type(error).__name__}: {text[:200]}"
+            self.warnings.append(f"openlineage: the {word.state} event was not taken ({reason}).")
 
 
 def _client(where: Lineage) -> OpenLineageClient:
@@ -136,9 +136,9 @@ def _inputs(pipeline: Pipeline, messages: Messages) -> Iterator[Any]:
                 place = _place(source, topic)
                 counts[place] = (counts.get(place) or 0) + count
         for (namespace, name), n in counts.items():
-            told = facets.input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=n)
+            statistics = facets.input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=n)
             yield events.InputDataset(
-                namespace, name, inputFacets={} if n is None else {"inputStatistics": told}
+                namespace, name, inputFacets={} if n is None else {"inputStatistics": statistics}
             )
 
 
@@ -177,7 +177,7 @@ def _output(lake: Lake, where: Lineage, one: WrittenTable) -> Any:
         for each in lake.read(one.path).schema
     ]
     known_as = facets.symlinks_dataset.Identifier(namespace=where.namespace, name=one.name, type="TABLE")
-    told = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
+    statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
         rowCount=one.rows, size=one.size
     )
     return events.OutputDataset(
@@ -186,5 +186,5 @@ def _output(lake: Lake, where: Lineage, one: WrittenTable) -> Any:
             "schema": facets.schema_dataset.SchemaDatasetFacet(fields=columns),
             "symlinks": facets.symlinks_dataset.SymlinksDatasetFacet(identifiers=[known_as]),
         },
-        outputFacets={"outputStatistics": told},
+        outputFacets={"outputStatistics": statistics},
     )

@@ -2,7 +2,7 @@
 
 On this machine it is the file system's own (`flock`): held for as long as the run lives, let go of by the
 system when the process ends, seen by every process that shares the file system. A lake that only Spark's
-clients reach has a file that its holder writes again every few seconds; its age is told by the store's clock.
+clients reach has a file that its holder writes again every few seconds; its age is that of the store's clock.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _locked(lake: str) -> tuple[int, dict[str, Any]]:
             os.close(file)
             if holder or time.monotonic() > deadline:
                 raise _in_use(lake, holder, "another process") from None
-            time.sleep(0.05)  # somebody only looks, or has not yet said who it is
+            time.sleep(0.05)  # another process only looks, or has not yet written who it is
             continue
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(file), os.stat(_path(lake))):  # noqa: PTH116
@@ -238,7 +238,7 @@ class StoredFile:
         self.path = _path(lake)
 
     def create(self, holder: dict[str, Any]) -> bool:
-        """Take the lock if nobody has it; of two at once the store lets one through, if it can."""
+        """Take the lock if it is free; of two at once the store lets one through, if it can."""
         with self._reached():
             if self._at(self.path)[0].exists(self._at(self.path)[1]):
                 return False

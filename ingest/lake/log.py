@@ -1,7 +1,7 @@
 """What a Delta table's own log knows, read through Spark: for stores that only Hadoop reaches, and for writers.
 
 Every stage commit carries Delta's transaction identifier (``txnAppId``, ``txnVersion``), so progress
-lives with the data: nothing beside the tables can be lost or restored out of step.
+lives with the data: nothing outside the tables can be lost or restored out of step.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def progress(spark: SparkSession, path: str, writer: str) -> int:
 
 
 def _transactions(state: Any, checksum: Any) -> dict[str, int]:
-    """Each writer's last number: from the checksum that Delta writes beside a commit, if it tells them.
+    """Each writer's last number: from the checksum that Delta writes with a commit, if it has them.
 
     Otherwise Delta must put the whole state together, which takes a Spark job for every version of every table.
     """
-    told = checksum.get().setTransactions() if checksum.isDefined() else None
-    if told is not None and told.isDefined():
-        entries = told.get().iterator()
+    found = checksum.get().setTransactions() if checksum.isDefined() else None
+    if found is not None and found.isDefined():
+        entries = found.get().iterator()
         return {one.appId(): int(one.version()) for one in _each(entries)}
     return {one._1(): int(one._2()) for one in _each(state.transactions().iterator())}
 

@@ -55,7 +55,7 @@ class Mirror:
     keys: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     generation: int = 0
-    history: tuple[str, ...] = ()  # the own columns of the table of old states beside it, once it has one
+    history: tuple[str, ...] = ()  # the own columns of its table of old states, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
@@ -76,8 +76,8 @@ class Mirror:
     def to_value(self) -> dict[str, Any]:
         """The schema decision's value."""
         eras = [
-            [source, list(table), [[place, list(keys)] for place, keys in told]]
-            for source, table, told in self.eras
+            [source, list(table), [[place, list(keys)] for place, keys in known]]
+            for source, table, known in self.eras
         ]
         return {
             "table": list(self.table),

@@ -71,7 +71,7 @@ def column_name(name: str, taken: set[str]) -> str:
     """A name that plain Delta tables and every reader accept, unique without regard to case.
 
     A harmless name stays. Refused characters become ``_x`` and their code point in hex; a name
-    that differs from a taken one only in case, or that Delta uses itself, gets a short hash behind it.
+    that differs from a taken one only in case, or that Delta uses itself, gets a short hash as its end.
 
     Args:
         name: the source's column name.

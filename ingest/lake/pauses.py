@@ -1,4 +1,4 @@
-"""Pauses: mirrors that the operator told to wait. Their changes stay in silver, and they catch up later."""
+"""Pauses: mirrors that the operator made wait. Their changes stay in silver, and they catch up later."""
 
 from __future__ import annotations
 

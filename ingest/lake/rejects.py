@@ -37,8 +37,8 @@ def still_open(lake: Lake) -> DataFrame | None:
 def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     """The open rows of ``rejects``, or of a query over it, as a query for `Tables.ask`.
 
-    A replayed message is told by bronze itself, so that the mark and the replay are one commit.  A dismissal by an
-    older version names no batch and no text, and has the batch beside the name.
+    A replayed message is known from bronze itself, so that the mark and the replay are one commit.  A dismissal by an
+    older version names no batch and no text, and has the batch next to the name.
     """
     there = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
     found = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (

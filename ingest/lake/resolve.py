@@ -1,7 +1,7 @@
 """What logged statements mean for the tables that have rows: names as the rows spell them, and renames.
 
 A statement belongs to the tables that it names, never only to its message's.  It may spell them in another
-letter case than the rows.  A rename may bring in a table whose rows nobody has seen: an empty one, the copy of
+letter case than the rows.  A rename may bring in a table whose rows no message has shown: an empty one, the copy of
 an online schema tool (gh-ost, pt-online-schema-change), or the table itself under the name it had for a while.
 Each of these is written here as what it does to the table, so that policy and checks need not know of it.
 """
@@ -120,7 +120,7 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
 
 
 def leaves_open(effect: Effect, table: TableId) -> bool:
-    """True if the source gave a table's standing rows values that no message tells."""
+    """True if the source gave a table's existing rows values that no message tells."""
     if effect.table != table:
         return False
     if effect.action == "add_column":
@@ -203,7 +203,7 @@ class _Made:
 
     names: _Names
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
-    origin: dict[TableId, TableId] = field(default_factory=dict)  # what stands here stood there before
+    origin: dict[TableId, TableId] = field(default_factory=dict)  # what is here was there before
     unread: set[TableId] = field(default_factory=set)
 
     def take(self, statement: Statement) -> Iterator[Effect]:
@@ -249,7 +249,7 @@ class _Made:
             yield effect
 
     def _replace(self, table: TableId) -> None:
-        """Another table has the name: what stood there before, and stands elsewhere now, does not come back to it."""
+        """Another table has the name: what was there before, and is elsewhere now, does not come back to it."""
         for moved, origin in self.origin.items():
             if origin == table:
                 self.origin[moved] = NO_TABLE
@@ -262,16 +262,16 @@ class _Made:
 
 @dataclass(slots=True)
 class Presence:
-    """Whether a table stands, as its statements tell in turn."""
+    """Whether a table exists, by its statements in turn."""
 
     gone: bool = False
-    made: tuple[str, object] | None = None  # text and time of the CREATE by which it stands
+    made: tuple[str, object] | None = None  # text and time of the CREATE by which it exists
 
     def begins(self, effect: Effect, statement: Statement, table: TableId) -> bool:
         """Take one effect; True if the table is another one from here on, and the rows so far are not its own.
 
         A plain CREATE proves that no such table stood, whatever was seen before; the same statement once more,
-        and CREATE TABLE IF NOT EXISTS of a table that stands, prove nothing.
+        and CREATE TABLE IF NOT EXISTS of a table that exists, prove nothing.
         """
         if effect.table == table and effect.action in ("drop_table", "rename_table"):
             self.gone, self.made = True, None
@@ -281,9 +281,9 @@ class Presence:
             self.gone = False
             return True
         elif effect.action == "create_table":
-            told = (statement.text, statement.event_time)
-            proves = self.gone or (effect.note != "if-not-exists" and self.made != told)
-            self.gone, self.made = False, told
+            made = (statement.text, statement.event_time)
+            proves = self.gone or (effect.note != "if-not-exists" and self.made != made)
+            self.gone, self.made = False, made
             return proves
         return False
 

@@ -263,7 +263,7 @@ SCHEMAS = TableSchema(
     "schemas",
     "The Avro schemas that a registry has given, so that old bytes can be decoded without it.",
     """source STRING COMMENT 'name of the source',
-    id BIGINT COMMENT 'the registry''s number, as it stands in the messages'' frames',
+    id BIGINT COMMENT 'the registry''s number, as it is in the messages'' frames',
     schema STRING COMMENT 'JSON, with what it refers to written into it',
     fetched_at TIMESTAMP COMMENT 'when the registry gave it'""",
 )

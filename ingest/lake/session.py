@@ -75,7 +75,7 @@ def session(
 
 
 def new_session(spark: SparkSession) -> SparkSession:
-    """A session beside this one, with its own settings and views and the same runtime settings to begin with."""
+    """Another session of the same process, with its own settings and views and the same runtime settings to begin with."""
     fresh = spark.newSession()
     names = spark.conf.get(APPLIED, "") or ""
     return _apply(fresh, {name: spark.conf.get(name) or "" for name in names.split() if name != APPLIED})

@@ -34,7 +34,7 @@ EVERYWHERE = {
     # Spark weighs the growing batch at every row: 500 rows cost a third of 10,000 (benchmarks/notes.md)
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
-# Spark compiles every query to Java.  For few rows beside small tables that costs more than it saves; beside
+# Spark compiles every query to Java.  For few rows into small tables that costs more than it saves; into
 # mirrors above half a MiB it is the other way round (benchmarks/notes.md).
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -43,7 +43,7 @@ LOCAL = {
     **COMPILED,
     PACED: "true",
     "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",  # each task of it compiles Delta's widest row anew
+    "spark.databricks.delta.snapshotPartitions": "1",  # each task of it compiles Delta's widest row again
     "spark.databricks.delta.allFilesInCrc.enabled": "false",  # one Spark job less for a table's first commit
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
 }
@@ -138,7 +138,7 @@ def is_set(spark: SparkSession, name: str) -> bool:
 
 
 def runtime(settings: Mapping[str, str]) -> list[str]:
-    """The names of those that a running session, and each beside it, can still be given."""
+    """The names of those that a running session, and each made from it, can still be given."""
     fixed = {"spark.sql.extensions", "spark.sql.warehouse.dir", "spark.sql.catalogImplementation"}
     return [
         name

@@ -1,4 +1,4 @@
-"""Where the rows that were read from a source database wait to be landed: files of the source, beside its stream."""
+"""Where the rows that were read from a source database wait to be landed: files of the source, with its stream."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where epochs begin, in terms of bronze: the part of it that workers need, which imports no Spark.
 
 A source's messages before its first start have epoch 0, those from the first start on epoch 1, and so on;
-nobody numbers epochs, so that an older start that is found later finds its place among the others.
+epochs have no numbers, so that an older start that is found later finds its place among the others.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ class Start:
         return cls(found["batch"], tuple(MessagePlace(*one) for one in found["places"]))
 
     def reached(self, rows: pa.RecordBatch) -> pa.Array:
-        """Which of one source's bronze rows stand at or behind the start."""
+        """Which of one source's bronze rows are at or after the start."""
         batch, topic, partition, offset = (
             rows.column(name) for name in ("batch", "topic", "partition", "offset")
         )
         found = pc.greater_equal(batch, self.batch)
         for place in self.places:
             own = pc.and_(pc.equal(topic, place.topic), pc.equal(partition, place.partition))
-            behind = pc.or_(
+            later = pc.or_(
                 pc.greater(batch, place.batch),
                 pc.and_(pc.equal(batch, place.batch), pc.greater_equal(offset, place.offset)),
             )
-            found = pc.if_else(own, behind, found)
+            found = pc.if_else(own, later, found)
         return found
 
 
@@ -97,5 +97,5 @@ def _by_epoch(rows: pa.RecordBatch, starts: Sequence[Start]) -> Iterator[tuple[i
 
 
 def beginning(epoch: int) -> str:
-    """The order key that stands before every change of an epoch, and behind all earlier ones."""
+    """The order key before every change of an epoch, and after all earlier ones."""
     return order_key(Order(epoch, 0, (), 0, (), 0))

@@ -38,7 +38,7 @@ _SQL_TYPES = {
 }
 _NAMED = re.compile(
     r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}"""
-)  # what stands in quotes is left alone
+)  # what is in quotes is left alone
 Row = dict[str, Any]
 
 

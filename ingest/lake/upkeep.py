@@ -1,7 +1,7 @@
 """Upkeep of a lake: small files joined, dead files deleted, old messages dropped.
 
 Nothing here changes what a query says.  Files that time travel still needs stay for the promised days
-(`horizon_days` of the pipeline file stands in each table as its own property, which VACUUM obeys), receipts
+(`horizon_days` of the pipeline file is in each table as its own property, which VACUUM obeys), receipts
 stay for ever, and messages go only once silver has decoded them and no open reject points at them.
 """
 
@@ -26,9 +26,7 @@ from ingest.lake.session import new_session
 THREADS = 3
 SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller ones are joined, up to this size
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-_LISTING = (
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism"  # VACUUM starts 10,000 tasks if not told
-)
+_LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"  # VACUUM starts 10,000 tasks if not set
 _OPTIMIZE = {
     "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE),
     "spark.databricks.delta.optimize.maxFileSize": str(JOINED_FILE),
@@ -64,7 +62,7 @@ def maintain(
         names: the tables, by their names under the lake.
         bronze_before: messages that landed before this day are dropped, where nothing needs them any more.
         vacuum: delete files that no promised version needs.
-        tell: is told the table and the step that begins.
+        tell: called with the table and the step that begins.
     """
     cores = str(lake.spark.sparkContext.defaultParallelism)
     settings = {**_OPTIMIZE, _LISTING: cores, _USER_METADATA: lake.metadata()}
@@ -92,7 +90,7 @@ def maintain(
 
 
 def _join(session: SparkSession, table: str, done: Kept) -> None:
-    """OPTIMIZE, which also writes anew what deletion vectors have hollowed out; a table in shape is left alone."""
+    """OPTIMIZE, which also writes again what deletion vectors have hollowed out; a table in shape is left alone."""
     row = session.sql(f"OPTIMIZE {table}").first()
     if row is not None:
         done.joined, done.into = row["metrics"]["numFilesRemoved"], row["metrics"]["numFilesAdded"]
@@ -107,7 +105,7 @@ def _vacuum(session: SparkSession, table: str) -> int:
 
 
 def _drop(lake: Lake, session: SparkSession, before: dt.date) -> int:
-    """Drop whole days of messages: partitions, so that no file is written anew."""
+    """Drop whole days of messages: partitions, so that no file is written again."""
     decoded = lake.decoded()
     messages = lake.read(BRONZE.name).where(F.col("kind") == "message")
     days = {

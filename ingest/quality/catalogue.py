@@ -25,7 +25,7 @@ class Check:
     """One built-in check.
 
     Args:
-        name: as it stands in ``checks`` and under ``thresholds:``.
+        name: as it is in ``checks`` and under ``thresholds:``.
         title: what is claimed, in a few words.
         fault: what is wrong where the claim does not hold, in a few words.
         question: what is counted or measured, for people.
@@ -54,7 +54,7 @@ CHECKS = {
         Check("rows", "Rows", "Rows", "rows in the mirror", "warn", None),
         Check("readable", "The mirror can be read", "The mirror cannot be read", "mirrors whose table or files are damaged", "error", 0,
               advice="Nothing of silver is lost: the mirror is made again from its changes as the message says."),
-        Check("key_unique", "Each key stands once", "Keys stand more than once", "rows beyond the first of their key", "error", 0,
+        Check("key_unique", "Each key is there once", "Keys are there more than once", "rows beyond the first of their key", "error", 0,
               advice="Somebody else may write to this mirror; " + _HISTORY[0].lower() + _HISTORY[1:]),
         Check("key_not_null", "No key is empty", "Keys are empty", "rows with a NULL in a key column", "error", 0,
               advice="The key in the pipeline file may be the wrong one; check keys: of this table."),
@@ -72,7 +72,7 @@ CHECKS = {
         Check(RECONCILED, "Rows are as in the source", "Rows differ from the source", "rows that differed from the source when they were last compared", "error", 0,
               advice="`ingest reconcile` shows both values of each; with --repair it reads these rows again."),
         Check("up_to_date", "Every batch is applied", "Batches wait to be applied", "decoded batches that the mirror has not folded", "error", 0,
-              advice="Read the message of the last batch below, mend its cause and run again; nothing is lost meanwhile."),
+              advice="Read the message of the last batch below, correct its cause and run again; nothing is lost meanwhile."),
         Check("schema", "Columns are as decided", "Columns are not as decided", "columns whose name or type differs from the decision", "error", 0,
               advice="Somebody else may have altered this mirror; put the column back as decided."),
         Check("freshness", "Age of the newest change", "The newest change is old", "age of the newest source commit", "error", None, "seconds",
@@ -81,7 +81,7 @@ CHECKS = {
               advice="The later arrival won. Compare the key with the source if the order of arrival is not certain."),
         Check("cell_rejects", "Every cell fits its type", "Cells did not fit their type", "cells whose text did not fit, kept in rejects", "warn", 0,
               advice="Declare a type that holds them under columns:, or correct them at the source."),
-        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that could not be read, and that nobody has decided on", "warn", 0,
+        Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that could not be read, and that no one has decided on", "warn", 0,
               advice="Read the statements under schema changes below, then see `ingest ddl`."),
         Check("order_strength", "Arrival order is enough", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,
               advice="Send each key's messages to one partition, or choose a dialect that carries positions."),
@@ -104,7 +104,7 @@ CHECKS = {
               subject="source", advice="Keep the lake as it is and report this: it should never happen."),
         Check("gaps", "Nothing was skipped", "Messages were skipped", "ranges of files and partitions that were never read", "error", 0,
               subject="source", advice="See the alarms of the last runs, restore the file and run again."),
-        Check("losses", "No loss was accepted", "Losses were accepted", "gaps in a topic that somebody has accepted", "warn", 0,
+        Check("losses", "No loss was accepted", "Losses were accepted", "gaps in a topic that were accepted", "warn", 0,
               subject="source", advice="Compare the mirrors with the source, or load their tables once in full."),
         Check("missing_parts", "Every transaction came whole", "Transactions lack parts", "transactions of which fewer changes came than they say", "warn", 0,
               subject="source", advice="See whether a table of these transactions is not sent; then set a limit under thresholds:."),

@@ -164,16 +164,16 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
 
 def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[Wrong]) -> str:
     assert subject.mirror is not None
-    told = []
+    texts_found = []
     for one in some[:3]:
         texts = found.texts[one.key]
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.mirror.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
         about = f"{key}{f': {one.column}' if one.column else ''} "
-        told.append(f"{about}{one.text} (see `{asks}`)" if texts else one.text)
+        texts_found.append(f"{about}{one.text} (see `{asks}`)" if texts else one.text)
     more = f"; and {len(some) - 3:,} more" if len(some) > 3 else ""
-    return "; ".join(told) + more
+    return "; ".join(texts_found) + more
 
 
 def _key_json(subject: CheckedMirror, found: Compared, one: Wrong) -> str:
@@ -514,8 +514,8 @@ class _Check:
             self.found.left_out.append("no change has all columns of its key")
         rows = self._rows(None if closed else wanted.known)
         self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
-        told = list(differences(wanted, rows, self.mirror, self.types, closed))
-        self.found.wrong = self._without_rejected(told)
+        texts_found = list(differences(wanted, rows, self.mirror, self.types, closed))
+        self.found.wrong = self._without_rejected(texts_found)
         self.found.texts, self.found.twice = wanted.texts, wanted.twice
         self.found.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
@@ -530,8 +530,8 @@ class _Check:
             changes, *_ = one.sample.chosen()
             wanted += row_counts.folded(one.history(changes, linked=True), self.mirror, appends=appends)
         self.found.keys = sum(wanted.values())
-        told = row_counts.differences(wanted, self._rows(None), self.types)
-        self.found.wrong = [Wrong((), "", text) for text in told]
+        texts_found = row_counts.differences(wanted, self._rows(None), self.types)
+        self.found.wrong = [Wrong((), "", text) for text in texts_found]
         self.found.texts = {(): ()}
         return self.found
 

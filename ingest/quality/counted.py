@@ -1,4 +1,4 @@
-"""The source's own row counts, from a file that somebody exports, against the rows of the mirrors."""
+"""The source's own row counts, from an exported file, against the rows of the mirrors."""
 
 from __future__ import annotations
 

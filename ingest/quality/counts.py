@@ -85,8 +85,8 @@ def _columns(subject: CheckedMirror, mirror: Mirror) -> Metric:
     there = subject.types
     wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
     wrong = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
-    told = [f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}" for name in wrong]
-    return Metric("schema", len(wrong), subject.name, detail="; ".join(told[:FAILING_KEYS]))
+    texts = [f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}" for name in wrong]
+    return Metric("schema", len(wrong), subject.name, detail="; ".join(texts[:FAILING_KEYS]))
 
 
 def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
@@ -135,15 +135,15 @@ def _short(text: str | None, most: int = 40) -> str:
 
 
 def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]]) -> Iterator[Metric]:
-    """Statements that nobody could read and nobody has decided on."""
+    """Statements that could not be read and have no decision."""
     for subject in chosen:
-        told = waiting.get(subject.path, [])
+        texts = waiting.get(subject.path, [])
         detail = (
-            f"{len(told)} {'waits' if len(told) == 1 else 'wait'}, the last: {_short(told[-1], 120)}"
-            if told
+            f"{len(texts)} {'waits' if len(texts) == 1 else 'wait'}, the last: {_short(texts[-1], 120)}"
+            if texts
             else ""
         )
-        yield Metric("ddl_pending", len(told), subject.name, detail=detail)
+        yield Metric("ddl_pending", len(texts), subject.name, detail=detail)
 
 
 def of_sources(
@@ -213,7 +213,7 @@ def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) ->
 
 def _losses(source: str, accepted: Iterable[Mapping[str, Any]]) -> Metric:
     """Gaps that a person has accepted: known, and still a reason to compare with the source."""
-    told = [
+    texts = [
         f"{gap.get('topic')}/{gap.get('partition')} {gap.get('reason') or ''}".strip() for gap in accepted
     ]
-    return Metric("losses", len(told), source=source, detail="; ".join(told[:FAILING_KEYS]))
+    return Metric("losses", len(texts), source=source, detail="; ".join(texts[:FAILING_KEYS]))

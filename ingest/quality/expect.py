@@ -38,7 +38,7 @@ def expected(
         lake: the lake.
         chosen: the mirrors.
         since: the last batch checked before, for expectations on changed rows.
-        tell: is told what is being worked on.
+        tell: called with what is being worked on.
     """
     found: list[CheckResult] = []
     gx: Any = None
@@ -51,8 +51,8 @@ def expected(
             try:
                 found += _of_rows(lake, gx, subject, since, on, wishes)
             except Exception as error:  # one mirror's files must not hide how the others are
-                told = faults.of_mirror(error, lake.pipeline.file, subject.name, lake.path(subject.path))
-                found.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=told), ERROR))
+                text = faults.of_mirror(error, lake.pipeline.file, subject.name, lake.path(subject.path))
+                found.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=text), ERROR))
     return found
 
 
@@ -78,7 +78,7 @@ def _wishes(lake: Lake, subject: CheckedMirror) -> dict[str, list[Expectation]]:
 
 
 def _rows(lake: Lake, subject: CheckedMirror, since: int, on: str) -> DataFrame:
-    """The rows to look at; all of them where it cannot be told which have changed."""
+    """The rows to look at; all of them where it is not known which have changed."""
     changed = keys.changed_rows(lake, subject, since) if on == "changed" else None
     return lake.read(subject.path) if changed is None else changed
 

@@ -83,8 +83,8 @@ def _ended(batch: int | None) -> str:
     return "true" if batch is None else f"(batch IS NULL OR batch <= {batch})"
 
 
-def _moment(told: dt.datetime | None) -> dt.datetime | None:
-    return None if told is None else told.replace(tzinfo=dt.UTC)
+def _moment(utc: dt.datetime | None) -> dt.datetime | None:
+    return None if utc is None else utc.replace(tzinfo=dt.UTC)
 
 
 # --- mirrors ---
@@ -100,9 +100,9 @@ def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
             one.delta,
             "declared in the pipeline file"
             if one.name in rule.declared
-            else "told by the source"
+            else "declared by the source"
             if one.type != "unknown"
-            else "seen in messages, type not told",
+            else "seen in messages, type not declared",
             one.name in mirror.keys,
         )
         for one in mirror.columns

@@ -2,7 +2,7 @@
 
 Great Expectations runs two or three Spark jobs a check, so Spark measures everything at once
 (`ingest.quality.keys`) and the suite looks at the few numbers that came out.  It takes seconds to
-import, so only functions import it, and the stage lets that happen beside Spark's counting.
+import, so only functions import it, and the stage lets that happen during Spark's counting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The Spark pass: every touched mirror's keys beside what the changes say of them, in one job.
+"""The Spark pass: every touched mirror's keys and what the changes say of them, in one job.
 
 Rows of mirrors and changes meet under the hash of their typed key, so that one shuffle of numbers
 counts rows, doubled and empty keys, missing and ghost rows, ties and repetitions for all mirrors.
@@ -105,15 +105,15 @@ def apart(
 
 
 def changed_rows(lake: Lake, subject: CheckedMirror, since: int) -> DataFrame | None:
-    """A mirror's rows whose keys the changes behind a batch speak of; None where that cannot be told."""
+    """A mirror's rows whose keys the changes after a batch concern; None where that is not known."""
     lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
     one = Side(lake, replace(subject, lanes=lanes), since, 0)
-    told = list(events([one])) if since > 0 else []
-    if not told:
+    found = list(events([one])) if since > 0 else []
+    if not found:
         return None
     names = ", ".join(f"r.{quoted(column.column)}" for column in one.columns)
     return session(lake).sql(
-        f"SELECT r.* FROM {lake.named(subject.path)} r LEFT SEMI JOIN ({told[0]}) e "
+        f"SELECT r.* FROM {lake.named(subject.path)} r LEFT SEMI JOIN ({found[0]}) e "
         f"ON xxhash64({names}) = e.h"
     )
 
@@ -164,11 +164,11 @@ class _Some:
     @contextmanager
     def _spoken_once(self) -> Iterator[str]:
         """The name of a view of what the changes say, if that is asked for more than once; else nothing."""
-        told = list(events(self.passes))
-        if not told or not any(one.mostly_untouched for one in self.passes):
+        found = list(events(self.passes))
+        if not found or not any(one.mostly_untouched for one in self.passes):
             yield ""
             return
-        held = self.session.sql(spoken(told)).persist()
+        held = self.session.sql(spoken(found)).persist()
         try:
             held.createOrReplaceTempView(SPOKEN)
             yield SPOKEN
@@ -176,7 +176,7 @@ class _Some:
             held.unpersist()
 
     def explain(self, found: Mapping[str, Counted], left: int) -> None:
-        """Look up the keys behind what is wrong; a limit keeps a broken lake from taking all day."""
+        """Look up the keys of what is wrong; a limit keeps a broken lake from taking all day."""
         for one in self.passes:
             counted = found[one.subject.path]
             wrong = [name for name, n in counted.numbers.items() if n and _complains(name)]
@@ -189,8 +189,8 @@ class _Some:
             return self._failing_rows(one, check)
         hashes = self._hashes(f"SELECT h FROM ({groups([one])}) WHERE {FAULTS[check]} > 0")
         lanes = [(one, i, lane) for i, lane in enumerate(one.subject.lanes)]
-        told = one.rows() if check == "ghost_rows" else keyed(one.signature, lanes)
-        return self._keys(one, told, hashes)
+        found = one.rows() if check == "ghost_rows" else keyed(one.signature, lanes)
+        return self._keys(one, found, hashes)
 
     def _failing_rows(self, one: Side, check: str) -> tuple[str, ...]:
         """Doubled or empty keys, from the mirror alone."""
@@ -203,10 +203,10 @@ class _Some:
     def _hashes(self, text: str) -> list[int]:
         return [row["h"] for row in self.session.sql(f"{text} LIMIT {FAILING_KEYS}").collect()]
 
-    def _keys(self, one: Side, told: str, hashes: Iterable[int]) -> tuple[str, ...]:
-        """The keys behind hashes, as JSON."""
+    def _keys(self, one: Side, found: str, hashes: Iterable[int]) -> tuple[str, ...]:
+        """The keys of hashes, as JSON."""
         wanted = ", ".join(f"CAST('{h}' AS BIGINT)" for h in hashes) or "NULL"
-        text = f"SELECT DISTINCT {one.key_json()} AS key FROM ({told}) WHERE h IN ({wanted})"
+        text = f"SELECT DISTINCT {one.key_json()} AS key FROM ({found}) WHERE h IN ({wanted})"
         return tuple(sorted(row["key"] for row in self.session.sql(f"{text} LIMIT {FAILING_KEYS}").collect()))
 
 

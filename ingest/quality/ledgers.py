@@ -110,7 +110,7 @@ def _logged(lake: Lake) -> str:
 
 
 def _lanes(books: str, since: int) -> str:
-    """The books by lane: what is to be checked beside what was before."""
+    """The books by lane: what is to be checked, and what was before."""
     lane = ", ".join(map(quoted, LANE))
     sums = ", ".join(f"sum(CASE WHEN new THEN {name} END) AS {name}" for name in SUMS)
     parts = " + ".join(f"coalesce({name}, 0)" for name in _PARTS)

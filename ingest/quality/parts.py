@@ -23,7 +23,7 @@ from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.subjects import Booked
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
-_NUMBERED = "meta.seq"  # stands in the order of dialects whose messages number the parts of their set
+_NUMBERED = "meta.seq"  # is in the order keys of dialects whose messages number the parts of their set
 _SHARES = "ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>"
 
 
@@ -75,7 +75,7 @@ def _detail(n: int, some: list[str]) -> str:
 
 def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:
     """Ends of transactions against the changes that name them; tables that are left out are not expected."""
-    told = ", ".join(f"({literal(name)}, {literal(one)})" for name, some in tables.items() for one in some)
+    wanted = ", ".join(f"({literal(name)}, {literal(one)})" for name, some in tables.items() for one in some)
     names = ", ".join(map(literal, tables))
     member = "coalesce(get_json_object(text, '$.payload.{0}'), get_json_object(text, '$.{0}')) AS {0}"
     members = ", ".join(member.format(one) for one in ("status", "id", "event_count", "data_collections"))
@@ -90,8 +90,8 @@ def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batch
         f"FROM ({ends}) WHERE status = 'END' AND id IS NOT NULL"
     )
     expected = (
-        f"SELECT s.source, s.id, max(s.share.event_count) AS told FROM ({shares}) s "
-        f"LEFT SEMI JOIN (VALUES {told}) t(source, name) ON s.source = t.source "
+        f"SELECT s.source, s.id, max(s.share.event_count) AS announced FROM ({shares}) s "
+        f"LEFT SEMI JOIN (VALUES {wanted}) t(source, name) ON s.source = t.source "
         "AND (s.share.data_collection = t.name OR s.share.data_collection = '*') "
         "GROUP BY s.source, s.id, s.share.data_collection"
     )
@@ -100,8 +100,8 @@ def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batch
         f"kind = 'change' AND source IN ({names}) AND batch >= {since - SPAN} GROUP BY source, transaction"
     )
     return _short(
-        f"SELECT e.source, e.id, e.told, coalesce(c.came, 0) AS came FROM (SELECT source, id, "
-        f"sum(told) AS told FROM ({expected}) GROUP BY source, id) e LEFT JOIN ({came}) c "
+        f"SELECT e.source, e.id, e.announced, coalesce(c.came, 0) AS came FROM (SELECT source, id, "
+        f"sum(announced) AS announced FROM ({expected}) GROUP BY source, id) e LEFT JOIN ({came}) c "
         "ON e.source = c.source AND e.id = c.id"
     )
 
@@ -116,20 +116,20 @@ def _by_numbers(lake: Lake, sources: Iterable[str], since: int, last: int, batch
         f"kind = 'message' AND source IN ({names}) AND batch BETWEEN {since - SPAN} AND {last})"
     )
     sets = (
-        "SELECT source, id, scn, min(batch) AS first, max(TRY_CAST(split_part(idx, '/', 2) AS BIGINT)) AS told, "
+        "SELECT source, id, scn, min(batch) AS first, max(TRY_CAST(split_part(idx, '/', 2) AS BIGINT)) AS announced, "
         "count(DISTINCT TRY_CAST(split_part(idx, '/', 1) AS BIGINT)) AS came "
         f"FROM ({parts}) WHERE id IS NOT NULL AND idx LIKE '%/%' GROUP BY source, id, scn"
     )
     counting = f"SELECT *, max(came) OVER (PARTITION BY source) AS most FROM ({sets})"
     return _short(
-        f"SELECT source, id, told, came FROM ({counting}) WHERE most > 1 AND first {batches} AND told > 0"
+        f"SELECT source, id, announced, came FROM ({counting}) WHERE most > 1 AND first {batches} AND announced > 0"
     )
 
 
 def _short(sets: str) -> str:
     """How many sets of each source are short, and some of them in words."""
-    words = "concat(id, ' has ', CAST(came AS STRING), ' of ', CAST(told AS STRING))"
+    words = "concat(id, ' has ', CAST(came AS STRING), ' of ', CAST(announced AS STRING))"
     return (
         f"SELECT source, count(*) AS n, to_json(slice(array_sort(collect_list({words})), 1, {FAILING_KEYS})) "
-        f"AS listed FROM ({sets}) WHERE came < told GROUP BY source"
+        f"AS listed FROM ({sets}) WHERE came < announced GROUP BY source"
     )

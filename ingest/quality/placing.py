@@ -1,4 +1,4 @@
-"""Checks of order: where the place of a change or a table event rests on something that nobody can see.
+"""Checks of order: where the place of a change or a table event depends on something that no message shows.
 
 Each costs a query only where the books or the DDL ledger show that it may have something to say.
 """
@@ -294,7 +294,7 @@ def _is_unplaced(order_key: str) -> bool:
 
 
 def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
-    """How many rows read in new batches differ from a change of their key that came before and stands after them."""
+    """How many rows read in new batches differ from a change of their key that came before and is ordered after them."""
     if not subject.keyed or subject.mirror is None or not lane.folded_high or not lane.order_low:
         return 0
     if lane.order_low > lane.folded_high:

@@ -1,4 +1,4 @@
-"""The SQL that shows again what a check found; each runs as it stands with ``ingest sql FILE "..."``."""
+"""The SQL that shows again what a check found; each runs unchanged with ``ingest sql FILE "..."``."""
 
 from __future__ import annotations
 

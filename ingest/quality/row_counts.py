@@ -65,7 +65,7 @@ def differences(
             cells = ", ".join(
                 shown(value, delta, 20) for value, delta in zip(content[:8], types, strict=False)
             )
-            yield f"the row ({cells}) stands {present[content]} times, the changes give {wanted[content]}"
+            yield f"the row ({cells}) occurs {present[content]} times, the changes give {wanted[content]}"
 
 
 def _apply(table: Table, event: Any) -> None:

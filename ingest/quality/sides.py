@@ -46,7 +46,7 @@ class Side:
 
     @property
     def comparable(self) -> bool:
-        """True if the changes hold the whole key: a shard column stands in the mirror only."""
+        """True if the changes hold the whole key: a shard column is in the mirror only."""
         if not self.subject.keyed or self.subject.mirror is None:
             return False
         shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
@@ -86,7 +86,7 @@ class Side:
         return self.subject.mirror.key_columns
 
     def begins(self, logged: Sequence[Statement]) -> None:
-        """Note where lanes began anew, by the DDL ledger."""
+        """Note where lanes began again, by the DDL ledger."""
         for i, lane in self.lanes:
             found = beginning(logged, self.lake.pipeline, lane.source, lane.table, self.subject.applied)
             if found is not None:
@@ -126,7 +126,7 @@ Told = tuple[Side, int, CheckedLane]
 
 
 def groups(passes: Sequence[Side], view: str = "") -> str:
-    """One row per key of a mirror: how often it stands there, and whether it should.
+    """One row per key of a mirror: how often it is there, and whether it should.
 
     Args:
         passes: the mirrors.
@@ -136,20 +136,20 @@ def groups(passes: Sequence[Side], view: str = "") -> str:
     sides = [one.there(touched if view and one.mostly_untouched else "") for one in passes]
     if view:
         sides.append(f"SELECT * FROM {view}")
-    elif told := list(events(passes)):
-        sides.append(spoken(told))
+    elif found := list(events(passes)):
+        sides.append(spoken(found))
     return (
         "SELECT m, h, sum(n) AS n, sum(empty) AS empty, max(alive) AS alive, max(whole) AS whole, "
         f"sum(ties) AS ties, sum(repeats) AS repeats FROM ({' UNION ALL '.join(sides)}) GROUP BY m, h"
     )
 
 
-def spoken(told: Sequence[str]) -> str:
-    """Per key: does it live after its last change, and was some change of it told twice?"""
+def spoken(found: Sequence[str]) -> str:
+    """Per key: does it live after its last change, and did some change of it come twice?"""
     places = (
         "SELECT m, h, max(struct(order_key, part, gone)) AS last, max(CAST(reset AS INT)) AS whole, "
         "min(message) <> max(message) AS again, min(content) = max(content) AS same "
-        f"FROM (SELECT /*+ REPARTITION(m, h) */ * FROM ({' UNION ALL '.join(told)})) GROUP BY m, h, place"
+        f"FROM (SELECT /*+ REPARTITION(m, h) */ * FROM ({' UNION ALL '.join(found)})) GROUP BY m, h, place"
     )
     return (
         "SELECT m, h, 0L AS n, 0L AS empty, CAST(NOT max(last).gone AS INT) AS alive, max(whole) AS whole, "
@@ -179,7 +179,7 @@ def events(passes: Sequence[Side]) -> Iterator[str]:
 
 
 def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
-    """Each change under its new key, with the hash of the old one beside it.
+    """Each change under its new key, with the hash of the old one.
 
     A key cell that does not fit its type was rejected by the fold: no row can stand for it.  Images are parsed
     where they are needed: the one before a change only if its row goes, or the key may move.
@@ -235,7 +235,7 @@ def _like(text: str, pattern: str) -> str:
 
 
 def _exact(text: str, delta: str, kind: str) -> Iterator[str]:
-    """What a text that has the form of its type must be beside, for Spark's cast to give its very value."""
+    """What a text that has the form of its type must fulfil besides, for Spark's cast to give its very value."""
     if kind in ("decimal", "float"):
         yield f"length({text}) <= {MAX_NUMBER_LENGTH}"
     if (parts := types.decimal_parts(delta.lower())) and kind == "decimal":
@@ -266,7 +266,7 @@ def changes(lanes: Sequence[Told]) -> str:
     wanted = f"batch > {one.since}" + (f" OR order_key >= {literal(min(floors))}" if floors else "")
     tables = {lane.table.table for _, _, lane in lanes}
     some = "" if None in tables else f"AND `table` IN ({', '.join(map(_text, sorted(map(str, tables))))})"
-    listed = ", ".join(_listed(*told) for told in lanes)
+    listed = ", ".join(_listed(*found) for found in lanes)
     return (
         f"SELECT c.*, l.m, l.lane, l.cleared, l.moves FROM (SELECT * FROM {one.lake.named(CHANGES.name)} "
         f"WHERE kind = 'change' AND ({wanted}) {some}) c JOIN (VALUES {listed}) "

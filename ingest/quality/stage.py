@@ -41,14 +41,14 @@ def check(
     partly: bool = False,
     only: Collection[str] | None = None,
 ) -> Checked:
-    """Check every mirror that has changes behind batch ``since``, and the mirrors of the paths ``also``.
+    """Check every mirror that has changes after batch ``since``, and the mirrors of the paths ``also``.
 
     Args:
         lake: the lake.
         since: the last batch checked before; 0 checks everything there is.
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
-        tell: is told what is being worked on.
+        tell: called with what is being worked on.
         steps: gives the schema steps of a lane; without them no cells are compared.
         deep: a pattern: of the mirrors that fit it every key is compared cell by cell.
         only: the paths of the mirrors to check; None means all that ``since`` and ``also`` name.
@@ -98,20 +98,20 @@ def last_checked(lake: Lake) -> int:
 
 
 def complaints(
-    checked: Checked, told: Collection[tuple[str, str | None]] = ()
+    checked: Checked, reported: Collection[tuple[str, str | None]] = ()
 ) -> tuple[list[str], list[str]]:
     """Failures and warnings as sentences.
 
     Args:
         checked: what was judged.
-        told: checks, with mirror or source, that somebody has spoken of already: as a failure for
+        reported: checks, with mirror or source, that were reported already: as a failure for
             ``up_to_date``, else as a warning, so that what a limit makes a failure is said nevertheless.
     """
     failures: list[str] = []
     warnings: list[str] = []
     for one in checked.of(ERROR, FAIL, WARN):
         serious = one.metric.severity == "error"
-        spoken = (one.metric.check, one.metric.mirror or one.metric.source) in told
+        spoken = (one.metric.check, one.metric.mirror or one.metric.source) in reported
         if spoken and (not serious or one.metric.check == "up_to_date"):
             continue
         (failures if serious else warnings).append(one.sentence())
@@ -145,24 +145,24 @@ def _look(
     decided: Mapping[str, Mirror] | None,
     only: Collection[str] | None,
 ) -> _Found:
-    """Measure the mirrors that batches behind ``since`` touched, and the sources that fed them."""
-    told = ledgers.read(lake, since, last)
-    surveyed = survey(lake, told.lanes, also, decided, only)
+    """Measure the mirrors that batches after ``since`` touched, and the sources that fed them."""
+    books = ledgers.read(lake, since, last)
+    surveyed = survey(lake, books.lanes, also, decided, only)
     sent = {
         (row["source"], TableId(row.get("database"), row.get("schema"), row.get("table")))
-        for row in told.lanes
+        for row in books.lanes
         if row.get("last")
     }
-    logged = statements.understood(lake, told.statements, sent)
+    logged = statements.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
     metrics += placing.of_mirrors(
-        lake, [one for one in surveyed.subjects if not one.damage], since, told.statements
+        lake, [one for one in surveyed.subjects if not one.damage], since, books.statements
     )
-    metrics += _of_sources(lake, surveyed, told, since, last)
+    metrics += _of_sources(lake, surveyed, books, since, last)
     rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
     differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     stated: dict[str, tuple[int, str]] = {}
-    for row in told.statements:
+    for row in books.statements:
         batch, place = stated.get(row["source"], (0, ""))
         stated[row["source"]] = max(batch, row["batch"]), max(place, row["order_key"])
     return _Found(since, surveyed.subjects, metrics + differing, broken, stated)
@@ -188,9 +188,9 @@ def _of_mirrors(
     yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
 
 
-def _of_sources(lake: Lake, known: Survey, told: Ledgers, since: int, last: int) -> Iterator[Metric]:
+def _of_sources(lake: Lake, known: Survey, books: Ledgers, since: int, last: int) -> Iterator[Metric]:
     rejected = counts.open_rejects(lake, known.booked)
-    yield from counts.of_sources(known.booked, told, rejected, since)
+    yield from counts.of_sources(known.booked, books, rejected, since)
     yield from parts.missing(lake, known.booked, since, last)
 
 

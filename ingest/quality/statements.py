@@ -1,4 +1,4 @@
-"""The DDL ledger as the checks read it: which statements wait for a person, and where a table began anew."""
+"""The DDL ledger as the checks read it: which statements wait for a person, and where a table began again."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
     """Statements that no person has decided on and that left something open, by the mirror's path.
 
-    They could not be understood, or they gave the standing rows values that no message tells.
+    They could not be understood, or they gave existing rows values that no message tells.
     """
     found: dict[str, list[str]] = {}
     for one in statements:

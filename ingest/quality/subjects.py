@@ -81,7 +81,7 @@ class CheckedMirror:
 
     @property
     def keyed(self) -> bool:
-        """True if its rows can be told apart and every lane's key is in the messages."""
+        """True if its rows can be distinguished and every lane's key is in the messages."""
         return self.mirror is not None and bool(self.mirror.keys)
 
 

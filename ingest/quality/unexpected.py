@@ -49,7 +49,7 @@ UNEXPECTED: Mapping[str, Condition] = {
 
 
 def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, column: str | None) -> tuple[str, ...]:
-    """Keys as JSON under the source's names; none where they cannot be told.
+    """Keys as JSON under the source's names; none where they are not known.
 
     Args:
         frame: the rows that were looked at.

@@ -6,7 +6,7 @@ is certain.  It is not where the session decides (a time zone, today's date), or
 numbers of an ENUM's labels.  The rules are MySQL's; for other databases only those hold that all share.
 
 A value that does not fit the new type is cut or clipped: only a session without strict mode does so, and a strict
-one would have refused the statement, so that nobody had heard of it.  Where MySQL and MariaDB give a value another
+one would have refused the statement, so that no message would have told of it.  Where MySQL and MariaDB give a value another
 result, or a character set decides, the value is `Conversion.doubted`.
 """
 
@@ -147,16 +147,15 @@ def _group(logical: str) -> str:
     return _GROUPS.get(types.base(logical), "whole")
 
 
-def _always(convert: Convert, *, certain: bool = True, respells: bool = False) -> Callable[..., Conversion]:
+def _always(
+    convert: Convert,
+    doubts: Callable[[str], bool] | None = None,
+    *,
+    certain: bool = True,
+    respells: bool = False,
+) -> Callable[..., Conversion]:
     def rule(_old: str, _new: str, _declared: str) -> Conversion:
-        return Conversion(convert, certain, respells)
-
-    return rule
-
-
-def _doubting(convert: Convert, doubts: Callable[[str], bool]) -> Callable[..., Conversion]:
-    def rule(_old: str, _new: str, _declared: str) -> Conversion:
-        return Conversion(convert, doubts=doubts)
+        return Conversion(convert, certain, respells, doubts)
 
     return rule
 
@@ -663,8 +662,8 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     ("boolean", "boolean"): _keep,
     ("whole", "year"): _always(_year_of),
     ("exact", "year"): _always(lambda text: _year_of(_scaled(text, 0))),
-    **{(one, "year"): _doubting(lambda text: _year_of(_even(text)), _has_fraction) for one in ("single", "double")},
-    ("text", "year"): _doubting(lambda text: _year_of(_scaled(_begun(text), 0)), _is_no_year),
+    **{(one, "year"): _always(lambda text: _year_of(_even(text)), _has_fraction) for one in ("single", "double")},
+    ("text", "year"): _always(lambda text: _year_of(_scaled(_begun(text), 0)), _is_no_year),
     ("whole", "single"): _from_whole("FLOAT", _as_single),
     ("whole", "double"): _from_whole("DOUBLE", _as_double),
     ("single", "double"): _floating(_widened),
@@ -679,13 +678,13 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "text"): _always(_printed, certain=False) for one in ("single", "double")},
     **{(one, "text"): _clock_to_text for one in ("datetime", "time")},
     **{(one, "enum"): _to_label for one in ("text", "enum")},
-    ("binary", "text"): _doubting(_decoded, _is_wide_bytes),
-    ("text", "binary"): _doubting(_encoded, _is_wide),
+    ("binary", "text"): _always(_decoded, _is_wide_bytes),
+    ("text", "binary"): _always(_encoded, _is_wide),
     ("binary", "binary"): _keep,
     ("date", "datetime"): _always(_midnight, respells=True),
-    ("text", "datetime"): _doubting(_midnight, _is_no_datetime),
-    ("datetime", "date"): _doubting(_date_of, _rounds_up(0)),
-    ("text", "date"): _doubting(_date_of, _is_no_date),
+    ("text", "datetime"): _always(_midnight, _is_no_datetime),
+    ("datetime", "date"): _always(_date_of, _rounds_up(0)),
+    ("text", "date"): _always(_date_of, _is_no_date),
     ("datetime", "time"): _time_of,
     ("datetime", "datetime"): _to_digits,
     ("timestamp", "timestamp"): _to_digits,

@@ -298,7 +298,7 @@ def test_causes_are_what_the_report_lists_and_age_is_as_of_now(tmp_path: Path) -
     lake = LakeReader(Pipeline("p", Path("/p.yaml"), str(tmp_path), (Source("s", "files", "dts-canal"),)))
     found = causes(lake)
     assert {
-        "shop.orders: The newest change is old", "shop.orders: Keys stand more than once",
+        "shop.orders: The newest change is old", "shop.orders: Keys are there more than once",
         "last run: source s: offsets # to # are gone",
     } == set(found)  # fmt: skip
     assert "3 days" in found["shop.orders: The newest change is old"].text

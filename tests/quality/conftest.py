@@ -48,10 +48,11 @@ def _name(i: int) -> str:
 def _table(i: int) -> f.TableFact:
     identity = TableId("hub", None, _name(i))
     columns = [
-        f.ColumnFact(f"column_{n}", f"column_{n}", "text", "STRING", "told by the source") for n in range(10)
+        f.ColumnFact(f"column_{n}", f"column_{n}", "text", "STRING", "declared by the source")
+        for n in range(10)
     ]
     columns = [
-        f.ColumnFact("id", "id", "int64", "BIGINT", "told by the source", key=True),
+        f.ColumnFact("id", "id", "int64", "BIGINT", "declared by the source", key=True),
         f.ColumnFact("weight", "weight", "decimal(12,3)", "DECIMAL(12,3)", "declared in the pipeline file"),
         *columns,
     ]

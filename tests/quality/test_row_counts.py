@@ -85,6 +85,6 @@ def test_differences_are_said() -> None:
     assert [] == list(differences(wanted, [[None, 1]], ["TIMESTAMP_NTZ", "INT"]))
     told = list(differences(wanted, [[None, 1], [None, 1], [None, 2]], ["TIMESTAMP_NTZ", "INT"]))
     assert [
-        "the row (NULL, '1') stands 2 times, the changes give 1",
-        "the row (NULL, '2') stands 1 times, the changes give 0",
+        "the row (NULL, '1') occurs 2 times, the changes give 1",
+        "the row (NULL, '2') occurs 1 times, the changes give 0",
     ] == told
