@@ -76,8 +76,9 @@ class Files:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, error: object, *_rest: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if error is not None:
+            error.add_note(f"in {self._layout.folder}")
             for one in self._open.values():
                 one.discard()
 
@@ -242,9 +243,7 @@ class FilePart:
 
     def read(self) -> Iterator[pa.Table]:
         """The rows, one row group after the other; a column that the file lacks is NULL."""
-        with pq.ParquetFile(
-            self.path, coerce_int96_timestamp_unit="us"
-        ) as file:  # as other writers store times
+        with self._open() as file:
             there = [one.name for one in self.columns if one.name in file.schema_arrow.names]
             for group in self.groups or range(file.num_row_groups):
                 rows = file.read_row_group(group, columns=list({*there, "batch"}))
@@ -252,9 +251,21 @@ class FilePart:
                 inside = pc.and_(pc.greater_equal(batch, self.first), pc.less_equal(batch, self.last))
                 yield fitted(rows if pc.all(inside).as_py() else rows.filter(inside), self.columns)
 
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[pq.ParquetFile]:
+        """The file; what is wrong with it names it."""
+        try:
+            with pq.ParquetFile(
+                self.path, coerce_int96_timestamp_unit="us"
+            ) as file:  # as other writers store times
+                yield file
+        except (pa.ArrowException, OSError) as error:
+            error.add_note(f"in {self.path}")
+            raise
+
     def parts(self) -> list[FilePart]:
         """The same piece, a row group at a time."""
-        with pq.ParquetFile(self.path) as file:
+        with self._open() as file:
             count = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         return [replace(self, groups=(group,), rows=rows) for group, rows in enumerate(count)]
 

@@ -29,6 +29,8 @@ _KINDS = (
             r"is not a Parquet file|Could not read footer|[Ee]xpected magic number|CANNOT_READ_FILE|FAILED_READ_FILE"
             r"|ParquetDecodingException|Corrupted? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"
             r"|DELTA_DELETION_VECTOR_(?:CHECKSUM|SIZE)|DELTA_FILE_NOT_FOUND|FileNotFoundException|FAILED_TO_READ"
+            r"|Parquet (?:magic bytes not found|file size is)|Couldn't deserialize thrift|decompression failed"
+            r"|Failed to open local file|No magic bytes found|No files found that match"  # Arrow's and DuckDB's words
         ),
         "a data file is damaged or missing{at}",
     ),
@@ -46,7 +48,7 @@ def fault(error: BaseException) -> str | None:
     """What a failure says of files, as a sentence without its full stop; None if it says something else."""
     text = _whole(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text = f"{error.filename or ''}: No space left on device"
+        text = f"No space left on device\n{text}"
     for pattern, sentence in _KINDS:
         if pattern.search(text):
             found = _path(error, text)
@@ -102,6 +104,6 @@ def _whole(error: BaseException) -> str:
     found: BaseException | None = error
     while found is not None and id(found) not in seen:
         seen.add(id(found))
-        texts.append(f"{type(found).__name__}: {found}")
+        texts += [f"{type(found).__name__}: {found}", *getattr(found, "__notes__", ())]
         found = found.__cause__ or found.__context__
     return "\n".join(texts)[:200_000]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from ingest.errors import IngestError
+from ingest.lake.datafiles import FilePart, Files, Layout, written
 from ingest.lake.faults import fault, of_mirror, said
 
 JAVA = "An error occurred while calling o2663.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
@@ -31,6 +35,39 @@ def test_a_fault_is_one_sentence(text: str) -> None:
     assert found is not None
     assert TEXTS[text] in found
     assert "\n" not in found
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "overwritten": lambda file: file.write_bytes(b"x" * 500),
+    "emptied": lambda file: file.write_bytes(b""),
+    "cut": lambda file: file.write_bytes(file.read_bytes()[:-20]),
+    "bits": lambda file: file.write_bytes(file.read_bytes()[:5] + b"\0" * 60 + file.read_bytes()[65:]),
+    "deleted": lambda file: file.unlink(),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_file_of_the_lake_is_named(tmp_path: Path, how: str) -> None:
+    """Arrow says that a footer is missing, and not of which of ten thousand files."""
+    columns = pa.schema([("batch", pa.int64()), ("payload", pa.string())])
+    rows = pa.table([[1] * 99, [str(n) for n in range(99)]], schema=columns)
+    [added] = written(Layout(str(tmp_path), columns), rows)
+    file = tmp_path / added.path
+    assert 99 == sum(page.num_rows for page in FilePart(str(file), columns, 1, 1).read())
+    DAMAGE[how](file)
+    with pytest.raises((pa.ArrowException, OSError)) as caught:
+        list(FilePart(str(file), columns, 1, 1).read())
+    assert f"a data file is damaged or missing at {file}" == fault(caught.value)
+
+
+def test_a_disk_that_fills_up_under_arrow_is_named(tmp_path: Path) -> None:
+    """A machine has several disks; the error's text names none."""
+    with (
+        pytest.raises(OSError, match="No space") as caught,
+        Files(Layout(str(tmp_path), pa.schema([("batch", pa.int64())]))),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert f"the disk is full at {tmp_path}: free" in str(fault(caught.value))
 
 
 def test_other_failures_keep_their_own_words() -> None:
