@@ -119,7 +119,7 @@ def doubled(lake: Lake) -> dict[str, int]:
         "books": "batch, source, topic, partition, database, schema, table, replayed_in",
     }
     return {
-        name: _sums(lake, name, f"count(*) - count(DISTINCT struct({place})) AS n")["n"]
+        name: _sums(lake, name, f"count(*) - count(DISTINCT row({_quoted(place)})) AS n")["n"]
         for name, place in places.items()
         if lake.exists(name)
     }
@@ -135,9 +135,14 @@ def counted(lake: Lake) -> Counter[str]:
     return found
 
 
+def _quoted(names: str) -> str:
+    return ", ".join(f'"{name}"' for name in names.split(", "))
+
+
 def _sums(lake: Lake, name: str, *sums: str) -> dict[str, int]:
-    """Sums over one product table, read directly: a query by names looks at every mirror first."""
-    return lake.read(name).selectExpr(*sums).collect()[0].asDict()
+    """Sums over one product table, without Spark where it can be read so: a test asks for many."""
+    [found] = lake.ask(f"SELECT {', '.join(sums)} FROM {{{name}}}")
+    return found
 
 
 def versions(lake: Lake) -> dict[str, int]:

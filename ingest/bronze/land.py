@@ -32,7 +32,7 @@ STAGE = "bronze"
 _GROUP_ROWS = 10_000
 _SHORT = 200  # bytes of a message
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
-_LITTLE = 4 << 20  # bytes that this process reads itself
+LITTLE = 4 << 20  # bytes that this process reads itself
 _KINDS = 4  # and days: more than one batch has
 
 _ARROW = pa.schema(
@@ -217,7 +217,7 @@ def _overtaken(batch: int) -> IngestError:
 
 def _is_little(work: list[Range]) -> bool:
     """True for work that this process does as fast as Spark would send it to a task."""
-    return not any(one.compressed for one in work) and sum(one.weight for one in work) <= _LITTLE
+    return not any(one.compressed for one in work) and sum(one.weight for one in work) <= LITTLE
 
 
 def _receipts(lake: Lake, first: int, last: int) -> Receipts:

@@ -15,7 +15,7 @@ from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
 
-_FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process goes through itself
+FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process goes through itself
 _TASK = 128 << 20  # bytes of bronze's files for one task
 _AT_ONCE = 2_000  # messages: what is made of them are Python objects for a while
 _WANTED = pa.schema([BRONZE.arrow.field(name) for name in INPUT])
@@ -44,7 +44,7 @@ class Messages:
         return [row.asDict() for row in rows]
 
     def _are_few(self, pieces: Sequence[FilePart]) -> bool:
-        return sum(one.rows for one in pieces) <= _FEW and sum(one.size for one in pieces) <= _LITTLE
+        return sum(one.rows for one in pieces) <= FEW and sum(one.size for one in pieces) <= _LITTLE
 
 
 def of_batches(lake: Lake, span: Span, cores: int) -> Messages:

@@ -85,8 +85,8 @@ def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
     """Tasks may be run twice by Spark, and write twice: what counts is what one report names."""
     depot = Depot(tmp_path, ARROW)
     if way == "tasks":
-        monkeypatch.setattr(bronze, "_LITTLE", -1)
-        monkeypatch.setattr(messages, "_FEW", -1)
+        monkeypatch.setattr(bronze, "LITTLE", -1)
+        monkeypatch.setattr(messages, "FEW", -1)
     for n in range(3):
         depot.grow()
         more = depot.folder / f"bins-{n + 2}.jsonl"
@@ -113,8 +113,8 @@ def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytes
     depot.grow()
     work(lake_of(depot))
     alone = everything(lake_of(depot))
-    monkeypatch.setattr(bronze, "_LITTLE", -1)
-    monkeypatch.setattr(messages, "_FEW", -1)
+    monkeypatch.setattr(bronze, "LITTLE", -1)
+    monkeypatch.setattr(messages, "FEW", -1)
     depot.file.write_text(depot.file.read_text("utf-8").replace("./lake", "./other"), "utf-8")
     work(lake_of(depot, Tasks()))
     assert alone == everything(lake_of(depot))
