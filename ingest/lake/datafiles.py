@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what every engine calls the folder of NULL
 _BOUND = 256  # characters of the longest text that serves as a bound of its column
 
 
@@ -31,7 +32,7 @@ class Added(NamedTuple):
 
     path: str  # under the table's folder
     size: int
-    partition: dict[str, str]
+    partition: dict[str, str | None]
     stats: str
     written_at: int  # milliseconds
 
@@ -71,7 +72,7 @@ class Files:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._stored = layout.stored
-        self._open: dict[tuple[str, ...], _File] = {}
+        self._open: dict[tuple[str | None, ...], _File] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -83,7 +84,7 @@ class Files:
                 one.discard()
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Write rows; columns that they lack are NULL, but for those of the partitioning."""
+        """Write rows; columns that they lack are NULL, but those of the partitioning must be there."""
         for values, mine in self._parted(rows):
             if values not in self._open:
                 partition = dict(zip(self._layout.partition_by, values, strict=True))
@@ -92,13 +93,16 @@ class Files:
 
     def _parted(
         self, rows: pa.Table | pa.RecordBatch
-    ) -> Iterator[tuple[tuple[str, ...], pa.Table | pa.RecordBatch]]:
+    ) -> Iterator[tuple[tuple[str | None, ...], pa.Table | pa.RecordBatch]]:
         """The rows of each partition."""
         names = self._layout.partition_by
         texts = [rows.column(name).cast(pa.string()) for name in names]
         keys = list(product(*(pc.unique(text).to_pylist() for text in texts))) if rows.num_rows else []
         for key in keys:
-            same = [pc.equal(text, value) for text, value in zip(texts, key, strict=True)]
+            same = [
+                pc.is_null(text) if value is None else pc.fill_null(pc.equal(text, value), fill_value=False)
+                for text, value in zip(texts, key, strict=True)
+            ]
             mine = rows.filter(reduce(pc.and_, same)) if len(keys) > 1 else rows
             if mine.num_rows:
                 yield key, mine
@@ -149,7 +153,7 @@ class _File:
 
     layout: Layout
     stored: pa.Schema
-    partition: dict[str, str]
+    partition: dict[str, str | None]
     path: str = ""
     rows: int = 0
     waiting: list[pa.Table] = field(default_factory=list)
@@ -184,7 +188,7 @@ class _File:
             bounds.take(rows.column(name))
 
     def _opened(self) -> pq.ParquetWriter:
-        folders = [f"{quote(name)}={quote(value)}" for name, value in self.partition.items()]
+        folders = [f"{quote(name)}={quote(value or _NO_VALUE)}" for name, value in self.partition.items()]
         self.path = "/".join([*folders, f"part-{uuid.uuid4()}.zstd.parquet"])
         self.place.parent.mkdir(parents=True, exist_ok=True)
         names = self.stored.names

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from ingest.lake import commits, delta
+from ingest.lake import commits, delta, duck, tables
 from ingest.lake.datafiles import Added, FilePart, Files, Layout, arrow_schema, table_of, written
 from ingest.lake.schemas import ALL, BOOKS, BRONZE, CHANGES, TableSchema
 
@@ -147,6 +147,20 @@ def test_each_partition_has_its_file(tmp_path: Path) -> None:
     found = sorted(DeltaTable(place.folder).to_pyarrow_table().to_pylist(), key=lambda row: row["offset"])
     assert ["message", "receipt", "message"] == [row["kind"] for row in found]
     assert day.to_pylist() == [row["day"] for row in found]
+
+
+def test_rows_whose_partition_is_null_are_kept(tmp_path: Path) -> None:
+    """A value that is equal to nothing, not even to itself, would drop its rows without a word."""
+    place = layout(tmp_path, BRONZE)
+    day = pa.array([20_000, None, None], pa.date32())
+    rows = pa.table({"kind": ["message"] * 3, "day": day, "batch": [1, 1, 1], "offset": [1, 2, 3]})
+    commits.append(place.folder, written(place, rows), "{}")
+    expected = [(1, day[0].as_py()), (2, None), (3, None)]
+    scanned = tables.scan(place.folder, delta.snapshot(place.folder))
+    for found in (pl.read_delta(place.folder).to_dicts(), duck.rows(f"SELECT * FROM {scanned} AS m")):
+        assert expected == [
+            (row["offset"], row["day"]) for row in sorted(found, key=lambda row: row["offset"])
+        ]
 
 
 def test_what_an_error_interrupts_is_removed(tmp_path: Path) -> None:
