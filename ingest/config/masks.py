@@ -26,7 +26,7 @@ HIDDEN = "***"
 NOT_SHOWN = "not shown, for the pipeline file masks columns"
 LAST = 4  # characters that last4 leaves
 _SHORT = 2 * LAST  # a text shorter than this shows none of them
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
+_QUOTED = re.compile(r"['\"`].*['\"`]", re.DOTALL)  # from the first quote to the last: a value may hold some
 _PLAIN_DETAILS = frozenset(
     "bad-json bad-unicode bad-utf8 bad-container cut-record encrypted images-differ masked-key missing-member "
     "no-image no-rows no-table not-this-format record-too-large statement-binlog too-deep trailing-bytes "
@@ -70,11 +70,14 @@ class Masks:
 
     def statement(self, found: Ddl) -> Ddl:
         """The effects of a statement, with the defaults and the types that masked columns have."""
+        effects = (
+            one if (masks := self.of(one.table)) is None else masks.effect(one) for one in found.effects
+        )
+        clauses = ("truncate_partition",)  # whose note is the clause, which may name a value
         return replace(
             found,
-            effects=tuple(
-                one if (masks := self.of(one.table)) is None else masks.effect(one) for one in found.effects
-            ),
+            effects=tuple(replace(one, note=HIDDEN) if one.action in clauses else one for one in effects),
+            reason=_QUOTED.sub(HIDDEN, found.reason),
         )
 
 

@@ -17,6 +17,7 @@ from ingest.config import load
 from ingest.config.masks import Masks
 from ingest.lake import decoded_with
 from ingest.lake.tables import LakeReader
+from tests.serve.conftest import client_of
 from tests.written import Written
 
 CUSTOMERS, ORDERS = TableId("shop", None, "customers"), TableId("shop", None, "orders")
@@ -162,11 +163,11 @@ def test_what_was_planted_is_in_no_file_but_bronze(shop: Shop) -> None:
 
 def test_what_was_planted_is_in_no_answer(shop: Shop) -> None:
     """The verbs that look, and what they say of rejects and of single rows."""
-    key, file = shop.masked(CUSTOMERS, JO)["id"], str(shop.file)
+    key, file, report = shop.masked(CUSTOMERS, JO)["id"], str(shop.file), shop.file.with_name("report.html")
     answers = {
         words: CliRunner().invoke(app, [*words])
         for words in [
-            ("status", file), ("tables", file), ("plan", file), ("infer", file), ("validate", file), ("validate", "--show", file),
+            ("status", file), ("alerts", file), ("status", file, "-o", "prom"), ("report", file, "--out", str(report)), ("tables", file), ("plan", file), ("infer", file), ("validate", file), ("validate", "--show", file),
             ("explain", file, "shop.customers", key), ("explain", file, "shop.customers", key, "-o", "json"),
             ("rejects", file, "--all"), ("rejects", file, "-o", "json"), ("rejects", "show", file, "1"),
             ("rejects", "show", file, "1", "-o", "json"), ("ddl", file), ("ddl", file, "-o", "json"),
@@ -177,8 +178,24 @@ def test_what_was_planted_is_in_no_answer(shop: Shop) -> None:
     for words, answer in answers.items():
         assert answer.exit_code in (0, 1), (words, answer.output)
         assert [] == [one for one in (*PLANTED, *SECRETS.values()) if one in answer.output], words
+    assert [] == [one for one in PLANTED if one in report.read_text("utf-8")]
     assert key in answers["explain", file, "shop.customers", key].output
     assert "not shown" in answers["rejects", "show", file, "1"].output
+
+
+def test_what_was_planted_is_on_no_page(shop: Shop) -> None:
+    """`ingest serve` shows a reject as it came, and a row from its raw messages on."""
+    key, client = shop.masked(CUSTOMERS, JO)["id"], client_of(shop.file)
+    pages = [
+        "/", "/pipeline?pipeline=shop", "/table?pipeline=shop&table=shop.customers",
+        f"/row?pipeline=shop&table=shop.customers&key={key}", "/rejects?pipeline=shop", "/reject?pipeline=shop&number=1",
+        "/ddl?pipeline=shop", "/sql?pipeline=shop&q=SELECT+*+FROM+changes", "/api/status", "/metrics",
+    ]  # fmt: skip
+    for page in pages:
+        answer = client.get(page)
+        assert 200 == answer.code, page
+        assert [] == [one for one in (*PLANTED, *SECRETS.values()) if one in answer.text], page
+    assert "not shown" in client.get(pages[5]).text
 
 
 # --- changed masks --------------------------------------------------------------------------------

@@ -149,6 +149,31 @@ def test_statements_keep_names_and_types_and_no_values() -> None:
     )  # what the source makes of the values is not known
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE customers 'jo@example.org' \"it's jo@example.org\"",
+        "'jo@example.org' \"jo@example.org'\"",
+        "ALTER TABLE customers TRUNCATE PARTITION FOR ('jo@example.org')",
+        "CREATE TABLE customers (id INT PRIMARY KEY, email VARCHAR(9) DEFAULT 'jo@example.org')",
+        "CREATE VIEW v AS SELECT * FROM customers WHERE email = 'jo@example.org'",
+        "ALTER TABLE customers ADD email VARCHAR(9) DEFAULT 'jo@example.org",
+    ],
+)
+@pytest.mark.parametrize("name", ["dts-canal", "oms-default", "maxwell", "debezium", "dataworks"])
+def test_the_ledger_quotes_no_statement(sql: str, name: str) -> None:
+    """A statement that cannot be read would be quoted as the reason why."""
+    dialect = DIALECTS[name]
+    truth = history(1)
+    event = next(event for seed in range(99) for event in history(seed).events if event.sql)
+    sent = dialect.write(replace(truth, events=[event._replace(sql=sql)]))
+    how = lifting(name, TableRule(mask={"email": "hmac"}))
+    how = replace(how, pipeline=replace(how.pipeline, mask_secret=SECRET))
+    found, _ = silver(how, sent, 50)
+    assert ["ddl"] == [row["kind"] for row in found]
+    assert "jo@example.org" not in json.dumps(found, default=str)
+
+
 def test_a_key_that_a_mask_blurs_is_refused() -> None:
     """Two customers with the same last digits would be one row."""
     how = lifting("dts-canal", TableRule(mask={"id": "last4"}))
