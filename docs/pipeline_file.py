@@ -158,7 +158,10 @@ SECTIONS = (
             "exclude": Key("true", "The table gets a mirror."),
             "into": Key("'archive.{table}'", "The mirror has the source table's name."),
             "keys": Key("[id]", "Keys come from the messages, or the table is held."),
-            "columns": Key('{price: "decimal(38,10)"}', "A column without any known type is a STRING."),
+            "columns": Key(
+                '{price: "decimal(38,10)"}',
+                "The mirror has every column, and one without any known type is a STRING ([docs/shaping.md](shaping.md)).",
+            ),
             "mask": Key("{phone: last4, name: null}", "Values are kept as they were sent."),
             "no_key": Key("full_row", "A table without a key is held."),
             "on_schema_change": Key("evolve", "Columns are added and widened; none is ever dropped."),

@@ -187,7 +187,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if first or last > now.complete:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
     if first:
-        now = Progress(now.complete, now.lagging | mirrors.awaited(lake))
+        now = Progress(now.complete, now.lagging | mirrors.awaited(lake) | mirrors.reshaped(lake))
     if last <= now.complete and not now.lagging:
         return
     tell("gold", "reading the books")

@@ -6,7 +6,9 @@ asked of its brokers, if one of them answers at all, and that takes Spark; so do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import fnmatch
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +27,7 @@ from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.inspect.idle import read_so_far
 from ingest.lake import decoded_with, identity
+from ingest.lake.books import Line
 from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, target
 from ingest.lake.schemas import BRONZE
@@ -131,6 +134,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "warnings": [
             *_idle_rules(pipeline, sampled | _booked(lake)),
             *_idle_masks(pipeline, sampled | _booked(lake), columns),
+            *_idle_columns(pipeline, lake, decoded.lines),
             *_untyped(pipeline, tables),
         ],
     }
@@ -298,6 +302,24 @@ def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str,
         for pattern in rule.mask if names else ():
             if not any(TableRule(mask={pattern: "hmac"}).mask_of(name) for name in names):
                 yield f"mask: no column of {rule.match} fits {pattern}{nearest(pattern, names)}"
+
+
+def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]) -> Iterator[str]:
+    """Columns that a rule is about and no row has shown: they may come, or be a typing error."""
+    if not any(rule.places for rule in pipeline.tables):
+        return
+    seen: dict[TableId, set[str]] = {}
+    for line in lines:
+        seen.setdefault(line.table_id, set()).update(line.columns)
+    asked = 'SELECT DISTINCT "database", "schema", "table", columns FROM {books} WHERE changes > 0'
+    for row in lake.ask(asked) if lake is not None else ():
+        table = TableId(row["database"], row["schema"], row["table"])
+        seen.setdefault(table, set()).update(json.loads(row["columns"] or "{}"))
+    for rule in pipeline.tables:
+        shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
+        for name, place in rule.places.items():
+            if shown and not fnmatch.filter(shown, name) and name not in shown:
+                yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
 
 
 def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:

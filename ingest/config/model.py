@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -69,7 +70,10 @@ class TableRule:
     exclude: bool = False
     into: str = ""  # template of the mirror's name, e.g. "shop.{table}"; empty keeps the source's
     keys: tuple[str, ...] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)  # logical types
+    without: tuple[str, ...] = ()  # columns, or patterns of them, that the mirror leaves out
+    include: tuple[str, ...] = ()  # columns with a rule of their own, which no pattern leaves out
+    names: Mapping[str, str] = field(default_factory=dict)  # columns' names in the mirror
     mask: Mapping[str, str] = field(default_factory=dict)  # method by column or pattern; the first that fits
     no_key: str = "hold"  # append | full_row | hold
     on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
@@ -77,6 +81,26 @@ class TableRule:
     change_feed: bool = False
     plain_tables: bool = False
     history: bool = False
+    places: Mapping[str, str] = field(
+        default_factory=dict, compare=False
+    )  # file:line:column of columns' rules
+
+    def leaves_out(self, column: str) -> bool:
+        """True if the mirror does not take the column from its source table."""
+        if column in self.include or column == self.shard_column:
+            return False
+        return any(fnmatch.fnmatchcase(column, pattern) for pattern in self.without)
+
+    @property
+    def shape(self) -> str:
+        """What makes the mirror another table than its source's, as one text; empty if nothing does."""
+        told = {
+            "without": sorted(self.without),
+            "include": sorted(self.include),
+            "names": dict(sorted(self.names.items())),
+        }
+        found = {name: value for name, value in told.items() if value}
+        return json.dumps(found, ensure_ascii=False, sort_keys=True) if found else ""
 
     @property
     def declared(self) -> Mapping[str, str]:

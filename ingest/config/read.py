@@ -48,7 +48,7 @@ def check(path: str | Path) -> CheckedFile:
     if document.faults or keys is None:
         raise ConfigError(document.problems())
     suites = _suites(document, keys)
-    pipeline = _pipeline(document.file, keys, suites)
+    pipeline = _pipeline(document, keys, suites)
     lint.refuse(document, pipeline)
     if document.faults:
         raise ConfigError(document.problems())
@@ -184,19 +184,33 @@ def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Ex
 
 
 def _pipeline(
-    file: Path, keys: schema.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
+    document: Document, keys: schema.PipelineKeys, suites: Mapping[int, tuple[Expectation, ...]]
 ) -> Pipeline:
+    file = document.file
     folder, given = file.absolute().parent, _given(keys)
     name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
     given["lake"] = absolute(keys.lake, folder)
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
-    given["tables"] = tuple(TableRule(**_given(rule)) for rule in keys.tables)
+    given["tables"] = tuple(_table(document, i, rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
     given["alerts"] = tuple(AlertTarget(**_given(one)) for one in keys.alerts)
     if lineage:
         places = {"file": absolute(str(lineage.file), folder)} if lineage.file else {}
         given["lineage"] = Lineage(**(_given(lineage) | places))
     return Pipeline(name=name, file=file.absolute(), **given)
+
+
+def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
+    """A rule for tables, with what becomes of columns apart from their types."""
+    given, columns = _given(keys), _plain(keys.columns)
+    for part, name in (("columns", "type"), ("names", "rename")):
+        given[part] = {column: rule[name] for column, rule in columns.items() if name in rule}
+    given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
+    if any("*" in one for one in given["without"]):
+        given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)
+    places = {column: document.place(("tables", i, "columns", column)) for column in columns}
+    given["places"] = {name: f"{document.file}:{line}:{at}" for name, (line, at) in places.items()}
+    return TableRule(**given)
 
 
 def absolute(path: str, folder: Path) -> str:

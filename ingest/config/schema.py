@@ -146,6 +146,18 @@ def _kafka_settings(value: Any) -> dict[str, str]:
     return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
 
 
+def _column(value: Any) -> dict[str, str]:
+    """What becomes of one column, as a map: ``type``, ``rename``, or ``exclude`` or ``include`` alone."""
+    if isinstance(value, str):
+        return {str(value): ""} if value in ("exclude", "include") else {"type": words.of_column(value)}
+    if not isinstance(value, dict) or not value:
+        raise ValueError(f"write a type, exclude, include, or {{type: ..., rename: ...}}, not {_kind(value)}")
+    readers = {"type": words.logical, "rename": words.column}
+    if odd := [name for name in value if name not in readers]:
+        raise ValueError(f"the key {odd[0]!r} is unknown here{words.nearest(odd[0], readers)}")
+    return {name: readers[name](str(text)) for name, text in _settings(value).items()}
+
+
 TEXT = {"type": "string", "minLength": 1}
 _LIST: dict[str, Any] = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
 _SCALAR = {"type": ["string", "number", "boolean"]}
@@ -196,6 +208,22 @@ Tables = Annotated[
     WithJsonSchema({"anyOf": [TEXT, {"type": "object", "additionalProperties": TEXT}]}),
 ]
 Pattern = Annotated[str, *read(_pattern, TEXT)]
+ColumnRule = Annotated[
+    dict[str, str],
+    PlainValidator(_column),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "examples": ["decimal(10,2)", "exclude", "include"]},
+                {
+                    "type": "object",
+                    "properties": {"type": TEXT, "rename": TEXT},
+                    "additionalProperties": False,
+                },
+            ]
+        }
+    ),
+]
 
 
 # --- keys -----------------------------------------------------------------------------------------
@@ -333,7 +361,9 @@ class TableKeys(_Keys):
     exclude: Flag = key("leave these tables out", False)
     into: Template | None = key("the mirror's name; the source's own unless given", None)
     keys: Texts = key("the columns of the primary key", ())
-    columns: dict[str, Logical] = key("logical types of columns, by name", {})
+    columns: dict[str, ColumnRule] = key(
+        "what becomes of columns, by name: a logical type, exclude, include, or {type: ..., rename: ...}", {}
+    )
     mask: Mask = key(
         "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
         "hmac, tokenize, last4 or null; keep leaves them as they are",
@@ -349,6 +379,22 @@ class TableKeys(_Keys):
     change_feed: Flag = key("turn on Delta's change data feed of the mirror", False)
     plain_tables: Flag = key("the mirror without deletion vectors", False)
     history: Flag = key("keep every state of a row in a table of its own, `<table>__history`", False)
+
+    @model_validator(mode="after")
+    def _columns_fit_together(self) -> Self:
+        """Two columns cannot have one name, nor a row a key that is left out."""
+        names = [rule["rename"] for rule in self.columns.values() if "rename" in rule]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"columns: renames two columns to {twice[0]!r}")
+        if odd := [name for name, rule in self.columns.items() if "*" in name and "exclude" not in rule]:
+            raise ValueError(f"columns: {odd[0]!r} is a pattern, and patterns can only be excluded")
+        if lost := [name for name in self.keys if "exclude" in self.columns.get(name, {})]:
+            raise ValueError(f"columns: leaves out {lost[0]!r}, which is a column of the key")
+        if self.no_key == "full_row" and any("exclude" in rule for rule in self.columns.values()):
+            raise ValueError("with no_key: full_row every column tells rows apart, and none can be excluded")
+        if self.history and any(rule.keys() & {"exclude", "rename"} for rule in self.columns.values()):
+            raise ValueError("with history: true every column stays as it is; exclude and rename none")
+        return self
 
     @model_validator(mode="after")
     def _shards_are_told_apart(self) -> Self:

@@ -227,6 +227,20 @@ def logical(text: str) -> str:
     raise ValueError(f"{text!r} is not a type{hint or '; the types are ' + listed(types.LOGICAL)}")
 
 
+def of_column(text: str) -> str:
+    """A column's logical type, where it might be another word for what becomes of it."""
+    if hint := nearest(text, ("exclude", "include")):
+        raise ValueError(f"{text!r} is not a type{hint}")
+    return logical(text)
+
+
+def column(text: str) -> str:
+    """A column's name in a mirror, which every reader takes as it is written."""
+    if not re.fullmatch(r"[^\s,;{}()=%.`\"']{1,200}", text):
+        raise ValueError(f"{text!r} is not a name of a column; write letters, digits and _")
+    return text
+
+
 def template(text: str) -> str:
     """A mirror's name, ``database.table``, with ``{database}``, ``{schema}`` and ``{table}`` in it."""
     holes = re.findall(r"\{([^{}]*)\}", text)

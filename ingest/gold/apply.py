@@ -346,10 +346,10 @@ def _fold_again(
     tell: Tell,
     again: Again | None,
 ) -> None:
-    """Fold a mirror whose key has changed from its first change, and publish it in one commit."""
+    """Fold a mirror whose key or rules have changed from its first change, and publish it in one commit."""
     path = plan.mirror.path
     if again is None:
-        raise HeldError("its key has changed, so that it must be folded again: `ingest run` does that.")
+        raise HeldError(f"{plan.whole}, so that it must be folded again: `ingest run` does that.")
     last = books.last if plan.hold is None else plan.hold.batch - 1
     found, decided[path] = again(lake, decided[path], last, tell)
     result.state, result.message = found.state, found.message

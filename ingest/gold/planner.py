@@ -89,7 +89,9 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
         return found
     changed = retyped.found(lake, work) if mirror.keys or plan.job.rule.no_key == "full_row" else []
     again = before.exists and (
-        tables.is_replaced(mirror, before.types) or retyped.changes_values(mirror, changed)
+        tables.is_replaced(mirror, before.types)
+        or retyped.changes_values(mirror, changed)
+        or (bool(mirror.shape) and any(steps.new for _, steps in work))
     )
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)

@@ -16,7 +16,7 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, why_spark, work_of
-from ingest.gold.schema import Plan, decide
+from ingest.gold.schema import RESHAPED, Plan, decide
 from ingest.gold.work import Books, Job, jobs, open_books, stated
 from ingest.lake import mirrors, pauses
 from ingest.lake.books import Line
@@ -25,6 +25,7 @@ from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
 from ingest.lake.tables import Tables
 
+AGAIN = "it is folded again from its first change"
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"
 
 
@@ -58,6 +59,7 @@ class Known:
     applied: Mapping[str, int] = field(default_factory=dict)
     states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
+    reshaped: frozenset[str] = frozenset()  # mirrors whose rules have changed, by path
 
 
 def know(lake: Tables) -> Known:
@@ -70,6 +72,7 @@ def know(lake: Tables) -> Known:
     found.ledger = ledgers.read(lake, ())
     found.mirrors = mirrors.known(lake)
     found.paused = pauses.paused(lake)
+    found.reshaped = mirrors.reshaped(lake)
     found.states = {path: lake.snapshot(path) for path in found.mirrors}
     found.applied = {
         path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
@@ -104,7 +107,19 @@ def foresee(
         applied = known.applied.get(job.path, known.complete)
         if any(line.batch > applied for lines in job.lines.values() for line in lines):
             found.append(_foreseen(pipeline, known, books, ledger, job))
+    for path in sorted(known.reshaped - {one.path for one in found}):
+        found.append(_reshaped(known, known.mirrors[path]))
     return found
+
+
+def _reshaped(known: Known, mirror: Mirror) -> Foreseen:
+    """A mirror with nothing to fold but what it has folded, by other rules."""
+    standing = Foreseen(mirror.name, mirror.path, WAIT, pauses.PAUSED, mirror.keys)
+    if mirror.path in known.paused:
+        return standing
+    return replace(
+        standing, action=CHANGE, why=f"{RESHAPED}: {AGAIN}.", why_spark="all its rows are folded again"
+    )
 
 
 def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:
@@ -149,8 +164,8 @@ def _action(plan: Plan, before: Mirror | None, changed: bool) -> tuple[str, str]
     if plan.hold is not None:
         return HOLD, plan.hold.why
     action = CREATE if before is None else CHANGE if changed or plan.whole else FOLD
-    if plan.whole and plan.mirror.keys:
-        return action, "its key has changed: it is folded again from its first change."
+    if plan.whole:
+        return action, f"{plan.whole}: {AGAIN}."
     if plan.mirror.keys:
         return action, "its old states go into a table of their own." if plan.job.rule.history else ""
     if plan.is_keyless:

@@ -126,7 +126,7 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
 
 
 def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mirror]:
-    """Fold a mirror whose key has changed from its first change up to a batch, and publish it.
+    """Fold a mirror whose key or rules have changed from its first change up to a batch, and publish it.
 
     A run killed between the commit and the decision finds the old key decided, and does it again.
 
@@ -143,7 +143,7 @@ def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mi
             return Folded(mirror.name, mirror.path, state, message=message), mirror
         tell(mirror.name, "publish")
         fresh = _next(lake, decided[mirror.path])
-        _publish(lake, shadow, fresh, last, last, "folded again by another key")
+        _publish(lake, shadow, fresh, last, last, "folded again by another key or other rules")
     state_now = lake.snapshot(mirror.path)
     return replace(found[0], version=state_now.version, size=state_now.size or 0), fresh
 

@@ -21,7 +21,11 @@ from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.mirrors import Column, Era, Mirror, grown
+from ingest.lake.names import column_name, folded
 from ingest.lake.statements import Statement
+
+REKEYED = "its key has changed"
+RESHAPED = "the rules of its tables: entry have changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,8 @@ class Plan:
     mirror: Mirror
     hold: Hold | None = None
     frozen: int = 0  # what a frozen mirror takes without asking, as `Subject` has it
-    whole: bool = False  # its key has changed: it is folded again from its first change
-    left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in
+    whole: str = ""  # why it is folded again from its first change, as part of a sentence
+    left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in, or a rule excludes
     noticed: int = 0  # statements that nobody could read
     told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
 
@@ -96,8 +100,10 @@ def decide(
     _refuse_lossy(pipeline, job, keys)
     decided, left_out = _decided(job, mirror, declared, keys, anew)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
-    whole = mirror is not None and _is_whole(job, mirror, decided, logged, applied) and stands()
-    if job.rule.history and (whole or decided.eras):
+    whole = _why_whole(job, mirror, decided, logged, applied)
+    if whole and not stands():
+        whole = ""
+    if job.rule.history and (whole == REKEYED or decided.eras):
         raise HeldError(
             f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
             "into its tables: entry; the states up to here stay as they are."
@@ -127,6 +133,11 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
 
 
 def _refuse_unordered(job: Job) -> None:
+    if len(job.shapes) > 1:
+        raise HeldError(
+            f"{job.table} is fed by tables whose entries in tables: have different rules for its columns: "
+            "write the same rules into each of them, or another into:."
+        )
     if len(job.lines) > 1 and not job.rule.shard_column:
         names = " and ".join(sorted(f"{source}:{table}" for source, table in job.lines))
         raise HeldError(
@@ -181,7 +192,7 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
     for line in lines:
         if line.batch <= subject.frozen:
             continue
-        new = [name for name in line.columns if name not in allowed]
+        new = [name for name in line.columns if name not in allowed and not job.rule.leaves_out(name)]
         wider = [
             name
             for name, logical in line.columns.items()
@@ -211,6 +222,9 @@ def _decided(
     for name in job.lines:
         mine = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         seen = merged_columns(seen, mine)
+    _refuse_lost_key(job, keys)
+    without = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
+    seen = {name: logical for name, logical in seen.items() if name not in without}
     shown = bool(seen or (mirror and mirror.columns))
     if (shard := rule.shard_column) and shard in seen:
         raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
@@ -222,7 +236,7 @@ def _decided(
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
     if rule.on_schema_change == "ignore" and mirror is not None and mirror.columns:
-        have = {one.name for one in mirror.columns} | rule.declared.keys()
+        have = {one.name for one in mirror.columns} | rule.declared.keys() | {*rule.include}
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
     if rule.on_schema_change == "evolve" and not rule.shard_column:
@@ -233,7 +247,34 @@ def _decided(
         if mirror is not None:
             mirror = _renewed(mirror, job, gone, again)
     told = {column: text for one in declared.values() for column, text in one.comments.items()}
-    return _commented(grown(mirror, job.table, rule, keys, seen), told), left_out
+    found = grown(mirror, job.table, rule, keys, seen)
+    _refuse_names(job, found)
+    return _commented(found, told), (*left_out, *without)
+
+
+def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
+    """A pattern spares the key; a key that is left out by name is a mistake."""
+    for name in keys:
+        if name in job.rule.without:
+            raise HeldError(
+                f"{job.rule.places[name]} leaves out {name}, a column of the key of {job.table}, without which its rows "
+                "cannot be told apart: leave the key in, or give it another with `keys:`."
+            )
+
+
+def _refuse_names(job: Job, mirror: Mirror) -> None:
+    """Two columns of one name would take each other's values in some reader."""
+    given = job.rule.names
+    for one in mirror.columns:
+        if one.name not in given:
+            continue
+        others = {folded(column_name(two.name, set())) for two in mirror.columns if two.name not in given}
+        others |= {folded(given[two.name]) for two in mirror.columns if two.name in given and two != one}
+        if folded(one.column) in others or column_name(one.column, set()) != one.column:
+            raise HeldError(
+                f"{job.rule.places[one.name]} renames {one.name} to {one.column}, which is the name of another column of "
+                f"{job.table} or one that Delta uses itself: choose another."
+            )
 
 
 def _with_declared(
@@ -386,7 +427,18 @@ def _is_news(
     )
 
 
-def _is_whole(
+def _why_whole(
+    job: Job, before: Mirror | None, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
+) -> str:
+    """Why the rows that stand are folded again; nothing if they are not."""
+    if before is None:
+        return ""
+    if _is_rekeyed(job, before, now, logged, applied):
+        return REKEYED
+    return RESHAPED if before.columns and before.shape != now.shape else ""
+
+
+def _is_rekeyed(
     job: Job, before: Mirror, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
 ) -> bool:
     """True if the rows that stand were told apart otherwise than they are now."""

@@ -271,6 +271,7 @@ class Job:
     path: str
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
+    shapes: frozenset[str] = frozenset()  # of the rules of all its lanes, those without new lines included
 
     @property
     def first(self) -> int:
@@ -310,6 +311,12 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         path = mirror_path(table)
         job = found.setdefault(path, Job(table, path, rule))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
+    if any(rule.shape for rule in pipeline.tables):
+        for name, path in _paths(pipeline, books):
+            if path in found:
+                found[path].shapes |= {pipeline.rule(name[1]).shape}
+        for job in found.values():
+            job.shapes |= {pipeline.rule(table).shape for _, table in job.lines}
     return [found[path] for path in sorted(found)]
 
 

@@ -54,7 +54,7 @@ def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
         marks = lake.last_marks(RUNS.name)
         if marks.get("complete") != lake.decoded() or marks.get("lagging"):
             return False
-        if mirrors.outdated(lake) or mirrors.awaited(lake):
+        if mirrors.outdated(lake) or mirrors.awaited(lake) or mirrors.reshaped(lake):
             return False
     return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()
 

@@ -57,6 +57,7 @@ class Mirror:
     generation: int = 0
     history: tuple[str, ...] = ()  # the own columns of its table of old states, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
+    shape: str = ""  # the rules that its rows and columns follow, as `TableRule.shape` has them
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; nothing if its key has never changed."""
@@ -89,6 +90,7 @@ class Mirror:
             "generation": self.generation,
             **({"history": list(self.history)} if self.history else {}),
             **({"eras": eras} if eras else {}),
+            **({"shape": self.shape} if self.shape else {}),
         }
 
     @classmethod
@@ -105,6 +107,7 @@ class Mirror:
                 (source, TableId(*table), tuple(Era(place, tuple(keys)) for place, keys in eras))
                 for source, table, eras in found.get("eras", ())
             ),
+            found.get("shape", ""),
         )
 
 
@@ -141,6 +144,27 @@ def awaited(lake: Tables) -> frozenset[str]:
     return frozenset(paths - known(lake).keys()) if paths else frozenset()
 
 
+def reshaped(lake: Tables) -> frozenset[str]:
+    """Paths of mirrors whose rules in the pipeline file are others than those that they were folded by."""
+    found = known(lake)
+    if not any(rule.shape for rule in lake.pipeline.tables) and not any(one.shape for one in found.values()):
+        return frozenset()
+    tables = lake.ask(
+        'SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL AND changes > 0'
+    )
+    shapes: dict[str, set[str]] = {}
+    for row in tables:
+        source = TableId(row["database"], row["schema"], row["table"])
+        rule = lake.pipeline.rule(source)
+        if not rule.exclude:
+            shapes.setdefault(mirror_path(target(rule, source)), set()).add(rule.shape)
+    return frozenset(
+        path
+        for path, asked in shapes.items()
+        if path in found and found[path].columns and len(asked) == 1 and found[path].shape not in asked
+    )
+
+
 def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decision:
     """The decision that these mirrors' changes are decoded again; those that are not known yet are to be made."""
     there = sorted(path for path in paths if path in known)
@@ -173,17 +197,21 @@ def grown(
         keys: key columns; kept from the decision once known.
         seen: source columns with their logical types, in order.
     """
-    columns = list(mirror.columns) if mirror else []
+    before = {one.name: one for one in mirror.columns} if mirror else {}
+    reshaped = mirror is not None and mirror.shape != rule.shape
+    columns = [] if reshaped else list(before.values())
     have = {one.name for one in columns}
     taken = {folded(one.column) for one in columns}
-    wanted = dict.fromkeys((*keys, *seen))
-    for name in wanted:
-        if name not in have:
+    for name in dict.fromkeys((*before, *keys, *seen) if reshaped else (*keys, *seen)):
+        if name not in have and (name in keys or not rule.leaves_out(name)):
             logical = rule.declared.get(name) or seen.get(name) or "unknown"
-            columns.append(Column(name, column_name(name, taken), logical))
+            one = before.get(name, Column(name, "", logical))
+            columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(one, rule, seen) for one in columns]
     known = mirror or Mirror(table, mirror_path(table))
-    return replace(known, table=table, path=mirror_path(table), keys=keys, columns=tuple(columns))
+    return replace(
+        known, table=table, path=mirror_path(table), keys=keys, columns=tuple(columns), shape=rule.shape
+    )
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

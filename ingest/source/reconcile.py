@@ -230,7 +230,8 @@ class _Pair:
 def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> _Pair:
     there = lake.snapshot(mirror.path).types
     by_name = {one.name: one for one in mirror.columns if one.column in there}
-    masked = {name for name in by_name if lake.pipeline.rule(table.id).mask_of(name)}
+    rule = lake.pipeline.rule(table.id)
+    masked = {name for name in by_name if rule.mask_of(name)}
     if hidden := [name for name in mirror.keys if name in masked]:
         raise IngestError(
             f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
@@ -255,7 +256,7 @@ def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirr
         tuple(both.values()),
         tuple(both[name] for name in mirror.keys),
         tuple(ranged),
-        tuple(one.name for one in table.columns if one.name not in by_name),
+        tuple(one.name for one in table.columns if one.name not in by_name and not rule.leaves_out(one.name)),
     )
 
 

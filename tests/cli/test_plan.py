@@ -127,6 +127,28 @@ def test_entries_that_fit_nothing_are_told(folder):
     assert [] == planned(folder, FILES, rules)["warnings"]
 
 
+def test_columns_are_named_as_they_would_be(folder):
+    """Whoever leaves a secret out looks here before the first run."""
+    rules = "tables:\n  - match: depot.bins\n    columns: {word: {rename: text}, tall: exclude}\n"
+    found = planned(folder, FILES, rules)
+    table = next(one for one in found["tables"] if one["table"] == "depot.bins")
+    assert [("id", "id"), ("word", "text")] == [(one["source"], one["name"]) for one in table["columns"]]
+    assert ["tall"] == table["left_out"]
+    taken = planned(folder, FILES, rules.replace("text", "id"), code=1)
+    (held,) = [one for one in taken["tables"] if one["action"] == "hold"]
+    assert f"{folder}/depot.yaml:7:15 renames word to id" in held["why"]
+
+
+def test_columns_that_no_row_has_shown_are_told(folder):
+    """A typing error would leave a secret where it was."""
+    rules = "tables:\n  - match: depot.bins\n    columns: {wrod: exclude, 'w*': exclude, word: include}\n"
+    (warning,) = planned(folder, FILES, rules)["warnings"]
+    assert (
+        f"{folder}/depot.yaml:7:15 no row of depot.bins has shown a column wrod yet; did you mean word?"
+        == warning
+    )
+
+
 def test_columns_that_nobody_gives_a_type_are_told(folder):
     """An amount that is a text is found out when it is summed up."""
     types = {"id": "bigint", "word": "varchar", "price": "decimal"}

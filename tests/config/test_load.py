@@ -129,6 +129,25 @@ def test_rules_are_read_and_the_first_that_matches_applies(tmp_path: Path) -> No
     assert TableHints(("no", "on"), expected.columns) == hints.tables(TableId("w", None, "bin"))
 
 
+def test_rules_for_columns_are_taken_apart(tmp_path: Path) -> None:
+    """A parser must see the types alone; the place of each rule is needed where it cannot be followed."""
+    more = (
+        "tables:\n  - match: w.bin\n    columns:\n      '*_at': exclude\n      made_at: include\n"
+        "      n: {rename: number, type: 'decimal(38,10)'}\n      v: int64\n      w: exclude\n"
+    )
+    rule = loaded(tmp_path, more).rule(TableId("w", None, "bin"))
+    assert ({"n": "decimal(38,10)", "v": "int64"}, {"n": "number"}) == (rule.columns, rule.names)
+    kept = [name for name in ("n", "v", "w", "made_at", "seen_at", "other") if not rule.leaves_out(name)]
+    assert ["n", "v", "made_at", "other"] == kept
+    assert rule.places["n"].endswith(":13:7")
+
+
+def test_a_type_alone_leaves_the_mirror_as_it_is(tmp_path: Path) -> None:
+    """A lake that stands would be folded again for nothing."""
+    rule = loaded(tmp_path, "tables: [{match: w.bin, columns: {v: int64}}]\n").rule(TableId("w", None, "bin"))
+    assert ("", TableRule(match="w.bin", columns={"v": "int64"})) == (rule.shape, rule)
+
+
 def test_quality_keeps_real_numbers_for_expectations_only(tmp_path: Path) -> None:
     """Great Expectations compares numbers; a text 0.95 would fail every check."""
     more = (
@@ -370,6 +389,16 @@ BAD_KEYS = [
     ("tables: [{columns: {a: VARCHAR2(9)}}]\n", "8:21 'VARCHAR2(9)' is not a type; did you mean string?"),
     ("tables: [{columns: {a: 'decimal(5,9)'}}]\n", "8:21 'decimal(5,9)' is not a type; did you mean decimal(9,9)?"),
     ("tables: [{columns: {a: bolean}}]\n", "8:21 'bolean' is not a type; did you mean boolean?"),
+    ("tables: [{columns: {a: {renam: b}}}]\n", "8:21 the key 'renam' is unknown here; did you mean rename?"),
+    ("tables: [{columns: {a: {rename: b c}}}]\n", "8:21 'b c' is not a name of a column; write letters, digits and _"),
+    ("tables: [{columns: {a: []}}]\n", "8:21 write a type, exclude, include, or {type: ..., rename: ...}, not a list"),
+    ("tables: [{columns: {a: {}}}]\n", "8:21 write a type, exclude, include, or {type: ..., rename: ...}, not a mapping"),
+    ("tables: [{columns: {a: exclud}}]\n", "8:21 'exclud' is not a type; did you mean exclude or include?"),
+    ("tables: [{columns: {a: {rename: c}, b: {rename: c}}}]\n", "8:10 columns: renames two columns to 'c'"),
+    ("tables: [{columns: {'a*': int64}}]\n", "8:10 columns: 'a*' is a pattern, and patterns can only be excluded"),
+    ("tables: [{keys: id, columns: {id: exclude}}]\n", "8:10 columns: leaves out 'id', which is a column of the key"),
+    ("tables: [{no_key: full_row, columns: {a: exclude}}]\n", "8:10 with no_key: full_row every column tells rows apart, and none can be excluded"),
+    ("tables: [{history: true, columns: {a: {rename: b}}}]\n", "8:10 with history: true every column stays as it is; exclude and rename none"),
     ("tables: [{match: a..b}]\n", "8:11 'a..b' matches no table; write database.table, with * for any part"),
     ("tables: [{match: a.b, into: 'x.{tabel}'}]\n", "8:23 {tabel} is not a placeholder; did you mean table or database?; there are {database}, {schema} or {table}"),
     ("tables: [{match: a.b, into: 'x.{table'}]\n", "8:23 'x.{table' has a brace without its partner"),

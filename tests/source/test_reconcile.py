@@ -196,6 +196,9 @@ def test_a_column_that_the_mirror_lacks_is_a_difference(bins: Bins) -> None:
     bins.mirror({"id": "int64", "word": "string"})
     done = bins.compare()
     assert (True, ("size",), []) == (done.differs, done.lacking, done.differences)
+    rule = "tables:\n  - {match: shop.bins, columns: {size: exclude}}\n"
+    bins.file.write_text(bins.file.read_text("utf-8") + rule, "utf-8")
+    assert (False, ()) == (bins.compare().differs, bins.compare().lacking), "it is left out on purpose"
 
 
 def test_masked_columns_are_not_compared(bins: Bins) -> None:
