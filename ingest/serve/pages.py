@@ -21,7 +21,7 @@ from ingest.lake.decisions import PAUSE, Decision
 from ingest.lake.raw import raw
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
-from ingest.quality.facts import Facts, RunFact
+from ingest.quality.facts import BatchFact, Facts, RunFact
 from ingest.quality.gather import gather
 from ingest.serve.fleet import Fleet
 
@@ -227,10 +227,18 @@ def table(fleet: Fleet, asked: Query) -> View:
     paused: Decision | None = own.get(row.fact.path) if row else None
     return View("table.html.j2", table, {
         "pipeline": name, "table": table, "entry": entry, "facts": facts, "page": made, "now": facts.now,
-        "row": row, "paused": paused if paused and paused.kind == PAUSE else None,
+        "row": row, "spent": _spent(row.fact.batches if row else ()), "paused": paused if paused and paused.kind == PAUSE else None,
         "file": lake.pipeline.file,
         "all_rows": link("sql", pipeline=name, q=f"SELECT * FROM {_quoted(row.fact.id)} LIMIT 100" if row else ""),
     })  # fmt: skip
+
+
+def _spent(batches: Sequence[BatchFact]) -> dict[str, float]:
+    """What the shown batches took of a mirror's disk and of everybody's time."""
+    return {
+        "batches": len(batches), "seconds": sum(one.seconds for one in batches),
+        "bytes": sum(one.counts.get("rewritten_bytes", 0) for one in batches),
+    }  # fmt: skip
 
 
 def _quoted(table: TableId) -> str:
