@@ -715,7 +715,7 @@ def _judge(
     again = theirs.rows(keys)
     for key in keys:
         one = _difference(theirs.pair, key, again.get(key), now.get(key))
-        if one is None or again.get(key) != first.get(key):
+        if one is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
             done.on_the_way += 1
         elif is_past:
             done.differences.append(one)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import struct
+import time
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ from ingest.source.reconcile import ReconcileBounds, Reconciled
 from ingest.source.repair import repair
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import Database
-from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
+from tests.e2e.test_source import SEEDS, Garden, Writers, node  # noqa: F401 - a fixture
 from tests.source import made
 
 
@@ -199,4 +200,57 @@ def test_a_row_that_changes_between_the_looks_is_not_judged(garden: Garden) -> N
     done = compare(garden, "busy", settled=False, passed=passed, wait=5.0)
     assert [("1",)] == [one.key for one in done.differences]
     assert 2 == done.on_the_way
+    assert [] == done.not_judged
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden: Garden, seed: int) -> None:
+    """A change in flight that counts as a difference hides the true ones among hundreds."""
+    writers = Writers(garden, seed)
+    quiet = {1000 + n: (f"a{n}", f"b{n}") for n in range(120)}  # no writer touches these
+    garden.execute(
+        "INSERT INTO bed VALUES " + ", ".join(f"({key}, '{a}', '{b}')" for key, (a, b) in quiet.items())
+    )
+    random = Random(seed)
+    missing, changed, cleared, swapped, blank = (set(random.sample(sorted(quiet), 6)) for _ in range(5))
+    surplus = {-3, 5000, 5001}
+
+    def mirrored() -> None:
+        """What a stream without faults would have made of the table by now, with the faults."""
+        rows = {key: [a, b] for key, a, b in garden.rows("SELECT id, a, b FROM bed") if key not in missing}
+        rows |= {key: ["surplus", None] for key in surplus}
+        for key in rows:
+            if key in changed:
+                rows[key][0] = "changed"
+            if key in cleared:
+                rows[key][1] = None
+            if key in swapped:
+                rows[key].reverse()
+            if key in blank:
+                rows[key][0] = f"{rows[key][0]} "
+        schema = pa.schema([("id", pa.int32()), ("a", pa.string()), ("b", pa.string())])
+        cells = {
+            "id": list(rows),
+            "a": [one[0] for one in rows.values()],
+            "b": [one[1] for one in rows.values()],
+        }
+        columns = {"id": "int32", "a": "string", "b": "string"}
+        made.mirror(lake(garden), table_of(garden, "bed"), columns, ["id"], pa.table(cells, schema))
+
+    def passed(_mirror: str) -> dt.datetime:
+        mirrored()
+        return dt.datetime.fromisoformat("2999-01-01")
+
+    with writers:
+        time.sleep(0.3)
+        mirrored()
+        time.sleep(0.3)
+        done = compare(
+            garden, "bed", settled=False, passed=passed, wait=5.0, limits=ReconcileBounds(range_rows=10)
+        )  # fmt: skip
+    planted = missing | changed | cleared | swapped | blank | surplus
+    assert planted == {int(one.key[0]) for one in done.differences}
+    assert missing == {int(one.key[0]) for one in done.differences if one.kind == "missing"}
+    assert surplus == {int(one.key[0]) for one in done.differences if one.kind == "surplus"}
+    assert done.on_the_way
     assert [] == done.not_judged
