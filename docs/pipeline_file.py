@@ -51,7 +51,7 @@ _SOURCE = {
     "max_bytes": Key("2GiB", "The same, counted in bytes."),
     "database": Key(
         "{url: 'mysql://db-1:3306', user: reader, password: '${READER}'}",
-        "`ingest snapshot` has nothing to read from.",
+        "`ingest snapshot` and `ingest reconcile` have nothing to read from.",
     ),
     "server_change": Key(
         "accept",
@@ -129,6 +129,9 @@ SECTIONS = (
             "url": Key("postgresql://db-1:5432/shop", "There is nothing to read."),
             "user": Key("reader", "The database refuses."),
             "password": Key("'${READER}'", "A database that asks for one refuses."),
+            "connections": Key("4", "Two read at once, unless --parallel says otherwise."),
+            "rows_per_second": Key("100000", "Tables are compared as fast as the database answers."),
+            "reconcile_every": Key("1d", "`ingest reconcile --due` compares every table each time."),
         },
     ),
     Section(

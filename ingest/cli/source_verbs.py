@@ -42,7 +42,10 @@ def snapshot(
             help="Only rows that fit this condition, in the database's SQL; then nothing is removed."
         ),
     ] = "",
-    parallel: Annotated[int, typer.Option(min=1, max=64, help="The most connections that read at once.")] = 2,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
+    ] = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one chunk.")] = 50_000,
     source: Annotated[str, typer.Option(help="The source, where several have a `database:`.")] = "",
     alone: Annotated[
@@ -56,6 +59,8 @@ def snapshot(
 
     pipeline = load(file)
     chosen = reading.source_of(pipeline, source)
+    assert chosen.database is not None
+    parallel = parallel or chosen.database.connections
     tell = _ProgressLine()
     done = []
     for table in tables:
@@ -94,10 +99,18 @@ def reconcile(
     wait: Annotated[
         int, typer.Option(min=0, help="Seconds to wait for the stream to pass the first look.")
     ] = 0,
-    parallel: Annotated[int, typer.Option(min=1, max=64, help="The most connections that read at once.")] = 2,
+    due: Annotated[
+        bool,
+        typer.Option("--due", help="Only tables whose last comparison is older than `reconcile_every:`."),
+    ] = False,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="The most connections that read at once; else `connections:`."),
+    ] = None,
     rows_per_second: Annotated[
-        int, typer.Option(min=0, help="The most rows that the source reads in a second; 0 for no bound.")
-    ] = 0,
+        int | None,
+        typer.Option(min=0, help="The most rows that the source reads in a second; else `rows_per_second:`."),
+    ] = None,
     chunk_rows: Annotated[int, typer.Option(min=1, help="Rows of one range.")] = 50_000,
     most: Annotated[int, typer.Option(min=0, help="Rows of each kind that are listed.")] = 20,
     source: Annotated[str, typer.Option(help="The source, where several have a `database:`.")] = "",
@@ -114,10 +127,14 @@ def reconcile(
     pipeline = load(file)
     chosen = source_of(pipeline, source)
     assert chosen.database is not None
-    limits = comparing.ReconcileBounds(rows_per_second, parallel, chunk_rows)
+    pace = chosen.database.rows_per_second if rows_per_second is None else rows_per_second
+    limits = comparing.ReconcileBounds(pace, parallel or chosen.database.connections, chunk_rows)
     found, rows, code = [], [], 0
     with looked_at(file, None) as lake:
         wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
+
+        if due:
+            wanted = [one for one in wanted if _is_due(lake, one, chosen.database.reconcile_every or 0.0)]
 
         def passed(mirror: str) -> dt.datetime | None:
             known = looking.complete(lake).get(mirror)
@@ -265,6 +282,22 @@ def _causes(
         return "no message with these values has come"
 
     return cause
+
+
+def _is_due(lake: Tables, table: TableId, every: float) -> bool:
+    """True if the last comparison of a table's mirror is older than so many seconds, or did not judge all rows."""
+    from ingest.lake import duck, mirrors
+    from ingest.quality.catalogue import RECONCILED, WARN
+
+    name = str(mirrors.target(lake.pipeline.rule(table), table))
+    found = lake.ask(
+        f"SELECT checked_at, state FROM {{checks}} WHERE mirror = {duck.text(name)} "
+        f'AND "check" = {duck.text(RECONCILED)} ORDER BY checked_at DESC LIMIT 1'
+    )
+    if not found or found[0]["state"] == WARN:
+        return True
+    age = dt.datetime.now(dt.UTC).replace(tzinfo=None) - found[0]["checked_at"]
+    return bool(age.total_seconds() >= every)
 
 
 def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:

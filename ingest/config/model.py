@@ -25,6 +25,9 @@ class Database:
     url: str
     user: str = ""
     password: str = field(default="", repr=False)
+    connections: int = 2
+    rows_per_second: int = 0  # 0: no bound
+    reconcile_every: float | None = None  # seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,13 @@ class DatabaseKeys(_Keys):
     ] = key("mysql://host:3306, mariadb://host:3306 or postgresql://host:5432/database")
     user: Text = key("a user who may read the tables, and nothing more")
     password: Text | None = key("the user's password, as ${VAR} or ${file:/path}", None)
+    connections: Count = key("the most connections that read at once", 2)
+    rows_per_second: Natural = key(
+        "the most rows that `ingest reconcile` makes it read in a second; 0 for no bound", 0
+    )
+    reconcile_every: Duration | None = key(
+        "how old a comparison may be before `ingest reconcile --due` makes a new one", None
+    )
 
 
 class _SourceKeys(_Keys):

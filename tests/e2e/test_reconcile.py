@@ -12,16 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
 from ingest.change import TableId
+from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake.tables import LakeReader
+from ingest.run import run
 from ingest.source import reconcile as comparing
 from ingest.source.reconcile import ReconcileBounds, Reconciled
 from ingest.source.repair import repair
 from ingest.source.snapshot import source_of
-from tests.e2e.databases import Database
+from tests.e2e.databases import PASSWORD, USER, Database, MariaDB
 from tests.e2e.test_source import SEEDS, Garden, Writers, node  # noqa: F401 - a fixture
+from tests.lakes import Depot, change, touch
 from tests.source import made
 
 
@@ -254,3 +259,48 @@ def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden
     assert surplus == {int(one.key[0]) for one in done.differences if one.kind == "surplus"}
     assert done.on_the_way
     assert [] == done.not_judged
+
+
+def test_the_way_back_after_lost_messages(node: Database, tmp_path: Path, spark: SparkSession) -> None:  # noqa: F811
+    """The words after an accepted gap must lead to a mirror that is as its source, through the lake's own front door."""
+    if not isinstance(node, MariaDB):
+        pytest.skip("one database is enough: the messages are the same")
+    depot = Depot(tmp_path)
+    text = depot.file.read_text("utf-8").rstrip().removesuffix("}")
+    where = f"{{url: 'mysql://127.0.0.1:{node.port}', user: {USER}, password: {PASSWORD}}}"
+    depot.file.write_text(f"{text}, database: {where}}}\n", "utf-8")
+    garden = Garden(node, tmp_path)
+    garden.execute(
+        "CREATE DATABASE IF NOT EXISTS depot", "DROP TABLE IF EXISTS depot.bins",
+        "CREATE TABLE depot.bins (id bigint primary key, word varchar(20))",
+        "INSERT INTO depot.bins VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')",
+    )  # fmt: skip
+    sent = [change("INSERT", "bins", n, {"id": str(n), "word": f"word {n}"}) for n in (1, 2, 3, 5)]
+    depot.feed.write_text("".join(sent), "utf-8")  # updates of 1, 2, 3, the delete of 5 and all of 4 are lost
+    touch(depot.feed)
+    assert run(spark, depot.pipeline).exit_code == 0
+    assert [1, 1] == [_typed(depot, "depot.bins"), _typed(depot, "depot.bins", "--settled", "--repair")]
+    assert run(spark, depot.pipeline).exit_code == 0
+    assert 0 == _typed(depot, "depot.bins", "--settled")
+    rows = spark.read.format("delta").load(f"{depot.pipeline.lake}/mirrors/depot/bins").collect()
+    assert [(1, "one"), (2, "two"), (3, "three"), (4, "four")] == sorted(
+        (row["id"], row["word"]) for row in rows
+    )
+    page = (
+        spark.read.format("delta")
+        .load(f"{depot.pipeline.lake}/checks")
+        .where("check = 'reconcile'")
+        .collect()
+    )
+    assert ["fail", "pass"] == [row["state"] for row in sorted(page, key=lambda row: row["checked_at"])][1:]
+    with depot.feed.open("a", encoding="utf-8") as file:  # the stream goes on, and wins over what was read
+        file.write(change("UPDATE", "bins", 100, {"id": "4", "word": "later"}, old=[{"word": "four"}]))
+    touch(depot.feed, 1800)
+    garden.execute("UPDATE depot.bins SET word = 'later' WHERE id = 4")
+    assert run(spark, depot.pipeline).exit_code == 0
+    assert 0 == _typed(depot, "--settled")
+
+
+def _typed(depot: Depot, *words: str) -> int:
+    """The verb on the command line."""
+    return CliRunner().invoke(app, ["reconcile", str(depot.file), *words]).exit_code

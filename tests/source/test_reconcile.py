@@ -279,3 +279,16 @@ def test_a_repair_is_messages_and_never_a_write(bins: Bins) -> None:
         (one.op.value, dict(one.after or one.before or {})) for one in changes
     ]
     assert {(5, 5, 2)} == {one.sequence for one in changes}  # right after the newest change of the stream
+
+
+def test_a_comparison_is_due_after_a_while(bins: Bins) -> None:
+    """A schedule that compares everything each time reads the source day and night."""
+    text = bins.file.read_text("utf-8")
+    bins.file.write_text(
+        text.replace("user: reader", "user: reader, reconcile_every: 1h, connections: 1"), "utf-8"
+    )
+    bins.mirror()
+    tables = [len(json.loads(bins.type("--due", "--output", "json").stdout)["tables"]) for _ in range(2)]
+    assert [1, 0] == tables
+    bins.file.write_text(text, "utf-8")
+    assert 1 == len(json.loads(bins.type("--due", "--output", "json").stdout)["tables"])
