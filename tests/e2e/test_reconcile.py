@@ -12,21 +12,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
-from typer.testing import CliRunner
 
 from ingest.change import TableId
-from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake.tables import LakeReader
-from ingest.run import run
 from ingest.source import reconcile as comparing
 from ingest.source.reconcile import ReconcileBounds, Reconciled
 from ingest.source.repair import repair
 from ingest.source.snapshot import source_of
-from tests.e2e.databases import PASSWORD, USER, Database, MariaDB
+from tests.e2e.databases import Database
 from tests.e2e.test_source import SEEDS, Garden, Writers, node  # noqa: F401 - a fixture
-from tests.lakes import Depot, change, touch
 from tests.source import made
 
 
@@ -72,6 +67,12 @@ _KINDS: dict[str, tuple[str, str, str, str, pa.DataType, list[Any]]] = {
     "k": ("time(3)", "time", "'23:59:58.500'", "time", pa.string(), ["23:59:58.5"]),
     "l": ("varbinary(9)", "bytea", "bytes", "binary", pa.binary(), [b"\x00\xff~"]),
     "m": ("varchar(9)", "text", "''", "string", pa.string(), [""]),
+    "o": ("bigint unsigned", "numeric(20,0)", "18446744073709551615", "decimal(20,0)", pa.decimal128(20, 0), [Decimal(2**64 - 1)]),
+    "p": ("bit(64)", "bit(12)", "bits", "bit(64)", pa.decimal128(20, 0), [Decimal(2561)]),
+    "q": ("json", "jsonb", "'{\"a\": 1.10}'", "json", pa.string(), ['{"a": 1.10}']),
+    "r": ("year", "smallint", "1999", "int32", pa.int32(), [1999]),
+    "s": ("enum('x','y')", "uuid", "enum", "string", pa.string(), ["enum"]),
+    "t": ("tinyint(1)", "boolean", "true", "boolean", pa.bool_(), [True]),
     "n": ("date", "date", "'2024-03-01'", "datetime", pa.timestamp("us"), [dt.datetime.fromisoformat("2024-03-01")]),
 }  # fmt: skip
 
@@ -81,6 +82,9 @@ def test_equal_values_of_every_type_are_equal_and_each_change_is_seen(garden: Ga
     at = 0 if garden.mysql else 1
     given = {name: kind[2] for name, kind in _KINDS.items()}
     given["l"] = "X'00ff7e'" if garden.mysql else "'\\x00ff7e'"
+    given["p"] = "2561" if garden.mysql else "B'101000000001'"
+    label = "y" if garden.mysql else "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    given["s"] = f"'{label}'"
     if garden.mysql:
         given["j"] = "'2024-02-29 15:59:59.250'"  # of a session in UTC
     garden.execute(
@@ -91,7 +95,7 @@ def test_equal_values_of_every_type_are_equal_and_each_change_is_seen(garden: Ga
     )
     schema = pa.schema([("id", pa.int32()), *((name, kind[4]) for name, kind in _KINDS.items())])
     columns = {"id": "int32"} | {name: kind[3] for name, kind in _KINDS.items()}
-    cells = {"id": [1, 2]} | {name: [*kind[5], None] for name, kind in _KINDS.items()}
+    cells = {"id": [1, 2]} | {name: [*kind[5], None] for name, kind in _KINDS.items()} | {"s": [label, None]}
     made.mirror(lake(garden), table_of(garden, "kinds"), columns, ["id"], pa.table(cells, schema))
     done = compare(garden, "kinds")
     assert [] == done.differences
@@ -259,48 +263,3 @@ def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden
     assert surplus == {int(one.key[0]) for one in done.differences if one.kind == "surplus"}
     assert done.on_the_way
     assert [] == done.not_judged
-
-
-def test_the_way_back_after_lost_messages(node: Database, tmp_path: Path, spark: SparkSession) -> None:  # noqa: F811
-    """The words after an accepted gap must lead to a mirror that is as its source, through the lake's own front door."""
-    if not isinstance(node, MariaDB):
-        pytest.skip("one database is enough: the messages are the same")
-    depot = Depot(tmp_path)
-    text = depot.file.read_text("utf-8").rstrip().removesuffix("}")
-    where = f"{{url: 'mysql://127.0.0.1:{node.port}', user: {USER}, password: {PASSWORD}}}"
-    depot.file.write_text(f"{text}, database: {where}}}\n", "utf-8")
-    garden = Garden(node, tmp_path)
-    garden.execute(
-        "CREATE DATABASE IF NOT EXISTS depot", "DROP TABLE IF EXISTS depot.bins",
-        "CREATE TABLE depot.bins (id bigint primary key, word varchar(20))",
-        "INSERT INTO depot.bins VALUES (1, 'one'), (2, 'two'), (3, 'three'), (4, 'four')",
-    )  # fmt: skip
-    sent = [change("INSERT", "bins", n, {"id": str(n), "word": f"word {n}"}) for n in (1, 2, 3, 5)]
-    depot.feed.write_text("".join(sent), "utf-8")  # updates of 1, 2, 3, the delete of 5 and all of 4 are lost
-    touch(depot.feed)
-    assert run(spark, depot.pipeline).exit_code == 0
-    assert [1, 1] == [_typed(depot, "depot.bins"), _typed(depot, "depot.bins", "--settled", "--repair")]
-    assert run(spark, depot.pipeline).exit_code == 0
-    assert 0 == _typed(depot, "depot.bins", "--settled")
-    rows = spark.read.format("delta").load(f"{depot.pipeline.lake}/mirrors/depot/bins").collect()
-    assert [(1, "one"), (2, "two"), (3, "three"), (4, "four")] == sorted(
-        (row["id"], row["word"]) for row in rows
-    )
-    page = (
-        spark.read.format("delta")
-        .load(f"{depot.pipeline.lake}/checks")
-        .where("check = 'reconcile'")
-        .collect()
-    )
-    assert ["fail", "pass"] == [row["state"] for row in sorted(page, key=lambda row: row["checked_at"])][1:]
-    with depot.feed.open("a", encoding="utf-8") as file:  # the stream goes on, and wins over what was read
-        file.write(change("UPDATE", "bins", 100, {"id": "4", "word": "later"}, old=[{"word": "four"}]))
-    touch(depot.feed, 1800)
-    garden.execute("UPDATE depot.bins SET word = 'later' WHERE id = 4")
-    assert run(spark, depot.pipeline).exit_code == 0
-    assert 0 == _typed(depot, "--settled")
-
-
-def _typed(depot: Depot, *words: str) -> int:
-    """The verb on the command line."""
-    return CliRunner().invoke(app, ["reconcile", str(depot.file), *words]).exit_code

@@ -292,3 +292,48 @@ def test_a_comparison_is_due_after_a_while(bins: Bins) -> None:
     assert [1, 0] == tables
     bins.file.write_text(text, "utf-8")
     assert 1 == len(json.loads(bins.type("--due", "--output", "json").stdout)["tables"])
+
+
+def test_a_question_that_fails_is_asked_again_and_then_ends_in_one_sentence(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short cut of the network must not cost an hour of comparing, nor pass as equal."""
+    bins.mirror()
+    monkeypatch.setattr(comparing.time, "sleep", lambda _seconds: None)
+    real, failures = duck_source.values, [0, 1]
+
+    def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
+        if "SUM(d)" in query and failures[0] < failures[1]:
+            failures[0] += 1
+            raise duckdb.Error("the query took longer than\n600 seconds")
+        return real(connection, query)
+
+    monkeypatch.setattr(duck_source, "values", values)
+    one = ReconcileBounds(parallel=1, range_rows=300)  # a file of DuckDB's is opened by one at a time
+    assert not bins.compare(limits=one).differs
+    failures[:] = [0, 1000]
+    with pytest.raises(
+        IngestError, match="here:3306 failed: the query took longer than 600 seconds"
+    ) as caught:
+        bins.compare(limits=one)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_database_that_cannot_be_reached_is_a_sentence_without_the_password(tmp_path: Path) -> None:
+    """A password in a log is a password lost; a traceback says nothing of what to correct."""
+    bins = Bins(tmp_path)
+    text = bins.file.read_text("utf-8").replace("here:3306", "127.0.0.1:1")
+    bins.file.write_text(text.replace("user: reader", "user: reader, password: hunter2-x"), "utf-8")
+    bins.mirror()
+    done = bins.type("shop.bins")
+    assert 1 == done.exit_code
+    assert "does not let user 'reader' in" in done.stderr
+    assert "hunter2-x" not in done.stdout + done.stderr
+
+
+def test_null_in_a_key_is_named(bins: Bins) -> None:
+    """Rows that are in no range would never be compared."""
+    bins.mirror()
+    bins.write("INSERT INTO bins VALUES (NULL, 'nowhere', 1)")
+    with pytest.raises(IngestError, match="NULL in a column of its key"):
+        bins.compare()
