@@ -6,12 +6,13 @@ that rows or applied statements have shown, as far as the policy lets them in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from ingest import types
 from ingest.config import Pipeline
+from ingest.config.model import KEEP
 from ingest.errors import HeldError, command
 from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, of_lines
@@ -146,13 +147,17 @@ def _refuse_unordered(job: Job) -> None:
         )
 
 
-def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Iterable[str]) -> None:
-    for key in keys:
-        if (how := job.rule.mask_of(key)) not in ("", "hmac"):
+def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
+    """Rows are known by their key; those without one by all their values, a repeated message's among them."""
+    named = {key: job.rule.mask_of(key) for key in keys}
+    if not keys and job.rule.no_key != "hold":
+        named = {name: "" if how == KEEP else how for name, how in job.rule.mask.items()}
+    for name, how in named.items():
+        if how not in ("", "hmac"):
+            what = f"the column {name} is part of the key" if keys else "it has no key"
             raise HeldError(
-                f"{job.table}: the column {key} is part of the key and is masked with {how}, which gives different values "
-                f"one text: write `{key}: hmac` under mask: of its tables: entry, then "
-                f"`{command('rebuild', pipeline.file, '--layer', 'silver')}`."
+                f"{job.table}: {what}, and {how} gives different values one text: write `{name}: hmac` under mask: of its "
+                f"tables: entry, then `{command('rebuild', pipeline.file, '--layer', 'silver')}`."
             )
 
 

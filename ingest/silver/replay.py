@@ -16,6 +16,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from ingest.config.masks import NOT_SHOWN
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY, still_open
@@ -93,7 +94,8 @@ def decoded(
     if refused:
         places = replays.select(*PLACE, replayed_batch().alias("batch")).distinct()
         parts = [lift(own.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
-        parts.append(_refusals(replays.where(replayed_batch().isin(sorted({one.old for one in refused})))))
+        olds = replays.where(replayed_batch().isin(sorted({one.old for one in refused})))
+        parts.append(_refusals(olds, hide=lake.pipeline.masks))
     for batch in sorted({one.batch for one in wanted}):
         parts.append(
             lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch))
@@ -110,14 +112,19 @@ def _bytes(lake: Lake, replays: DataFrame) -> DataFrame:
     return kept.join(places, [*PLACE, "batch"], "left_semi")
 
 
-def _refusals(replays: DataFrame) -> DataFrame:
-    """The rejects of the old batches, as their replays remember them."""
+def _refusals(replays: DataFrame, *, hide: bool) -> DataFrame:
+    """The rejects of the old batches, as their replays remember them; ``hide`` what they quoted before there were masks."""
+    reason, decoder = (
+        F.get_json_object(F.col("value").cast("string"), f"$.reject.{name}").alias(name)
+        for name in ("reason", "decoder")
+    )
+    hidden = F.to_json(F.struct(reason, F.lit(f"({NOT_SHOWN})").alias("detail"), decoder))
     return replays.select(
         F.lit("reject").alias("kind"),
         replayed_batch().alias("batch"),
         *PLACE,
         F.lit(0).alias("row"),
-        F.get_json_object(F.col("value").cast("string"), "$.reject").alias("payload"),
+        (hidden if hide else F.get_json_object(F.col("value").cast("string"), "$.reject")).alias("payload"),
     ).distinct()
 
 
