@@ -140,7 +140,7 @@ def _shown(change: Change, pipeline: Pipeline | None) -> Change:
     """The change without its masked columns: the evidence tells of values."""
     from msgspec.structs import replace
 
-    if pipeline is None or not (rule := pipeline.rule(change.table)).mask:
+    if pipeline is None or not (rule := pipeline.masking(change.table)).mask:
         return change
     before, after = (
         image and {name: text for name, text in image.items() if not rule.mask_of(name)}

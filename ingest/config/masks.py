@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hmac
 import re
+import struct
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
+from string import ascii_lowercase, ascii_uppercase, digits
 
 import msgspec
 
@@ -25,6 +28,7 @@ from ingest.errors import Undecodable
 HIDDEN = "***"
 NOT_SHOWN = "not shown, for the pipeline file masks columns"
 LAST = 4  # characters that last4 leaves
+_OFTEN = 50_000  # values whose masks are remembered
 _SHORT = 2 * LAST  # a text shorter than this shows none of them
 _QUOTED = re.compile(r"['\"`].*['\"`]", re.DOTALL)  # from the first quote to the last: a value may hold some
 _PLAIN_DETAILS = frozenset(
@@ -43,9 +47,12 @@ class Masks:
         secret = pipeline.mask_secret.encode("utf-8", "surrogatepass")
         # Of another hash, so that no value that somebody writes into a table is masked to this key.
         shape = hmac.digest(secret, b"ingest tokenize", "sha512")
+        often = lru_cache(
+            maxsize=_OFTEN
+        )  # a value comes before and after a change, and in rows that refer to it
         self._methods: dict[str, Callable[[str, str], str | None]] = {
-            "hmac": lambda text, logical: _digest(secret, canonical(text, logical)).hex(),
-            "tokenize": lambda text, logical: tokenized(shape, canonical(text, logical)),
+            "hmac": often(lambda text, logical: _digest(secret, canonical(text, logical)).hex()),
+            "tokenize": often(lambda text, logical: tokenized(shape, canonical(text, logical))),
             "last4": lambda text, _logical: last4(text),
             "null": lambda _text, _logical: None,
         }
@@ -54,7 +61,7 @@ class Masks:
     def of(self, table: TableId) -> _TableMasks | None:
         """The masks of one table, if it has any."""
         if table not in self._rules:
-            rule = self._pipeline.rule(table)
+            rule = self._pipeline.masking(table)
             self._rules[table] = _TableMasks(rule, self._methods) if rule.mask else None
         return self._rules[table]
 
@@ -86,6 +93,10 @@ class _TableMasks:
         self._rule = rule
         self._methods = methods
         self._known: dict[str, str] = {}
+        self._sent: tuple[Mapping[str, str], Mapping[str, str]] = (
+            {},
+            {},
+        )  # types that messages share, and the mirror's
 
     def _method(self, column: str) -> str:
         how = self._known.get(column)
@@ -102,10 +113,10 @@ class _TableMasks:
                 "different values one text: write hmac for it under mask:",
             )
         before, after = (self.image(image, change.types) for image in (change.before, change.after))
-        texts = {name: self._type(name, logical) for name, logical in change.types.items()}
-        if texts == change.types:
-            return msgspec.structs.replace(change, before=before, after=after)
-        return msgspec.structs.replace(change, before=before, after=after, types=texts)
+        if change.types is not self._sent[0]:
+            texts = {name: self._type(name, logical) for name, logical in change.types.items()}
+            self._sent = change.types, texts
+        return msgspec.structs.replace(change, before=before, after=after, types=self._sent[1])
 
     def image(self, image: Image | None, sent: Mapping[str, str]) -> Image | None:
         """A row image with masked values; ``sent`` are the types of its message."""
@@ -205,19 +216,17 @@ def last4(text: str) -> str:
 
 def tokenized(key: bytes, text: str) -> str:
     """Another text of the same form: digits for digits, letters for letters, and the signs between them."""
-    stream = b"".join(_digest(key, f"{block}\0{text}") for block in range((4 * len(text) + 31) // 32))
-    return "".join(
-        _another(sign, int.from_bytes(stream[4 * at : 4 * at + 4], "big")) for at, sign in enumerate(text)
-    )
+    stream = b"".join(_digest(key, f"{block}\0{text}") for block in range((2 * len(text) + 31) // 32))
+    numbers = struct.unpack(f">{len(text)}H", stream[: 2 * len(text)])
+    return "".join(map(_another, text, numbers))
 
 
 def _another(sign: str, number: int) -> str:
     if sign.isascii() and not sign.isalnum():
         return sign
-    kind = unicodedata.category(sign)
-    if kind[0] == "N":
-        return chr(ord("0") + number % 10)
-    return chr(ord("A" if kind == "Lu" else "a") + number % 26)
+    if unicodedata.category(sign)[0] == "N":
+        return digits[number % 10]
+    return (ascii_uppercase if sign.isupper() else ascii_lowercase)[number % 26]
 
 
 # --- texts that may quote values --------------------------------------------------------------------

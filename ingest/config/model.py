@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -206,6 +207,12 @@ class Pipeline:
         """The rule of a source table: the first whose pattern fits, else the defaults."""
         return _rule(self.tables, table)
 
+    def masking(self, table: TableId) -> TableRule:
+        """The rule whose masks hold: a table's own, or that of the table which an online schema tool copies into it."""
+        own = self.rule(table)
+        copied = None if own.mask else _HELPER.fullmatch(table.table or "")
+        return self.rule(table._replace(table=copied[1])) if copied else own
+
     def hints(self, source: Source, schemas: Mapping[int, str] | None = None) -> Hints:
         """What the parser of a source may know: its options, its tables' keys and columns, its registry's schemas."""
         rules = self.tables
@@ -219,6 +226,7 @@ class Pipeline:
 
 
 _DEFAULT_RULE = TableRule()
+_HELPER = re.compile("_(.+)_(?:gho|ghc|del|old|new)")
 _HELPER_TABLES = ("_*_gho", "_*_ghc", "_*_del", "_*_old", "_*_new")
 
 

@@ -170,8 +170,7 @@ def _lost(pipeline: Pipeline, effect: dict[str, Any]) -> tuple[str, str, str] | 
         lost = bool(how) and not rule.mask_named(new)
         return (f"{effect['column']} of {table}", new, f"mask: {{{new}: {how}}} (or keep)") if lost else None
     target = TableId(*effect["to"])
-    other = pipeline.rule(target)
-    lost = bool(rule.mask) and not other.mask and not other.exclude
+    lost = bool(rule.mask) and not pipeline.masking(target).mask and not pipeline.rule(target).exclude
     return (str(table), str(target), f"the masks of {table} (or '*': keep)") if lost else None
 
 

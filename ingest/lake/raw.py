@@ -31,7 +31,7 @@ def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tu
 
     A message that names no table, as a rejected one, may hold what is masked anywhere.
     """
-    hidden = bool(lake.pipeline.rule(table).mask) if table.table else lake.pipeline.masks
+    hidden = bool(lake.pipeline.masking(table).mask) if table.table else lake.pipeline.masks
     named = (row for row in rows if row["topic"] is not None)  # a complete re-snapshot has no message
     places = sorted({tuple(row[name] for name in PLACE) for row in named}, key=str)
     if not places:

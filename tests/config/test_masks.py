@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.change import NO_TABLE, Change, Op
+from ingest.change import NO_TABLE, Change, Op, TableId
 from ingest.config import Pipeline, TableRule
 from ingest.config.masks import (
     Masks,
@@ -78,6 +78,17 @@ def test_what_stays_is_named_before_a_pattern_for_the_rest() -> None:
     rule = TableRule(mask={"id": "keep", "*": "null"})
     assert ("", "null") == (rule.mask_of("ID"), rule.mask_of("what comes later"))
     assert {"id": "int64"} == TableRule(columns={"id": "int64"}, mask=rule.mask).declared
+
+
+def test_copies_of_a_table_have_its_masks() -> None:
+    """gh-ost copies each row into a table of its own, whose rows are in the stream, too."""
+    rules = (TableRule("shop.customers", mask={"email": "null"}), TableRule("shop.*"))
+    masks = Masks(Pipeline("p", Path("/p"), "/l", (), rules))
+    for name in ("customers", "_customers_gho", "_customers_new", "_customers_old", "_customers_del"):
+        table = masks.of(TableId("shop", None, name))
+        assert table is not None, name
+        assert {"email": None} == table.image({"email": "jo@example.org"}, {})
+    assert [None, None] == [masks.of(TableId("shop", None, name)) for name in ("orders", "_orders_gho")]
 
 
 # --- values ---------------------------------------------------------------------------------------

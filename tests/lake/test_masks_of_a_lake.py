@@ -274,6 +274,7 @@ def test_rows_that_a_mask_makes_equal_are_refused(tmp_path: Path, rule: str, sql
         ("ALTER TABLE customers RENAME COLUMN born TO birthday", (), ""),
         ("RENAME TABLE customers TO clients", (), "Batch 1 renames shop.customers, which is masked, to shop.clients"),
         ("RENAME TABLE customers TO _customers_old", (), ""),  # a helper table, which is left out
+        ("RENAME TABLE customers TO _customers_old", (("tables:", "tables:\n  - match: shop._*"),), ""),  # or masked
     ],
 )  # fmt: skip
 def test_a_name_that_no_mask_fits_is_refused(tmp_path: Path, sql: str, more: Any, said: str) -> None:
