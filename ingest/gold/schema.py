@@ -149,7 +149,9 @@ def _refuse_unordered(job: Job) -> None:
 
 def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
     """Rows are known by their key; those without one by all their values, a repeated message's among them."""
-    named = {key: job.rule.mask_of(key) for key in keys}
+    named = {
+        key: job.rule.mask_of(key) for key in keys if key != job.rule.shard_column
+    }  # which no message has
     if not keys and job.rule.no_key != "hold":
         named = {name: "" if how == KEEP else how for name, how in job.rule.mask.items()}
     for name, how in named.items():

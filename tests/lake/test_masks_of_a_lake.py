@@ -245,6 +245,7 @@ def test_a_batch_decoded_in_part_is_finished_as_it_was_begun(shop: Shop) -> None
         ("no_key: append, mask: {name: null}", "", "shop.calls: it has no key, and null gives different values one text: write `name: hmac`"),
         ("no_key: full_row, mask: {id: keep, 'p*': last4}", "", "shop.calls: it has no key, and last4 gives different values"),
         ("no_key: full_row, mask: {id: keep, 'p*': hmac}", "", ""),
+        ("shard_column: shop, keys: [id], mask: {id: keep, '*': null}", "", ""),
         ("mask: {phone: tokenize}", "CREATE TABLE calls (phone BIGINT PRIMARY KEY, name TEXT)", "shop.calls: the column phone is part of the key, and tokenize"),
         ("mask: {phone: hmac}", "CREATE TABLE calls (phone BIGINT PRIMARY KEY, name TEXT)", ""),
     ],
