@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,12 @@ class UnreadableError(IngestError):
     """The log, or what it describes, is more than is read here: Spark must."""
 
 
+@lru_cache(maxsize=8192)
+def _statistics(text: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = orjson.loads(text) if text else {}
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One file of a table. ``deleted`` counts the rows that its deletion vector takes out."""
@@ -46,12 +52,12 @@ class DataFile:
     @property
     def rows(self) -> int | None:
         """How many rows it adds to the table, if the log says so."""
-        found = orjson.loads(self.stats).get("numRecords") if self.stats else None
+        found = _statistics(self.stats).get("numRecords")
         return None if found is None else found - self.deleted
 
     def may_hold(self, column: str, low: int, high: int) -> bool:
         """False if the statistics rule out that a column has a value between two."""
-        found = orjson.loads(self.stats) if self.stats else {}
+        found = _statistics(self.stats)
         least, most = (found.get(name, {}).get(column) for name in ("minValues", "maxValues"))
         return (least is None or least <= high) and (most is None or most >= low)
 
@@ -117,18 +123,48 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
         raise UnreadableError(
             f"the table's log {log} does not hold all commits up to version {last if version is None else version}"
         )
-    newest = (commits.get(last) or checkpoints[last][0]).stat()
+    newest = commits.get(last) or checkpoints[last][0]
     parts = (*checkpoints.get(first, ()), *(commits[number] for number in needed))
-    return _read(folder, last, parts, (newest.st_mtime_ns, newest.st_ino, newest.st_size))
+    return _read(folder, last, parts, newest, _identity(log / newest))
+
+
+def _identity(file: Path) -> tuple[int, ...]:
+    """What changes with a file."""
+    found = file.stat()
+    return found.st_mtime_ns, found.st_ino, found.st_size
 
 
 @lru_cache(maxsize=4096)
-def _read(folder: str, version: int, parts: tuple[Path, ...], _newest: tuple[int, ...]) -> Snapshot:
+def _read(
+    folder: str, version: int, parts: tuple[str, ...], newest: str, identity: tuple[int, ...]
+) -> Snapshot:
     """The state that a log's parts come to; kept while its newest file is the same."""
-    state = _State()
-    for path in parts:
-        state.take(_actions(path) if path.suffix == ".json" else _checkpoint(path))
-    return state.snapshot(folder, version)
+    log = Path(folder) / "_delta_log"
+    state = _continued(log, version)
+    if state is None:
+        state = _State()
+        for name in parts:
+            state.take(_actions(log / name) if name.endswith(".json") else _checkpoint(log / name))
+    found = state.snapshot(folder, version)
+    if newest.endswith(".json"):
+        _last[str(log)] = _Seen(version, log / newest, identity, state)
+    return found
+
+
+def _continued(log: Path, version: int) -> _State | None:
+    """What was read of the log before, and the commits since; None if it has to be read from its checkpoint."""
+    seen = _last.get(str(log))
+    if seen is None or seen.version > version:
+        return None
+    try:
+        if _identity(seen.newest) != seen.identity:  # another table lies there now
+            return None
+        state = seen.state.copy()
+        for number in range(seen.version + 1, version + 1):
+            state.take(_actions(log / f"{number:020d}.json"))
+    except FileNotFoundError:
+        return None
+    return state
 
 
 def actions(folder: str, version: int) -> list[dict[str, Any]]:
@@ -142,9 +178,10 @@ def actions(folder: str, version: int) -> list[dict[str, Any]]:
 
 def commits(folder: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The log's versions with the ``userMetadata`` of each commit, the newest first."""
-    found, _ = _listed(Path(folder) / "_delta_log", None)
+    log = Path(folder) / "_delta_log"
+    found, _ = _listed(log, None)
     for number in sorted(found, reverse=True):
-        yield number, metadata_of(list(_actions(found[number])))
+        yield number, metadata_of(list(_actions(log / found[number])))
 
 
 def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
@@ -160,20 +197,20 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
     return {}
 
 
-def _listed(log: Path, version: int | None) -> tuple[dict[int, Path], dict[int, list[Path]]]:
-    """The commits and the whole checkpoints of a log, by version, up to one."""
-    commits: dict[int, Path] = {}
-    parts: dict[int, dict[tuple[int, int], Path]] = {}
+def _listed(log: Path, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:
+    """The names of the commits and the whole checkpoints of a log, by version, up to one."""
+    commits: dict[int, str] = {}
+    parts: dict[int, dict[tuple[int, int], str]] = {}
     try:
         names = os.listdir(log)  # noqa: PTH208 - hundreds of logs are read at once
     except (FileNotFoundError, NotADirectoryError):
         return {}, {}
     for name in names:
         if found := _COMMIT.match(name):
-            commits[int(found[1])] = log / name
+            commits[int(found[1])] = name
         elif found := _CHECKPOINT.match(name):
-            parts.setdefault(int(found[1]), {})[int(found[2] or 1), int(found[3] or 1)] = log / name
-    whole: dict[int, list[Path]] = {}
+            parts.setdefault(int(found[1]), {})[int(found[2] or 1), int(found[3] or 1)] = name
+    whole: dict[int, list[str]] = {}
     for number, ones in parts.items():
         for count in {total for _, total in ones}:
             if all((i, count) in ones for i in range(1, count + 1)):
@@ -229,6 +266,10 @@ class _State:
     meta: Mapping[str, Any] = field(default_factory=dict)
     protocol: Mapping[str, Any] = field(default_factory=dict)
 
+    def copy(self) -> _State:
+        """The same, to be changed."""
+        return replace(self, files=self.files.copy(), transactions=self.transactions.copy())
+
     def take(self, actions: Iterator[dict[str, Any]]) -> None:
         for action in actions:
             if one := action.get("add"):
@@ -277,6 +318,19 @@ class _State:
     def _is_plain(self) -> bool:
         version = self.protocol.get("minWriterVersion") or 0
         return version <= 2 or (version == 7 and set(self.protocol.get("writerFeatures") or ()) <= _WRITABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A log as it was read last."""
+
+    version: int
+    newest: Path
+    identity: tuple[int, ...]
+    state: _State
+
+
+_last: dict[str, _Seen] = {}
 
 
 def _vector(found: Mapping[str, Any]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Field
 
 from ingest.lake import commits, delta, duck, tables
 from ingest.lake.datafiles import Added, FilePart, Files, Layout, arrow_schema, table_of, written
+from ingest.lake.delta import Snapshot
 from ingest.lake.schemas import ALL, BOOKS, BRONZE, CHANGES, TableSchema
 
 WRITER = "shop/silver/books/0"
@@ -161,6 +164,56 @@ def test_rows_whose_partition_is_null_are_kept(tmp_path: Path) -> None:
         assert expected == [
             (row["offset"], row["day"]) for row in sorted(found, key=lambda row: row["offset"])
         ]
+
+
+def _forgotten(folder: str) -> Snapshot:
+    """The table as a process reads it that has never seen it."""
+    delta._last.clear()
+    delta._read.cache_clear()
+    return delta.snapshot(folder)
+
+
+def _ordered(found: Snapshot) -> Snapshot:
+    return replace(found, files=tuple(sorted(found.files, key=lambda one: one.path)))
+
+
+def test_a_log_is_read_on_from_where_it_was_read(tmp_path: Path) -> None:
+    """A process that goes on must see what a new one sees: after checkpoints, deletes, upkeep, and another table."""
+    place = layout(tmp_path)
+    for batch in range(1, 25):
+        append(place, batch)
+        if batch % 8 == 0:
+            DeltaTable(place.folder).delete(f"batch = {batch - 3}")
+        if batch == 18:
+            DeltaTable(place.folder).optimize.compact()
+        if batch == 21:
+            DeltaTable(place.folder).alter.add_columns([Field("later", "string")])
+        if batch % 3:
+            continue  # several commits at once
+        seen = delta.snapshot(place.folder)
+        whole = _forgotten(place.folder)
+        assert _ordered(whole) == _ordered(seen)
+        assert {WRITER: batch} == seen.transactions
+    before = delta.snapshot(place.folder)
+    shutil.rmtree(place.folder)
+    place = layout(tmp_path)
+    for batch in range(40, 41 + before.version):
+        append(place, batch)
+    seen = delta.snapshot(place.folder)
+    assert seen.version > before.version
+    assert _ordered(_forgotten(place.folder)) == _ordered(seen)
+    assert before.table_id != seen.table_id
+
+
+def test_a_snapshot_stays_what_it_was(tmp_path: Path) -> None:
+    """What is read on from it is another one: a version that was promised would grow files."""
+    place = layout(tmp_path)
+    append(place, 1)
+    first = delta.snapshot(place.folder)
+    append(place, 2)
+    assert ({WRITER: 2}, 2) == (delta.snapshot(place.folder).transactions, len(batches(place)))
+    assert ({WRITER: 1}, 1) == (first.transactions, len(first.files))
+    assert first == delta.snapshot(place.folder, first.version)
 
 
 def test_what_an_error_interrupts_is_removed(tmp_path: Path) -> None:
