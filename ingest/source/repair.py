@@ -14,7 +14,6 @@ from ingest.lake.mirrors import Mirror
 from ingest.source import digest, snapshot
 from ingest.source.database import SourceDialect, SourceTable, connected
 from ingest.source.known import known
-from ingest.source.place import after, number_after
 
 _TOGETHER = 200  # keys of one question
 
@@ -36,8 +35,7 @@ def repair(
     now = known(pipeline, source.name, table)
     with connected(source.database) as (dialect, connection):
         found = snapshot.described(dialect.table(connection, table), pipeline, table, source, now.columns)
-        number = number_after(now.high, now.batch)
-        place = after(now.high, now.batch, number, now.epoch)
+        place = snapshot.place_of(pipeline, source, table, now)
         snapshot.settle(dialect, connection, table)
         plan = snapshot.SnapshotPlan(table, f"{len(keys)} keys", found.shape, mirror.keys, place, [])
         here = snapshot.begin(pipeline, source, plan)

@@ -28,7 +28,7 @@ from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
 from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named
-from ingest.source.known import known
+from ingest.source.known import KnownTable, known
 from ingest.source.place import SnapshotPlace, after, number_after
 
 CHUNK_ROWS = 50_000
@@ -167,8 +167,7 @@ def _read(
         table = described(dialect.table(connection, found), pipeline, found, source, known_now.columns)
         here, plan = _waiting(pipeline, source, table, where) or (None, None)
         if here is None or plan is None:
-            number = number_after(known_now.high, known_now.batch)
-            place = after(known_now.high, known_now.batch, number, known_now.epoch)
+            place = place_of(pipeline, source, table.id, known_now)
             settle(dialect, connection, table.id)
             cut = list(bounds(dialect, connection, table, where, size))
             plan = SnapshotPlan(table.id, where, table.shape, table.keys, place, cut)
@@ -267,6 +266,14 @@ def settle(dialect: Any, connection: Any, table: TableId) -> None:
 
 
 # --- the folder -----------------------------------------------------------------------------------
+
+
+def place_of(pipeline: Pipeline, source: Source, table: TableId, now: KnownTable) -> SnapshotPlace:
+    """The place of rows that are read from now on: also after those that were read and have not landed yet."""
+    waiting = folder(pipeline, source.name).glob(f"{_name(table)}-*/{_PLAN}")
+    plans = [msgspec.json.decode(file.read_bytes(), type=SnapshotPlan) for file in waiting]
+    numbers = [plan.place.number + 1 for plan in plans]
+    return after(now.high, now.batch, max([number_after(now.high, now.batch), *numbers]), now.epoch)
 
 
 def begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:

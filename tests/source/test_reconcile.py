@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
+from ingest.lake import records
+from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
 from ingest.source import database
 from ingest.source import reconcile as comparing
@@ -279,6 +282,14 @@ def test_a_repair_is_messages_and_never_a_write(bins: Bins) -> None:
         (one.op.value, dict(one.after or one.before or {})) for one in changes
     ]
     assert {(5, 5, 2)} == {one.sequence for one in changes}  # right after the newest change of the stream
+    bins.write("UPDATE bins SET word = 'newer' WHERE id = 6")
+    assert 1 == bins.type("--settled", "--repair").exit_code
+    [again] = list(bins.file.parent.glob("lake/snapshots/shop/*-3/chunk-000001*"))
+    [row] = ingest_snapshot.parse(Message(again.read_bytes().strip()), Hints())
+    assert ((5, 5, 3), "newer") == (
+        row.sequence,
+        (row.after or {})["word"],
+    )  # it wins, although none has landed
 
 
 def test_a_comparison_is_due_after_a_while(bins: Bins) -> None:
@@ -337,3 +348,31 @@ def test_null_in_a_key_is_named(bins: Bins) -> None:
     bins.write("INSERT INTO bins VALUES (NULL, 'nowhere', 1)")
     with pytest.raises(IngestError, match="NULL in a column of its key"):
         bins.compare()
+
+
+def test_the_report_shows_the_comparison_beside_the_checks_of_each_batch(bins: Bins) -> None:
+    """The newest checks alone would hide all others after a comparison, and the comparison after the next batch."""
+    from ingest.inspect.status import verdicts
+    from ingest.quality.gather import gather
+
+    def checked(year: int, *names: str) -> None:
+        at = dt.datetime(year, 1, 1, tzinfo=dt.UTC)
+        rows = [
+            ("run", 1, "shop.bins", name, None, "error", "pass", 0.0, "0.0", "", at, None, None)
+            for name in names
+        ]
+        records.append(lake, "run", rows, CHECKS, {"checked": 1})
+
+    def shown() -> list[tuple[str, str]]:
+        return [(one.check, one.state) for table in gather(lake).tables for one in table.checks]
+
+    bins.rows[4] = ("wrong", 0.5)
+    bins.mirror()
+    lake = LakeReader(load(bins.file))
+    checked(2024, "rows")
+    assert 1 == bins.type("--settled").exit_code
+    assert [("reconcile", "fail"), ("rows", "pass")] == shown()
+    assert 1 == lake.last_marks(CHECKS.name)["checked"]
+    checked(2124, "rows", "key_unique")
+    assert [("key_unique", "pass"), ("reconcile", "fail"), ("rows", "pass")] == shown()
+    assert {"pass": 2, "fail": 1} == verdicts(lake)
