@@ -10,12 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ingest.config import Pipeline
+from ingest.config import Pipeline, Source
 from ingest.config.model import Database
-from ingest.errors import IngestError, SetupError
+from ingest.errors import IngestError, SetupError, counted
 from ingest.lake import cache, jars, java, trust
+
+if TYPE_CHECKING:
+    from ingest.change import TableId
+    from ingest.source.database import SourceDialect
 
 _OLDEST_PYTHON = (3, 11)
 _CONNECT_SECONDS = 3.0
@@ -131,25 +136,52 @@ def _services(pipeline: Pipeline) -> Iterator[Finding]:
         if source.registry:
             yield answers(f"registry of {source.name}", source.registry)
         if source.database:
-            yield _database(source.name, source.database)
+            yield _database(pipeline, source, source.database)
 
 
-def _database(name: str, database: Database) -> Finding:
-    """Whether the source database lets its user in, and gives its time."""
+def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding:
+    """Whether the source database lets its user in and read what has come by its stream, and gives its time."""
     from ingest.source.database import connected, place_of
 
-    check = f"database of {name}"
+    check = f"database of {source.name}"
     try:
         with connected(database) as (dialect, connection):
-            return Finding(
-                check,
-                "ok",
-                f"{place_of(database)} lets {database.user} in, and its clock is {dialect.clock(connection)}",
-            )
+            clock = dialect.clock(connection)
+            tables = _tables(pipeline, source)
+            unread = [one for one in tables if not _is_readable(dialect, connection, one)]
     except SetupError as error:
         return Finding(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
     except IngestError as error:
         return Finding(check, "wrong", str(error), "correct `database:` of the source, or start the database")
+    said = f"{place_of(database)} lets {database.user} in"
+    if unread:
+        names = ", ".join(map(str, unread[:5])) + (" and more" if len(unread) > 5 else "")
+        return Finding(
+            check,
+            "wrong",
+            f"{said}, but not read {names}",
+            f"grant SELECT on {names}, or exclude what is gone",
+        )
+    tables_too = f" to {counted(len(tables), 'table')}" if tables else ""
+    return Finding(check, "ok", f"{said}{tables_too}, and its clock is {clock}")
+
+
+def _tables(pipeline: Pipeline, source: Source) -> list[TableId]:
+    """The source's tables that the lake has mirrors of; nothing before the first run."""
+    from ingest.lake.tables import LakeReader
+    from ingest.source.reconcile import tables_of
+
+    return tables_of(LakeReader(pipeline), source) if "://" not in pipeline.lake else []
+
+
+def _is_readable(dialect: SourceDialect, connection: Any, table: TableId) -> bool:
+    try:
+        found = dialect.table(connection, table)
+        if found is not None:
+            dialect.values(connection, f"SELECT 1 FROM {found.name} WHERE 1 = 0")
+    except dialect.ERRORS:
+        return False
+    return found is not None
 
 
 def answers(check: str, address: str) -> Finding:

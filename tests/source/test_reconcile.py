@@ -376,3 +376,21 @@ def test_the_report_shows_the_comparison_beside_the_checks_of_each_batch(bins: B
     checked(2124, "rows", "key_unique")
     assert [("key_unique", "pass"), ("reconcile", "fail"), ("rows", "pass")] == shown()
     assert {"pass": 2, "fail": 1} == verdicts(lake)
+
+
+def test_doctor_names_tables_that_cannot_be_read(bins: Bins) -> None:
+    """A right that is missing would be found in the middle of the night, by the comparison itself."""
+    from ingest.cli.doctor import examine
+
+    def database_of() -> tuple[str, str]:
+        one = next(one for one in examine(load(bins.file)) if one.check == "database of shop")
+        return one.state, one.found
+
+    assert ("ok", "here:3306 lets reader in, and its clock is 2024-05-01T00:00:00Z") == database_of()
+    bins.mirror()
+    assert (
+        "ok",
+        "here:3306 lets reader in to 1 table, and its clock is 2024-05-01T00:00:00Z",
+    ) == database_of()
+    bins.write("DROP TABLE bins")
+    assert ("wrong", "here:3306 lets reader in, but not read shop.bins") == database_of()
