@@ -199,7 +199,7 @@ def _summary(one: Reconciled) -> dict[str, Any]:
         "table": one.table, "mirror": one.mirror, "rows": one.rows, "mirror_rows": one.mirror_rows,
         "ranges": one.ranges, "equal": one.equal, "missing": one.count(MISSING), "surplus": one.count(SURPLUS),
         "different": one.count(DIFFERENT), "on_the_way": one.on_the_way, "not_judged": len(one.not_judged),
-        "columns_lacking": list(one.lacking), "sampled": one.sampled, "rows_moved": one.fetched,
+        "columns_lacking": list(one.lacking), "columns_left_out": list(one.left_out), "sampled": one.sampled, "rows_moved": one.fetched,
         "looked_at": one.looked_at or None, "equal_to_source": not one.differs and not one.not_judged,
         "seconds": round(one.seconds, 1),
     }  # fmt: skip
@@ -349,6 +349,8 @@ def _told(one: Reconciled) -> str:
     ]
     if one.lacking:
         parts.append(f"without {', '.join(one.lacking)}, which the mirror lacks")
+    if one.left_out:
+        parts.append(f"without {', '.join(one.left_out)}, which cannot be compared")
     if one.unkeyed and one.equal < one.ranges:
         parts.append(f"{one.mirror_rows:,} rows in the mirror, and no key says which differ")
     if one.not_judged:
@@ -360,6 +362,8 @@ def _told(one: Reconciled) -> str:
 
 def _advise(file: object, found: list[Reconciled], *, repaired: bool) -> None:
     for one in found:
+        if one.left_out:
+            output.note(f"{one.table}: {', '.join(one.left_out)} cannot be compared and was left out")
         if one.lacking:
             output.warning(
                 f"{one.mirror} lacks columns that {one.table} has: {', '.join(one.lacking)}; they were not compared. "

@@ -73,6 +73,10 @@ class SourceDialect(Protocol):
         """A condition on a column by a value's canonical text."""
 
     @staticmethod
+    def is_comparable(column: SourceColumn) -> bool:
+        """False if the texts of its stream follow the connector, and not the database."""
+
+    @staticmethod
     def double(column: SourceColumn) -> tuple[str, str]:
         """SQL for a column as a double, and for its text."""
 

@@ -58,6 +58,8 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
         source = f"CASE WHEN {source} IS NOT NULL THEN CONCAT({source}, ' 00:00:00') END"
     elif delta == "STRING" and logical == "time":
         text = _bare(name, mirror=True)
+    elif delta == "STRING" and column.declared.lower() == "json":
+        source, text = _dense(source), _dense(name)
     elif delta == "STRING":
         text = name
     if delta != "STRING":
@@ -88,6 +90,11 @@ def _bare(text: str, *, mirror: bool = False) -> str:
     if mirror:
         cut = f"rtrim(rtrim({text}, '0'), '.')"
     return f"CASE WHEN {text} LIKE '%.%' THEN {cut} ELSE {text} END"
+
+
+def _dense(text: str) -> str:
+    """JSON without the blanks that databases and connectors put between its members, or do not."""
+    return f"REPLACE(REPLACE({text}, ': ', ':'), ', ', ',')"
 
 
 def _marked(text: str) -> str:

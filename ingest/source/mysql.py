@@ -132,6 +132,11 @@ def equal(column: SourceColumn, text: str) -> str:
     return f"{name} = {literal}"
 
 
+def is_comparable(column: SourceColumn) -> bool:
+    """Every type has one text."""
+    return True
+
+
 def double(column: SourceColumn) -> tuple[str, str]:
     """A column as a double, and the text of that."""
     number = f"({name_of(column.name)} + 0e0)"

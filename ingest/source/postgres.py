@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -28,6 +29,10 @@ _SETTINGS = {
     "statement_timeout": f"{READ_SECONDS}s",
 }
 _BITS = 63
+_OWN_FORMS = re.compile(
+    r"\[\]\Z|range\Z|\A(interval|hstore|money|bit varying|time with time zone|time\(\d\) with time zone|point|line|lseg|box|"
+    r"path|polygon|circle|geometry|geography|tsvector)\b"
+)
 _BY_BYTES = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
 
@@ -93,6 +98,8 @@ def _text(name: str, declared: str, logical: str) -> str:
         return f"translate(encode({name}, 'base64'), E'\\n', '')"
     if logical == "bit":
         return f"lpad({name}::text, {_BITS + 1}, '0')::bit({_BITS + 1})::bigint::text"
+    if padded := re.fullmatch(r"character\((\d+)\)", declared):
+        return f"rpad({name}::text, {padded[1]})"  # as it is stored, and as the log has it
     if declared == "money":
         return f"{name}::numeric::text"
     return f"{name}::text"
@@ -112,6 +119,11 @@ def equal(column: SourceColumn, text: str) -> str:
     if types.base(column.type) == "bit":
         return f"{name} = {literal}::bigint::{column.declared}"
     return f"{name} = {literal}::{column.declared}"
+
+
+def is_comparable(column: SourceColumn) -> bool:
+    """Arrays, intervals, ranges and such are printed by each connector in a form of its own."""
+    return not _OWN_FORMS.search(column.declared)
 
 
 def double(column: SourceColumn) -> tuple[str, str]:

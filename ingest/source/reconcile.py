@@ -93,6 +93,7 @@ class Reconciled:
     not_judged: list[RowDifference] = field(default_factory=list)  # the mirror has not passed the first look
     looked_at: str = ""  # the source's clock at the first look
     lacking: tuple[str, ...] = ()  # columns of the source that the mirror has not
+    left_out: tuple[str, ...] = ()  # columns that cannot be compared: masked, or of a type without one text
     unkeyed: bool = False
     seconds: float = 0.0
 
@@ -159,7 +160,7 @@ def reconcile(
         mine = ends.enter_context(_MirrorSide(lake, pair, folder))
         theirs = _SourceSide(asking, dialect, pair)
         done = Reconciled(str(table), mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
-        done.unkeyed = not mirror.keys
+        done.unkeyed, done.left_out = not mirror.keys, pair.left_out
         search = _Search(theirs, mine, pair, given, done, sample, random or Random())  # noqa: S311 - no secret
         keys = search.run()
         theirs.unchanged()
@@ -222,6 +223,7 @@ class _Pair:
         tuple[SourceColumn, mirrors.Column], ...
     ]  # the first key columns that both sides order alike
     lacking: tuple[str, ...]
+    left_out: tuple[str, ...]  # columns that are not compared
 
     def source_column(self, name: str) -> SourceColumn:
         return next(one for one in self.table.columns if one.name == name)
@@ -236,13 +238,20 @@ def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirr
         raise IngestError(
             f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
         )
+    there_too = [one for one in table.columns if one.name in by_name]
+    if lost := set(mirror.keys) - {one.name for one in there_too}:
+        raise IngestError(f"{table.id} has no column {min(lost)!r}, which is in the key of its mirror.")
+    own_form = {one.name for one in there_too if not dialect.is_comparable(one)}
+    if unlike := own_form & set(mirror.keys):
+        raise IngestError(
+            f"{min(unlike)!r} is in the key of {mirror.name}, and the text of its type follows the connector, so no row can "
+            f"be looked up in {table.id}."
+        )
     both = {
         one.name: digest.compared(dialect, one, by_name[one.name])
-        for one in table.columns
-        if one.name in by_name and one.name not in masked
+        for one in there_too
+        if one.name not in masked | own_form
     }
-    if lost := [name for name in mirror.keys if name not in both]:
-        raise IngestError(f"{table.id} has no column {lost[0]!r}, which is in the key of its mirror.")
     ranged = []
     columns = {one.name: one for one in table.columns}
     for name in mirror.keys:
@@ -257,6 +266,7 @@ def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirr
         tuple(both[name] for name in mirror.keys),
         tuple(ranged),
         tuple(one.name for one in table.columns if one.name not in by_name and not rule.leaves_out(one.name)),
+        tuple(one.name for one in there_too if one.name in masked | own_form),
     )
 
 

@@ -49,6 +49,11 @@ def equal(column: SourceColumn, given: str) -> str:
     return f"{name(column.name)} = CAST({text(given)} AS {column.declared})"
 
 
+def is_comparable(_column: SourceColumn) -> bool:
+    """Every type has one text."""
+    return True
+
+
 def double(column: SourceColumn) -> tuple[str, str]:
     """A number and its text."""
     return name(column.name), f"regexp_replace({column.text}, '\\.0$', '')"
