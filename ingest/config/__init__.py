@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule, matches
+from ingest.config.model import Expectation, Pipeline, QualityRule, Source, TableRule
+from ingest.config.patterns import matches
 
 __all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "load", "matches"]
 

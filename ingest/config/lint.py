@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ingest import formats
 from ingest.change import TableId
-from ingest.config import schema
+from ingest.config import patterns, schema
 from ingest.config.model import MASKED_BY_SECRET, Pipeline
 from ingest.config.words import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
@@ -60,7 +60,8 @@ def _mirror(pipeline: Pipeline, table: TableId) -> str | None:
     rule = pipeline.rule(table)
     if rule.exclude or rule.shard_column:
         return None
-    return rule.into.format(**table._asdict()) if rule.into else str(table)
+    groups = patterns.captured(rule.match, table) or ()
+    return rule.into.format("", *groups, **table._asdict()) if rule.into else str(table)
 
 
 def warnings(checked: CheckedFile) -> list[str]:
@@ -120,7 +121,7 @@ def covers(wide: str, narrow: str) -> bool:
     """True if every table that fits ``narrow`` is known to fit ``wide``."""
     if wide == "*":
         return True
-    if narrow == "*" or set(wide) & set("?["):
+    if narrow == "*" or set(wide) & set("?[("):
         return wide == narrow
     wides, narrows = wide.split("."), narrow.split(".")
     if len(wides) == 1:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
+from ingest.config.patterns import matches
 
 NO_OPTIONS = Options()
 MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
@@ -237,17 +238,3 @@ def _rule(rules: tuple[TableRule, ...], table: TableId) -> TableRule:
     if any(fnmatch.fnmatchcase(table.table or "", pattern) for pattern in _HELPER_TABLES):
         return TableRule(exclude=True)  # helper tables of online schema tools
     return _DEFAULT_RULE
-
-
-def matches(pattern: str, table: TableId) -> bool:
-    """True if ``database.table`` or ``database.schema.table`` fits the pattern, part by part.
-
-    A pattern of one part without a dot fits any database's table of that name; ``*`` fits all.
-    """
-    if pattern == "*":
-        return True
-    parts = [part for part in table if part is not None]
-    wanted = pattern.split(".")
-    if len(wanted) == 1:
-        parts = parts[-1:]
-    return len(wanted) == len(parts) and all(map(fnmatch.fnmatchcase, parts, wanted))

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from ingest import formats, values
-from ingest.config import words
+from ingest.config import patterns, words
 from ingest.config.model import CELLS_CHECKED
 
 # --- kinds of values ------------------------------------------------------------------------------
@@ -111,9 +111,23 @@ def _pattern(text: str) -> str:
 
 
 def _match(text: str) -> str:
+    if patterns.is_regular(text):
+        return _regular(text)
     if text != "*" and not (1 <= len(text.split(".")) <= 3 and all(text.split("."))):
         raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
     return str(text)
+
+
+def _regular(text: str) -> str:
+    found = patterns.parts(text)
+    if not 2 <= len(found) <= 3 or not all(found):
+        raise ValueError(
+            f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
+        )
+    for one in found:
+        if one != "*":
+            _pattern(one)
+    return text
 
 
 def _start(value: Any) -> Any:
@@ -364,9 +378,13 @@ SourceKeys = Annotated[FileKeys | KafkaKeys, Discriminator("kind")]
 class TableKeys(_Keys):
     """One entry of ``tables:``; the first that matches a table applies, alone."""
 
-    match: Match = key("database.table, with * for any part", "*")
+    match: Match = key(
+        "database.table, with * for any part, or a regular expression with groups for each", "*"
+    )
     exclude: Flag = key("leave these tables out", False)
-    into: Template | None = key("the mirror's name; the source's own unless given", None)
+    into: Template | None = key(
+        "the mirror's name, with {1} for a group of match:; the source's own unless given", None
+    )
     keys: Texts = key("the columns of the primary key", ())
     columns: dict[str, ColumnRule] = key(
         "what becomes of columns, by name: a logical type, exclude, include, or {type: ..., rename: ...}", {}
@@ -406,19 +424,17 @@ class TableKeys(_Keys):
     @model_validator(mode="after")
     def _shards_are_told_apart(self) -> Self:
         """Positions of two source tables cannot be compared, so their rows must stay apart."""
+        count = patterns.groups(self.match)
+        numbers = [int(hole) for hole in re.findall(r"\{([0-9]+)\}", self.into or "")]
+        if odd := [number for number in numbers if not 1 <= number <= count]:
+            raise ValueError(f"into: {{{odd[0]}}} is no group of match:, which has {count}")
         if self.into and not self.shard_column and not self.exclude:
-            *databases, name = (
-                ["*", *self.match.split(".")] if "." not in self.match else self.match.split(".")
-            )
-            parts = dict(
-                zip(("database", "schema") if len(databases) == 2 else ("database",), databases, strict=True)
-            )
-            for part, pattern in {**parts, "table": name}.items():
-                if set(pattern) & set("*?[") and f"{{{part}}}" not in self.into:
+            for part, (pattern, own) in patterns.varying(self.match).items():
+                if f"{{{part}}}" not in self.into and (pattern or not own <= {*numbers}):
                     raise ValueError(
                         f"into: {self.into!r} brings tables of several source {part}s into one mirror, where their "
-                        f"changes cannot be ordered; put {{{part}}} into the name, give a shard_column, "
-                        f"or write one {part} in match: instead of {pattern!r}"
+                        f"changes cannot be ordered; put {{{part}}}{' or its groups' if own else ''} into the name, give a "
+                        f"shard_column, or write one {part} in match: instead of {patterns.shown(self.match, part)!r}"
                     )
         return self
 

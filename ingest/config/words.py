@@ -242,9 +242,9 @@ def column(text: str) -> str:
 
 
 def template(text: str) -> str:
-    """A mirror's name, ``database.table``, with ``{database}``, ``{schema}`` and ``{table}`` in it."""
+    """A mirror's name, ``database.table``, with ``{database}``, ``{schema}`` and ``{table}`` in it, or groups of ``match`` as ``{1}``."""
     holes = re.findall(r"\{([^{}]*)\}", text)
-    if bad := [hole for hole in holes if hole not in PLACEHOLDERS]:
+    if bad := [hole for hole in holes if hole not in PLACEHOLDERS and not hole.isdigit()]:
         raise ValueError(
             f"{{{bad[0]}}} is not a placeholder{nearest(bad[0], PLACEHOLDERS)}; there are "
             + listed(f"{{{word}}}" for word in PLACEHOLDERS)

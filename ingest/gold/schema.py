@@ -139,6 +139,11 @@ def _refuse_unordered(job: Job) -> None:
             f"{job.table} is fed by tables whose entries in tables: have different rules for its columns: "
             "write the same rules into each of them, or another into:."
         )
+    if job.rule.into and not job.rule.shard_column and len(job.tables) > 1:
+        raise HeldError(
+            f"{job.table} is fed by {' and '.join(sorted(map(str, job.tables)))}, whose positions cannot be compared: "
+            f"give their tables: entry a shard_column, or another into: than {job.rule.into!r}."
+        )
     if len(job.lines) > 1 and not job.rule.shard_column:
         names = " and ".join(sorted(f"{source}:{table}" for source, table in job.lines))
         raise HeldError(

@@ -272,6 +272,7 @@ class Job:
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
     shapes: frozenset[str] = frozenset()  # of the rules of all its lanes, those without new lines included
+    tables: frozenset[TableId] = frozenset()  # of all its lanes, where entries bring tables under other names
 
     @property
     def first(self) -> int:
@@ -311,12 +312,15 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         path = mirror_path(table)
         job = found.setdefault(path, Job(table, path, rule))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
-    if any(rule.shape for rule in pipeline.tables):
+    if any(rule.shape or rule.into for rule in pipeline.tables):
         for name, path in _paths(pipeline, books):
             if path in found:
                 found[path].shapes |= {pipeline.rule(name[1]).shape}
+                found[path].tables |= {name[1]} if books.histories[name].changes else set()
         for job in found.values():
             job.shapes |= {pipeline.rule(table).shape for _, table in job.lines}
+            rows = (name for name, lines in job.lines.items() if any(line.changes for line in lines))
+            job.tables |= {table for _, table in rows}
     return [found[path] for path in sorted(found)]
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import TableId
-from ingest.config import Pipeline, TableRule
+from ingest.config import Pipeline, TableRule, patterns
 from ingest.errors import command
 from ingest.lake import decisions
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
@@ -116,7 +116,8 @@ def target(rule: TableRule, source: TableId) -> TableId:
     if not rule.into:
         return source
     values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
-    parts = [part.format(**values) for part in rule.into.split(".")]
+    groups = patterns.captured(rule.match, source) or ()
+    parts = [part.format("", *groups, **values) for part in rule.into.split(".")]
     return {
         1: lambda: TableId(source.database, source.schema, parts[0]),
         2: lambda: TableId(parts[0], None, parts[1]),

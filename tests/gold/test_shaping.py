@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.change import TableId
+from ingest.config import Pipeline
 from ingest.config.model import TableRule
+from ingest.errors import HeldError
+from ingest.gold.schema import _refuse_unordered
+from ingest.gold.work import Books, History, jobs
+from ingest.lake.books import Line
 from ingest.lake.mirrors import Mirror, grown
 from tests.gold.depot import Depot
 
@@ -54,6 +59,34 @@ def test_a_pattern_spares_the_key_and_the_shard() -> None:
     rule = TableRule(without=("*",), include=("b",), shard_column="shard")
     mirror = grown(None, TABLE, rule, ("id", "shard"), {**SEEN, "shard": "string"})
     assert ["id", "shard", "b"] == [one.name for one in mirror.columns]
+
+
+def test_tables_that_meet_in_one_mirror_in_different_batches_hold_it(tmp_path: Path) -> None:
+    """`a1` with `t_23` and `a12` with `t_3` are both `shop.123`: one would overwrite the other, a batch later."""
+    rule = TableRule(r"a(\d+).t_(\d+)", into="shop.{1}{2}")
+    pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), (rule,))
+    first, second = TableId("a1", None, "t_23"), TableId("a12", None, "t_3")
+    books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
+    [job] = jobs(pipeline, books)
+    with pytest.raises(HeldError, match=r"a1.t_23 and a12.t_3, whose positions cannot be compared"):
+        _refuse_unordered(job)
+    books.histories.clear()
+    [job] = jobs(pipeline, books)
+    _refuse_unordered(job)
+
+
+def test_tables_with_other_rules_do_not_share_a_mirror(tmp_path: Path) -> None:
+    """The mirror would be folded again by turns, and hold a secret of one of them."""
+    rules = (
+        TableRule("a.t", into="shop.t", shard_column="shard", without=("note",)),
+        TableRule("b.t", into="shop.t", shard_column="shard"),
+    )
+    pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), rules)
+    first, second = TableId("a", None, "t"), TableId("b", None, "t")
+    books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
+    [job] = jobs(pipeline, books)
+    with pytest.raises(HeldError, match="have different rules for its columns"):
+        _refuse_unordered(job)
 
 
 @pytest.mark.spark

@@ -1,0 +1,92 @@
+"""Patterns of table names: `*` for any part, or regular expressions with groups, part by part."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from functools import cache
+
+from ingest.change import TableId
+
+_DOT = re.compile(r"\.(?![*+?{])")  # between two parts; one that is repeated is a regular expression's
+
+
+def matches(pattern: str, table: TableId) -> bool:
+    """True if ``database.table`` or ``database.schema.table`` fits the pattern, part by part.
+
+    A pattern of one part without a dot fits any database's table of that name; ``*`` fits all.  One with groups in
+    parentheses is a regular expression in each part.
+    """
+    return captured(pattern, table) is not None
+
+
+def captured(pattern: str, table: TableId) -> tuple[str, ...] | None:
+    """What the groups of a pattern hold of a table's name, in their order; None if it does not fit."""
+    if pattern == "*":
+        return ()
+    names = [part for part in table if part is not None]
+    wanted = parts(pattern)
+    if len(wanted) == 1:
+        names = names[-1:]
+    if len(wanted) != len(names):
+        return None
+    if not is_regular(pattern):
+        return () if all(map(fnmatch.fnmatchcase, names, wanted)) else None
+    found = [re.fullmatch(".*" if one == "*" else one, name) for one, name in zip(wanted, names, strict=True)]
+    if not all(found):
+        return None
+    return tuple(text or "" for one in found if one is not None for text in one.groups())
+
+
+def is_regular(pattern: str) -> bool:
+    """True for a pattern with groups."""
+    return "(" in pattern
+
+
+@cache
+def parts(pattern: str) -> tuple[str, ...]:
+    """The parts of a pattern: dots in parentheses or brackets, repeated or escaped ones, are none between parts."""
+    if not is_regular(pattern):
+        return tuple(pattern.split("."))
+    found, begin, depth, at = [], 0, 0, 0
+    while at < len(pattern):
+        if pattern[at] == "\\":
+            at += 1
+        elif pattern[at] in "([":
+            depth += 1
+        elif pattern[at] in ")]":
+            depth -= 1
+        elif not depth and _DOT.match(pattern, at):
+            found.append(pattern[begin:at])
+            begin = at + 1
+        at += 1
+    return (*found, pattern[begin:])
+
+
+def groups(pattern: str) -> int:
+    """How many groups a pattern has."""
+    return sum(re.compile(one).groups for one in parts(pattern) if one != "*") if is_regular(pattern) else 0
+
+
+def varying(pattern: str) -> dict[str, tuple[bool, frozenset[int]]]:
+    """By ``database``, ``schema`` and ``table``: does the pattern fit several names there apart from its groups, which are these?"""
+    found, number = {}, 0
+    for part, one in _named(pattern).items():
+        regular = is_regular(pattern) and one != "*"
+        own = re.compile(one).groups if regular else 0
+        plain = re.sub(r"\((?!\?)[^()]*\)", "", one) if regular else one
+        odd = set("*?[.+|\\{()^$") if regular else set("*?[")
+        found[part] = bool(set(plain) & odd), frozenset(range(number + 1, number + own + 1))
+        number += own
+    return found
+
+
+def shown(pattern: str, part: str) -> str:
+    """What a pattern says of one part."""
+    return _named(pattern)[part]
+
+
+def _named(pattern: str) -> dict[str, str]:
+    *databases, name = ("*", *parts(pattern)) if len(parts(pattern)) == 1 else parts(pattern)
+    names = ("database", "schema") if len(databases) == 2 else ("database",)
+    return {**dict(zip(names, databases, strict=True)), "table": name}
