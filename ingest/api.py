@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.change import Hints, Message, TableHints
 from ingest.config import Pipeline, load
 from ingest.errors import IngestError
+from ingest.result import STAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from ingest.result import Result
 
 __all__ = ["decode", "detect", "fold_changes", "load", "read", "run_pipeline", "session"]
-
-STAGES = ("bronze", "silver", "gold", "quality")
 
 
 def decode(

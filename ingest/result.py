@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from ingest.gold.apply import Folded
 
 
+STAGES = ("bronze", "silver", "gold", "quality")
+"""What a run does, in this order."""
+
+
 @dataclass(slots=True)
 class Result:
     """What one run did. ``failures`` make exit code 1, ``warnings`` do not."""

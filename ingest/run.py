@@ -31,10 +31,9 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 from ingest.quality import stage as quality
-from ingest.result import Result
+from ingest.result import STAGES, Result
 from ingest.silver.decode import decode
 
-STAGES = ("bronze", "silver", "gold", "quality")
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 PUT = ("inserted", "updated")  # counts of a mirror's commit that say how many rows it put there
 Tell = Callable[[str, str], None]

@@ -11,25 +11,31 @@ import hashlib
 import json
 import smtplib
 import ssl
+import time
 import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import EmailMessage
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from ingest.cli import output
+from ingest.cli.spark import usable
 from ingest.config.model import AlertTarget, Pipeline
 from ingest.config.secrets import struck
-from ingest.errors import IngestError, command, counted, first_line
+from ingest.errors import IngestError, LockedError, command, counted, first_line
 from ingest.inspect.causes import ERROR, LONGEST, WARN, Cause, causes
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ingest.lake.lake import Lake
     from ingest.lake.tables import Tables
 
 FIRING, LASTING, OVER = "firing", "lasting", "over"
 STOPPED = "run stopped"  # the cause of a run that ended in the middle
+EVERY = 60.0  # seconds between two looks where nothing happens
 SECONDS = 10.0  # a target that is silent for longer is not waited for
 _MOST = 50  # causes in one message; the others are counted
 
@@ -86,6 +92,41 @@ def send_samples(pipeline: Pipeline) -> bool:
 # --- after a run ---------------------------------------------------------------------------------
 
 
+class AlertSender:
+    """Sends what `alerts:` asks for after runs; a failure of it is never a failure of the run."""
+
+    def __init__(self) -> None:
+        self._looked: dict[Path, float] = {}
+
+    def ran(self, spark: SparkSession, pipeline: Pipeline, batch: int | None) -> None:
+        """A run has ended; where it found nothing to do, the lake is looked at once a minute."""
+        now = time.monotonic()
+        if batch is not None or now - self._looked.get(pipeline.file, -EVERY) >= EVERY:
+            self._looked[pipeline.file] = now
+            self._send(spark, pipeline)
+
+    def stopped(self, spark: SparkSession, pipeline: Pipeline, error: Exception) -> None:
+        """A run has ended in the middle; one that only met another at work has not."""
+        if not isinstance(error, LockedError) and usable(spark):
+            said = (
+                str(error)
+                if isinstance(error, IngestError)
+                else f"{type(error).__name__}: {first_line(error)}"
+            )
+            self._send(spark, pipeline, said)
+
+    @staticmethod
+    def _send(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
+        if not pipeline.alerts:
+            return
+        from ingest.lake.lake import Lake
+
+        try:
+            tell(Lake(spark, pipeline), stopped)
+        except Exception as error:
+            output.warning(f"{pipeline.name}: alerts could not be sent: {first_line(error)}")
+
+
 def tell(lake: Lake, stopped: str = "") -> None:
     """Send what has begun, lasts or is over since the last run.
 
@@ -99,6 +140,22 @@ def tell(lake: Lake, stopped: str = "") -> None:
     pipeline, now = lake.pipeline, dt.datetime.now(dt.UTC)
     if not pipeline.alerts:
         return
+    known, found = _now(lake, stopped)
+    kept = {name: {**known[name], "sent": dict(known[name]["sent"])} for name in known}
+    for target in pipeline.alerts:
+        due = list(_due(target, found, kept, now))
+        if due and _taken(target, pipeline, due):
+            _note(kept, _key(target), due, now)
+    changed = [
+        Decision(ALERT, name, state | {"state": FIRING if state["sent"] else OVER}, by=lake.run)
+        for name, state in kept.items()
+        if state["sent"] != known.get(name, {"sent": {}})["sent"]
+    ]
+    decisions.append(lake, changed)
+
+
+def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[str, Cause]]:
+    """What was sent, and what is wrong; what a run that stopped could not look at is as it was."""
     try:
         known = _known(lake)
         found = causes(lake)
@@ -106,49 +163,39 @@ def tell(lake: Lake, stopped: str = "") -> None:
         Exception
     ) as error:  # a lake that cannot be read is a trouble of its own; the others are as they were
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
-        known, found = {}, {}
-    else:
-        if stopped:
-            found |= {
-                name: Cause(name, kept["severity"], kept["text"])
-                for name, kept in known.items()
-                if name not in found
-            }
+        return {}, {STOPPED: Cause(STOPPED, ERROR, stopped)}
     if stopped:
+        for name, one in known.items():
+            found.setdefault(name, Cause(name, one["severity"], one["text"]))
         found[STOPPED] = Cause(STOPPED, ERROR, stopped)
-    kept = {name: {**known[name], "sent": dict(known[name]["sent"])} for name in known}
-    for target in pipeline.alerts:
-        due = list(_due(target, found, kept, now))
-        if not due:
-            continue
-        try:
-            _send(target, pipeline, due)
-        except Exception as error:  # whatever a service, its network or its answer brings
-            output.warning(
-                f"{pipeline.name}: no alert was sent to {_named(target)}: {_said(error, pipeline)}"
-            )
-            continue
-        for one in due:
-            state = kept.setdefault(
-                one.cause.subject,
-                {
-                    "severity": one.cause.severity,
-                    "text": one.cause.text,
-                    "since": one.since.isoformat(),
-                    "sent": {},
-                },
-            )
-            if one.state == OVER:
-                del state["sent"][_key(target)]
-            else:
-                state["sent"][_key(target)] = now.isoformat()
-                state["text"] = one.cause.text
-    changed = [
-        Decision(ALERT, name, state | {"state": FIRING if state["sent"] else OVER}, by=lake.run)
-        for name, state in kept.items()
-        if state["sent"] != known.get(name, {"sent": {}})["sent"]
-    ]
-    decisions.append(lake, changed)
+    return known, found
+
+
+def _taken(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> bool:
+    """Send alerts; False if the target did not take them, which the next run tries again."""
+    try:
+        _send(target, pipeline, due)
+    except Exception as error:  # whatever a service, its network or its answer brings
+        output.warning(f"{pipeline.name}: no alert was sent to {_named(target)}: {_said(error, pipeline)}")
+        return False
+    return True
+
+
+def _note(kept: dict[str, dict[str, Any]], key: str, sent: list[Alert], now: dt.datetime) -> None:
+    """Keep what a target was sent."""
+    for one in sent:
+        new = {
+            "severity": one.cause.severity,
+            "text": one.cause.text,
+            "since": one.since.isoformat(),
+            "sent": {},
+        }
+        state = kept.setdefault(one.cause.subject, new)
+        if one.state == OVER:
+            del state["sent"][key]
+        else:
+            state["sent"][key] = now.isoformat()
+            state["text"] = one.cause.text
 
 
 def _known(lake: Tables) -> dict[str, dict[str, Any]]:

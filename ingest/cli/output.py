@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from ingest.errors import command
+from ingest.errors import ConfigError, command
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -152,6 +152,20 @@ def warning(text: str) -> None:
 
 def error(text: str) -> None:
     _stderr(f"error: {text}" if "\n" not in text else text)
+
+
+def seconds(option: str, text: str) -> float:
+    """A span of time that an option was given: 30s, 5m, 1h.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    from ingest.config.words import duration
+
+    try:
+        return duration(text)
+    except ValueError as error:
+        raise ConfigError([f"{option}: {error}"]) from None
 
 
 def on_terminal() -> bool:

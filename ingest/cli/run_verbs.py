@@ -5,15 +5,15 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, PipelineFiles, session_for
+from ingest.cli.spark import JarsDir, PipelineFiles, session_for, usable
 from ingest.errors import ConfigError, IngestError, LockedError, first_line
+from ingest.result import STAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _SHORTEST = 0.1  # seconds between two beginnings
-_ALERTED = 60.0  # seconds between two looks for alerts where nothing happens
 
 
 @app.command(rich_help_panel="Run")
@@ -32,7 +31,7 @@ def run(
     files: PipelineFiles,
     stage: Annotated[
         str, typer.Option(help="Only these stages, by commas: bronze,silver,gold,quality.")
-    ] = "bronze,silver,gold,quality",
+    ] = ",".join(STAGES),
     every: Annotated[
         str, typer.Option(help="Run again every so often (30s, 5m) until stopped, in one session.")
     ] = "",
@@ -42,11 +41,12 @@ def run(
 ) -> None:
     """Land what is new, decode it, fold it into the mirrors, check them."""
     from ingest.config import load
+    from ingest.lake import identity
 
     stages = _stages(stage)
-    pause = _seconds(every)
+    pause = _pause(every)
     pipelines = [load(file) for file in files]
-    _refuse_shared_lakes(pipelines)
+    identity.refuse_shared(pipelines)
     _look_before(pipelines, patient=pause is not None)
     if pause is None and (idle := _idle_all(pipelines, stages)) is not None:
         _print(idle, output_as, {}, repeated=False)
@@ -63,37 +63,20 @@ def run(
 def _stages(text: str) -> list[str]:
     from ingest.config.words import nearest
 
-    known = ("bronze", "silver", "gold", "quality")
     wanted = [stage.strip() for stage in text.split(",") if stage.strip()]
     for one in wanted:
-        if one not in known:
-            raise ConfigError([f"there is no stage {one!r}{nearest(one, known)}"])
+        if one not in STAGES:
+            raise ConfigError([f"there is no stage {one!r}{nearest(one, STAGES)}"])
     return wanted
 
 
-def _seconds(text: str) -> float | None:
-    from ingest.config.words import duration
-
-    if not text:
+def _pause(every: str) -> float | None:
+    if not every:
         return None
-    try:
-        seconds = duration(text)
-    except ValueError as error:
-        raise ConfigError([f"--every: {error}"]) from None
+    seconds = output.seconds("--every", every)
     if seconds < _SHORTEST:
-        raise ConfigError([f"--every: {text!r} leaves no pause; write at least 100ms"])
+        raise ConfigError([f"--every: {every!r} leaves no pause; write at least 100ms"])
     return seconds
-
-
-def _refuse_shared_lakes(pipelines: list[Pipeline]) -> None:
-    """Two pipeline files that name one lake would number each other's batches."""
-    by_lake: dict[str, Pipeline] = {}
-    for one in pipelines:
-        other = by_lake.setdefault(one.lake.rstrip("/"), one)
-        if other is not one:
-            raise IngestError(
-                f"{other.file} and {one.file} name the same lake {one.lake}: give each pipeline a lake of its own."
-            )
 
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
@@ -145,11 +128,12 @@ def _ticks(
     stop: threading.Event,
     output_as: str,
 ) -> int:
+    from ingest.cli.alerts import AlertSender
     from ingest.run import Warm
 
     warm = {pipeline.file: Warm() for pipeline in pipelines}
     printed: dict[str, list[str]] = {}
-    alerted: dict[Path, float] = {}
+    alarm = AlertSender()
     alone = pause is None and len(pipelines) == 1
     code, first = 0, True
     while True:
@@ -165,22 +149,15 @@ def _ticks(
                         pipelines[i] = pipeline = current  # noqa: PLW2901 - the file as it is now
                         warm[pipeline.file] = warm[pipeline.file].restarted()
                 results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
-                moment = time.monotonic()
-                if (
-                    results[-1].batch is not None
-                    or moment - alerted.get(pipeline.file, -_ALERTED) >= _ALERTED
-                ):
-                    alerted[pipeline.file] = moment
-                    _alert(spark, pipeline)
+                alarm.ran(spark, pipeline, results[-1].batch)
             except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
-                if stop.is_set() and not _usable(spark):
+                if stop.is_set() and not usable(spark):
                     output.error(
                         f"{pipeline.name}: Java was stopped, too, before the step in flight was done: run again."
                     )
                     return 1
-                if not isinstance(error, LockedError) and _usable(spark):
-                    _alert(spark, pipeline, f"{type(error).__name__}: {first_line(error)}")
-                if alone or not _usable(spark):
+                alarm.stopped(spark, pipeline, error)
+                if alone or not usable(spark):
                     raise
                 warm[pipeline.file] = warm[pipeline.file].restarted()
                 code = max(code, _failed(pipeline, error, patient=pause is not None))
@@ -230,19 +207,6 @@ def _tick(
         return running.run(spark, pipeline, stages, warm, progress.tell, select=select, stop=stop.is_set)
 
 
-def _alert(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
-    """Send what `alerts:` asks for; a failure of it is not a failure of the run."""
-    if not pipeline.alerts:
-        return
-    from ingest.cli import alerts
-    from ingest.lake.lake import Lake
-
-    try:
-        alerts.tell(Lake(spark, pipeline), stopped)
-    except Exception as error:
-        output.warning(f"{pipeline.name}: alerts could not be sent: {first_line(error)}")
-
-
 def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     """Print what ended one pipeline's run; between ticks a lake in use is passed over, not an error."""
     if isinstance(error, LockedError) and patient:
@@ -254,14 +218,6 @@ def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     what = f"{type(error).__name__}: {first_line(error)}"
     output.error(f"{pipeline.name}: something unexpected went wrong ({what})")
     return 2
-
-
-def _usable(spark: SparkSession) -> bool:
-    """False once the JVM is gone, or its context stopped: no further tick can succeed."""
-    try:
-        return not spark.sparkContext._jsc.sc().isStopped()
-    except Exception:
-        return False
 
 
 def _print(results: list[Result], output_as: str, printed: dict[str, list[str]], *, repeated: bool) -> None:

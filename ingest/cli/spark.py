@@ -62,6 +62,14 @@ def session_for(
             stop(spark)
 
 
+def usable(spark: SparkSession) -> bool:
+    """False once the JVM is gone, or its context stopped: nothing further can succeed."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()
+    except Exception:
+        return False
+
+
 @contextlib.contextmanager
 def looked_at(file: Path, jars_dir: Path | None) -> Iterator[Tables]:
     """The lake of a pipeline file, for questions that need no Spark.

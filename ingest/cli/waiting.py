@@ -42,8 +42,8 @@ def wait(
     from ingest.inspect.complete import of_all
 
     wanted = _moment(until)
-    ends = time.monotonic() + _seconds("--timeout", timeout)
-    pause = max(0.1, _seconds("--every", every))
+    ends = time.monotonic() + output.seconds("--timeout", timeout)
+    pause = max(0.1, output.seconds("--every", every))
     with looked_at(file, jars_dir) as lake:
         while True:
             chosen = _chosen(looking.complete(lake), tables)
@@ -103,12 +103,3 @@ def _moment(text: str) -> dt.datetime:
     except ValueError:
         raise ConfigError([f"--until: {text!r} is not a time; write 2024-05-01T06:00Z, or now"]) from None
     return found if found.tzinfo is None else found.astimezone(dt.UTC).replace(tzinfo=None)
-
-
-def _seconds(name: str, text: str) -> float:
-    from ingest.config.words import duration
-
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise ConfigError([f"{name}: {error}"]) from None

@@ -15,14 +15,15 @@ import queue
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ingest.cli import run_verbs
+from ingest.cli.alerts import AlertSender
+from ingest.cli.spark import usable
 from ingest.config import load
 from ingest.errors import IngestError, LockedError, first_line
+from ingest.result import STAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +42,7 @@ class Worker:
         self._answers = answers
         self._spark: SparkSession | None = None
         self._warm: dict[Path, tuple[Pipeline, Warm]] = {}
-        self._alerted: dict[Path, float] = {}
+        self._alarm = AlertSender()
         self._ends = contextlib.ExitStack()
         self.stop = threading.Event()
         self.jobs: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
@@ -68,7 +69,7 @@ class Worker:
             while not self.stop.is_set() and (job := self.jobs.get()) is not None:
                 found = self._done(job)
                 self._say({"job": job["job"], "done": found})
-                if self._spark is not None and not run_verbs._usable(self._spark):
+                if self._spark is not None and not usable(self._spark):
                     return  # the next worker has a session that works
 
     def _say(self, message: dict[str, Any]) -> None:
@@ -118,19 +119,14 @@ class Worker:
         self._warm[file] = pipeline, warm
         try:
             result = running.run(
-                spark, pipeline, running.STAGES, warm,
+                spark, pipeline, STAGES, warm,
                 lambda subject, step: self._say({"job": job, "step": f"{subject}: {step}"}), stop=self.stop.is_set,
             )  # fmt: skip
         except Exception as error:
             self._warm[file] = pipeline, warm.restarted()
-            if run_verbs._usable(spark) and not isinstance(error, LockedError):
-                run_verbs._alert(spark, pipeline, _said(error))
+            self._alarm.stopped(spark, pipeline, error)
             raise
-        moment = time.monotonic()
-        pause = run_verbs._ALERTED
-        if result.batch is not None or moment - self._alerted.get(file, -pause) >= pause:
-            self._alerted[file] = moment
-            run_verbs._alert(spark, pipeline)
+        self._alarm.ran(spark, pipeline, result.batch)
         texts = [
             *(f"error: {text}" for text in result.failures),
             *(f"warning: {text}" for text in result.warnings),

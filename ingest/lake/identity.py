@@ -6,9 +6,10 @@ outside them has to be kept.  Every refusal ends the run before anything is read
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from ingest.config import Pipeline
 from ingest.errors import IngestError, command
 from ingest.lake.delta import Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS
@@ -21,6 +22,21 @@ class Seen:
 
     table_id: str = ""
     batch: int = 0
+
+
+def refuse_shared(pipelines: Iterable[Pipeline]) -> None:
+    """Two pipeline files that name one lake would number each other's batches.
+
+    Raises:
+        IngestError: two do.
+    """
+    by_lake: dict[str, Pipeline] = {}
+    for one in pipelines:
+        other = by_lake.setdefault(one.lake.rstrip("/"), one)
+        if other is not one:
+            raise IngestError(
+                f"{other.file} and {one.file} name the same lake {one.lake}: give each pipeline a lake of its own."
+            )
 
 
 def look(lake: Tables) -> Seen:

@@ -137,7 +137,6 @@ class Fleet:
     def __init__(self, files: Sequence[Path]) -> None:
         self._answers = Answers(KEPT + OF_EACH * len(files))
         self.members: dict[str, Member] = {}
-        lakes: dict[str, Path] = {}
         for file in files:
             member = Member(file)
             member.read()
@@ -147,10 +146,7 @@ class Fleet:
                     f"{other.file} and {file} are both called {member.name}: give each pipeline a name of its own."
                 )
             self.members[member.name] = member
-            if member.pipeline is not None:
-                lake = member.pipeline.lake.rstrip("/")
-                if (there := lakes.setdefault(lake, file)) != file:
-                    raise IngestError(f"{there} and {file} name the same lake {lake}: give each its own.")
+        identity.refuse_shared(one.pipeline for one in self.members.values() if one.pipeline is not None)
 
     def member(self, name: str) -> Member:
         """The pipeline of that name, read again if its file was changed.

@@ -23,13 +23,13 @@ from ingest.lake.tables import LakeReader
 from ingest.quality import report
 from ingest.quality.facts import BatchFact, Facts, RunFact
 from ingest.quality.gather import gather
+from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
 
 PER_PAGE = 50
 ROWS = 200  # of a query
 BOUNDS = query.Bounds(10.0, "256MB")
 AT_ONCE = 2  # queries and stories
-STAGES = ("bronze", "silver", "gold", "quality")
 Query = Mapping[str, str]
 
 
@@ -149,7 +149,7 @@ def pipeline(fleet: Fleet, asked: Query) -> View:
         "pipeline": name, "state": state, "facts": facts, "made": made, "states": states,
         "shown": page_of(rows, asked), "flow": flow, "bars": bars(facts.runs) if facts else [],
         "tallest": max((sum(one.seconds.values()) for one in facts.runs), default=0) if facts else 0,
-        "books": _books(facts) if facts else [],
+        "books": _books(facts) if facts else [], "stages": STAGES,
     })  # fmt: skip
 
 

@@ -22,13 +22,13 @@ from typing import Any
 
 from ingest.errors import IngestError, command
 from ingest.inspect.idle import idle
+from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
 
 WORKER = (sys.executable, "-m", "ingest.cli.worker")
 IDLE = 600.0  # seconds without a job after which the process is ended
 KEPT = 200  # jobs
 LOOK = 0.5  # seconds between two looks at what is due
-STAGES = ("bronze", "silver", "gold", "quality")
 
 ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
     "approve": (("ddl", "approve"), ("statement",), True),

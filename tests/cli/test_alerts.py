@@ -18,11 +18,11 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from ingest.cli import alerts
-from ingest.cli.alerts import FIRING, LASTING, OVER, STOPPED, tell
+from ingest.cli.alerts import FIRING, LASTING, OVER, STOPPED, AlertSender, tell
 from ingest.cli.app import app
 from ingest.config import Pipeline, load
 from ingest.config.model import AlertTarget, Source
-from ingest.errors import ConfigError
+from ingest.errors import ConfigError, LockedError
 from ingest.inspect.causes import ERROR, WARN, Cause, causes
 from ingest.lake.decisions import Decision, Decisions
 from ingest.lake.tables import LakeReader
@@ -209,6 +209,30 @@ def test_a_run_that_stopped_is_a_cause_and_ends_no_other(hook: Hook, monkeypatch
     world.run()
     assert [(FIRING, STOPPED)] == said(hook.bodies[3])
     assert "gone" in hook.bodies[3]["alerts"][0]["text"]
+
+
+def test_after_which_runs_a_lake_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop of a second would ask the same thing all day; a lake in use is not a run that stopped."""
+    sent: list[str] = []
+    moments = iter([0.0, 10.0, 20.0, 59.0, 81.0])
+    monkeypatch.setattr(
+        AlertSender, "_send", staticmethod(lambda _spark, _pipeline, stopped="": sent.append(stopped))
+    )
+    monkeypatch.setattr(alerts, "usable", lambda spark: spark == "spark")
+    monkeypatch.setattr(alerts, "time", SimpleNamespace(monotonic=lambda: next(moments)))
+    alarm, pipeline = AlertSender(), Pipeline("shop", Path("/shop.yaml"), "/lake", ())
+    counts = []
+    for batch in (None, None, 7, None, None):  # at the moments above
+        alarm.ran("spark", pipeline, batch)  # type: ignore[arg-type] # nothing is asked of it
+        counts.append(len(sent))
+    assert [1, 1, 2, 2, 3] == counts
+    for spark, error in (
+        ("spark", LockedError("in use")),
+        ("gone", OSError("no space")),
+        ("spark", OSError("no space")),
+    ):
+        alarm.stopped(spark, pipeline, error)  # type: ignore[arg-type]
+    assert ["OSError: no space"] == sent[3:]
 
 
 def test_the_lake_keeps_no_address(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ def loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[
     """Run the loop with one edit of the file before each tick; gives the pipeline that each tick saw."""
     file = tmp_path / "depot.yaml"
     file.write_text(PIPELINE, "utf-8")
-    monkeypatch.setattr(run_verbs, "_usable", lambda _spark: True)
+    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
 
     def run(*edits: tuple[str, str]) -> list[Any]:
         seen: list[Any] = []

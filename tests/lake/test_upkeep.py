@@ -14,7 +14,8 @@ from ingest.errors import IngestError
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import ALL
 from ingest.lake.upkeep import maintain
-from ingest.run import STAGES, run
+from ingest.result import STAGES
+from ingest.run import run
 from ingest.silver.rebuild import rebuild
 from tests.lakes import Depot, counted
 

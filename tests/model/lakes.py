@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Row as SparkRow
 
     from ingest.lake.lake import Lake
+from ingest.result import STAGES
 
 
 @dataclass(slots=True)
@@ -83,7 +84,7 @@ def played(spark: SparkSession, feeds: Sequence[Feed], folder: Path) -> list[Wro
             if values:
                 (folder / feed.name).mkdir(exist_ok=True)
                 (folder / feed.name / f"part-{number}.jsonl").write_bytes(b"\n".join(values) + b"\n")
-        stages = running.STAGES if number == BATCHES - 1 else running.STAGES[:3]
+        stages = STAGES if number == BATCHES - 1 else STAGES[:3]
         result = running.run(spark, pipeline, stages, warm)
         for one in result.mirrors:
             if one.state in ("failed", "held"):

@@ -12,7 +12,7 @@ import pytest
 
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
-from ingest.run import STAGES as ALL_STAGES
+from ingest.result import STAGES as ALL_STAGES
 from ingest.run import run
 from tests.lakes import FORMAT, Depot, change, counted, doubled, touch
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, Stores, killed_at

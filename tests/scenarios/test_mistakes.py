@@ -179,13 +179,13 @@ def test_a_lake_replaced_under_a_warm_process_is_refused(spark: SparkSession, de
 
 def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
     """Their batches would share numbers; the second file need not be run to know that."""
-    from ingest.cli.run_verbs import _refuse_shared_lakes
+    from ingest.lake.identity import refuse_shared
 
     depot = Depot(tmp_path)
     other = tmp_path / "other.yaml"
     other.write_text(depot.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other"), "utf-8")
     with pytest.raises(IngestError, match="name the same lake"):
-        _refuse_shared_lakes([load(depot.file), load(other)])
+        refuse_shared([load(depot.file), load(other)])
 
 
 def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: Depot) -> None:
