@@ -24,7 +24,7 @@ from ingest.inspect.status import histories_of
 from ingest.lake import delta, duck
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.query import rewrite
-from ingest.lake.schemas import ALL
+from ingest.lake.schemas import ALL, BRONZE
 from ingest.lake.tables import Tables, scan
 from ingest.values import fraction
 
@@ -80,10 +80,20 @@ def query_as_of(
             "duckdb",
         )
         used = {f"_table_{number}_": tables[int(number)] for number in set(_VIEW.findall(given))}
+        if bounds and lake.pipeline.masks:
+            _refuse(products.get(BRONZE.name), used)
         names, rows = _run(given, used, limit, bounds)
     except IngestError as error:
         raise IngestError(" ".join([str(error), *lagging])) from None
     return names, rows, lagging
+
+
+def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:
+    """Refuse what masks hide to those who only ask, and cannot read the lake's files themselves."""
+    if bronze in used.values():
+        raise IngestError(
+            "bronze holds what `mask:` hides, so it is not shown here: `ingest sql` reads it beside the lake."
+        )
 
 
 def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[str]]:

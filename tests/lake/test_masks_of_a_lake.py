@@ -196,6 +196,14 @@ def test_what_was_planted_is_on_no_page(shop: Shop) -> None:
         assert 200 == answer.code, page
         assert [] == [one for one in (*PLANTED, *SECRETS.values()) if one in answer.text], page
     assert "not shown" in client.get(pages[5]).text
+    for query in (
+        "SELECT+CAST(value+AS+VARCHAR)+FROM+bronze",
+        "SELECT+1+WHERE+EXISTS+(SELECT+1+FROM+Bronze)",
+    ):
+        for page in (f"/sql?pipeline=shop&q={query}", f"/api/sql?pipeline=shop&q={query}"):
+            answer = client.get(page)
+            assert "so it is not shown here" in answer.text, page
+            assert [] == [one for one in PLANTED if one in answer.text], page
 
 
 # --- changed masks --------------------------------------------------------------------------------
