@@ -129,7 +129,7 @@ def reconcile(
     assert chosen.database is not None
     pace = chosen.database.rows_per_second if rows_per_second is None else rows_per_second
     limits = comparing.ReconcileBounds(pace, parallel or chosen.database.connections, chunk_rows)
-    found, rows, code = [], [], 0
+    found, rows, code, progress = [], [], 0, _ProgressLine()
     with looked_at(file, None) as lake:
         wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
 
@@ -151,6 +151,7 @@ def reconcile(
                     settled=settled,
                     sample=sample,
                     limits=limits,
+                    tell=progress.compared,
                 )
             except IngestError as error:
                 output.error(f"{table}: {error}")
@@ -391,12 +392,24 @@ class _ProgressLine:
         self.last = time.monotonic()
         self.lock = threading.Lock()
 
-    def __call__(self, progress: SnapshotProgress) -> None:
+    def say(self, text: str) -> None:
+        """Print a line, unless the last one is too new."""
         with self.lock:
             if time.monotonic() - self.last < _TELL_SECONDS:
                 return
             self.last = time.monotonic()
-        output.note(
+        output.note(text)
+
+    def __call__(self, progress: SnapshotProgress) -> None:
+        """Say how far a table has been read."""
+        self.say(
             f"{progress.table}: {progress.done} of {progress.chunks} chunks, {progress.rows:,} rows, "
             f"{progress.rate:,.0f} rows/s, {progress.left:.0f} s left"
+        )
+
+    def compared(self, progress: Reconciled) -> None:
+        """Say how far a table has been compared."""
+        self.say(
+            f"{progress.table}: {counted(progress.ranges, 'range')}, {progress.rows:,} of about "
+            f"{progress.mirror_rows:,} rows compared, {progress.equal:,} ranges equal"
         )

@@ -127,6 +127,7 @@ def reconcile(
     sample: bool = False,
     limits: ReconcileBounds | None = None,
     random: Random | None = None,
+    tell: Callable[[Reconciled], None] = lambda _done: None,
 ) -> Reconciled:
     """Compare one table with its mirror.
 
@@ -140,6 +141,7 @@ def reconcile(
         sample: only some of the ranges.
         limits: what it may cost.
         random: which ranges a sample takes.
+        tell: called after each range.
 
     Raises:
         IngestError: one of the two cannot be compared, or more rows differ than are worth a list.
@@ -161,7 +163,7 @@ def reconcile(
         theirs = _SourceSide(asking, dialect, pair)
         done = Reconciled(str(table), mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
         done.unkeyed, done.left_out = not mirror.keys, pair.left_out
-        search = _Search(theirs, mine, pair, given, done, sample, random or Random())  # noqa: S311 - no secret
+        search = _Search(theirs, mine, pair, given, done, sample, random or Random(), tell)  # noqa: S311 - no secret
         keys = search.run()
         theirs.unchanged()
         _judge(done, theirs, mine, keys, (lambda: passed(mirror.name)), wait, settled)
@@ -578,6 +580,7 @@ class _Search:
     done: Reconciled
     sample: bool
     random: Random
+    tell: Callable[[Reconciled], None]
     found: dict[RowKey, None] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -619,6 +622,7 @@ class _Search:
             self.done.equal += theirs == mine
         if theirs != mine:
             self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
+        self.tell(self.done)
 
     def _cut(self, chunk: Chunk, theirs: int, mine: Sequence[_MirrorRow]) -> None:
         """Look into a range that differs."""

@@ -67,7 +67,7 @@ class Bins:
         pipeline = load(self.file)
         return comparing.reconcile(
             LakeReader(pipeline), source_of(pipeline), BINS,
-            **{"passed": lambda _mirror: None, "settled": True, "limits": ReconcileBounds(range_rows=300), **given},
+            **{"passed": lambda _mirror: None, "settled": True, "limits": ReconcileBounds(parallel=1, range_rows=300), **given},
         )  # fmt: skip
 
     def type(self, *words: str) -> Result:
@@ -162,6 +162,14 @@ def test_a_pace_is_kept(bins: Bins) -> None:
     """A comparison at full speed may be what slows the source down."""
     bins.mirror()
     assert bins.compare(limits=ReconcileBounds(3000, 2, 300)).seconds > 6 * 300 / 3000 - 0.1
+
+
+def test_progress_is_told_after_each_range(bins: Bins) -> None:
+    """An hour without a word looks as if nothing happened."""
+    bins.mirror()
+    seen: list[tuple[int, int]] = []
+    bins.compare(tell=lambda done: seen.append((done.ranges, done.mirror_rows)))
+    assert [(n, 2000) for n in range(1, 8)] == sorted(seen)
 
 
 def test_what_cannot_be_compared_is_one_sentence(bins: Bins) -> None:
