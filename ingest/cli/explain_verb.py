@@ -30,11 +30,11 @@ def explain(
 
     try:
         with looked_at(file, jars_dir) as lake:
-            story = explaining.explain(lake, table, key)
+            story = explaining.explain(lake, table, explaining.masked_key(lake, table, key))
     except UnreadableError as error:
         output.note(str(error))
         with opened(file, jars_dir) as spark_lake:
-            story = explaining.explain(spark_lake, table, key)
+            story = explaining.explain(spark_lake, table, explaining.masked_key(spark_lake, table, key))
     if output_as == "json":
         output.json(story)
     else:

@@ -6,12 +6,14 @@ mirror's own row, so that a difference between the two is seen and not argued ab
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.change import Change, Image, Op
+from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import Present
@@ -90,6 +92,23 @@ class Happening:
     def order(self) -> Order:
         """Its place in history."""
         return self.event.order
+
+
+def masked_key(lake: Tables, name: str, texts: Sequence[str]) -> list[str]:
+    """A key as its mirror holds it: a cell that is masked there may be given as the source has it."""
+    mirror = evidence.mirror_of(lake, name)
+    tables = [lane[1] for lane in evidence.lanes(lake, mirror)] if lake.pipeline.masks else []
+    masks = Masks(lake.pipeline).of(tables[0]) if tables else None
+    if masks is None or len(texts) != len(mirror.keys):
+        return list(texts)
+    found = masks.image(dict(zip(mirror.keys, texts, strict=True)), {}) or {}
+    return [
+        text if _HMAC.fullmatch(text) else found[key] or text
+        for key, text in zip(mirror.keys, texts, strict=True)
+    ]
+
+
+_HMAC = re.compile("[0-9a-f]{64}")
 
 
 def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:

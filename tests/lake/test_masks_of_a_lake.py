@@ -181,6 +181,8 @@ def test_what_was_planted_is_in_no_answer(shop: Shop) -> None:
     assert [] == [one for one in PLANTED if one in report.read_text("utf-8")]
     assert key in answers["explain", file, "shop.customers", key].output
     assert "not shown" in answers["rejects", "show", file, "1"].output
+    by_value = CliRunner().invoke(app, ["explain", file, "shop.customers", "70010001"])
+    assert answers["explain", file, "shop.customers", key].output == by_value.output
 
 
 def test_what_was_planted_is_on_no_page(shop: Shop) -> None:
