@@ -86,7 +86,13 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
             subject = f"{one.subject}: {name}"[:LONGEST]
             verb = _VERBS.get(one.check, "")
             typed = command(verb, facts.file) if verb else ""
-            wrong.setdefault(subject, Cause(subject, ERROR if one.light == "bad" else WARN, one.text, typed))
+            whole = one.text and (
+                one.subject == LAST_RUN or one.check in CHECKS
+            )  # says what is wrong by itself
+            said = f"{one.subject}: {one.text}" if whole else ""
+            wrong.setdefault(
+                subject, Cause(subject, ERROR if one.light == "bad" else WARN, one.text, typed, said)
+            )
     wrong |= {one.subject: one for table in facts.tables for one in _old(table, facts)}
     last = found["last_run"]
     if last and last["failed"] and not any(one.severity == ERROR for one in wrong.values()):

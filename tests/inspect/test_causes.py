@@ -34,6 +34,7 @@ def test_each_cause_is_listed_once(lake: Written) -> None:
     held = found["depot.box: The table is held"]
     assert (KEYLESS, f"depot.box is held: {KEYLESS}") == (held.text, held.sentence)
     assert "ingest retry" in held.command
+    assert "depot.bins: 2 rows are missing" == found["depot.bins: Rows are missing"].sentence
 
 
 def test_all_who_ask_are_given_the_same(lake: Written) -> None:
