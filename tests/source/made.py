@@ -24,6 +24,7 @@ def mirror(
     *,
     source: str = "shop",
     reached: str = "2024-01-01T00:00:00",
+    high: Order | None = None,
 ) -> None:
     """Make a mirror and the books and decisions that say what it is."""
     write_deltalake(str(lake / mirror_path(table)), rows, mode="overwrite")
@@ -41,7 +42,7 @@ def mirror(
         "batch": [1], "source": [source], "topic": ["in"], "partition": pa.array([0], pa.int32()),
         "database": pa.array([table.database], pa.string()), "schema": pa.array([table.schema], pa.string()),
         "table": [table.table], "messages": [1], "rejected": [0], "changes": [1],
-        "order_high": [order_key(Order(0, 1, (5, 5), 0, (1, 0, 0, 0), 0))], "columns": [json.dumps(dict(columns))],
+        "order_high": [order_key(high or Order(0, 1, (5, 5), 0, (1, 0, 0, 0), 0))], "columns": [json.dumps(dict(columns))],
         "event_high": [dt.datetime.fromisoformat(reached).replace(tzinfo=dt.UTC)],
     }  # fmt: skip
     write_deltalake(str(lake / "books"), pa.table(book), mode="overwrite")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -12,14 +13,16 @@ import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
-from ingest.change import Hints, Message, TableId
+from ingest.change import Change, Hints, Message, Op, TableId
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.errors import IngestError
+from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
 from ingest.lake import records
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
+from ingest.order import Order
 from ingest.source import database
 from ingest.source import reconcile as comparing
 from ingest.source.reconcile import ReconcileBounds, Reconciled
@@ -402,3 +405,56 @@ def test_doctor_names_tables_that_cannot_be_read(bins: Bins) -> None:
     ) == database_of()
     bins.write("DROP TABLE bins")
     assert ("wrong", "here:3306 lets reader in, but not read shop.bins") == database_of()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_way_back_after_lost_messages(bins: Bins, seed: int) -> None:
+    """Rows that are read again must win over all that came before them, and lose against all that comes after."""
+    random = Random(seed)
+    log: list[Placed] = []
+    bins.write("DELETE FROM bins")
+    bins.rows = {}
+
+    def write(serials: range) -> None:
+        """Statements in the source, and their messages."""
+        statements = []
+        for serial in serials:
+            key, deleted = random.randrange(30), random.random() < 0.3
+            statements.append(f"DELETE FROM bins WHERE id = {key}")
+            if not deleted:
+                statements.append(f"INSERT INTO bins VALUES ({key}, '{serial}', {serial})")
+            image = {"id": str(key), "word": str(serial), "size": str(serial)}
+            change = Change(
+                op=Op.DELETE if deleted else Op.UPDATE, keys=("id",), before=image if deleted else None,
+                after=None if deleted else image,
+            )  # fmt: skip
+            log.append(Placed(Order(0, 1, (5, serial), 0, (1, 0, 0, serial), 0), change))
+        bins.write("; ".join(statements))
+
+    def folded(changes: list[Placed]) -> dict[int, tuple[str | None, float]]:
+        found = fold(changes, ("id",)).values()
+        return {
+            int(one.values["id"] or ""): (one.values["word"], float(one.values["size"] or ""))
+            for one in found
+        }
+
+    write(range(1, 40))
+    delivered = [one for one in log if random.random() < 0.5]  # the others are lost
+    bins.rows = dict(folded(delivered))
+    bins.mirror(high=Order(0, 1, (5, 39), 0, (1, 0, 0, 0), 0))
+    assert 1 == bins.type("--settled", "--repair").exit_code
+    place = len(log)
+    write(range(40, 60))
+    read = [
+        Placed(Order(0, one.phase, one.sequence, one.half, one.arrival, one.row), one)
+        for file in bins.file.parent.glob(f"lake/snapshots/shop/*/*{ingest_snapshot.SUFFIX}")
+        for line in file.read_bytes().splitlines()
+        for one in ingest_snapshot.parse(Message(line), Hints())
+    ]
+    everything = delivered + read + log[place:]
+    random.shuffle(everything)
+    bins.rows = dict(folded(everything))
+    bins.mirror()
+    done = bins.compare()
+    assert not done.differs, done.differences
+    assert done.rows == len(bins.rows) > 5
