@@ -1,22 +1,26 @@
 """Commits into the product's own tables without Spark: one entry in the log, or none.
 
-The log's writer records the identifier of a commit and does not enforce it: here it is read before each attempt, also
-after another commit was faster, and no attempt is ever repeated by the library itself.
+An entry is put under the next version's number unless there is one.  The identifier of a commit is read before each
+attempt, also after another commit was faster: a writer's batch is committed once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import orjson
 
 from ingest.errors import IngestError
+from ingest.lake import delta
 from ingest.lake.datafiles import Added
-
-if TYPE_CHECKING:
-    from deltalake import CommitProperties
 
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _TRIES = 20
@@ -39,7 +43,7 @@ def create(
     path: str, schema: str, partition_by: Sequence[str], properties: Mapping[str, str], metadata: str
 ) -> None:
     """Make an empty table, if there is none. ``schema`` is the JSON that Spark writes of it."""
-    from deltalake import DeltaTable, Schema
+    from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import CommitFailedError
 
     with contextlib.suppress(CommitFailedError):  # another run was faster: the table is there
@@ -49,7 +53,7 @@ def create(
             mode="ignore",
             partition_by=list(partition_by),
             configuration=dict(properties),
-            commit_properties=_properties(metadata),
+            commit_properties=CommitProperties({"userMetadata": metadata}, max_commit_retries=0),
         )
 
 
@@ -60,42 +64,63 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
         TakenError: the writer has committed this batch, or a later one, already.
         IngestError: other commits were faster each time.
     """
-    from deltalake import DeltaTable, PostCommitHookProperties
-    from deltalake.exceptions import CommitFailedError
-    from deltalake.transaction import AddAction, RemoveAction
-
-    actions: list[AddAction | RemoveAction] = [
-        AddAction(one.path, one.size, one.partition, one.written_at, True, one.stats) for one in files
-    ]
     for attempt in range(_TRIES):
-        table = DeltaTable(path)
-        if writer and (done := table.transaction_version(writer)) is not None and done >= batch:
+        state = delta.snapshot(path)
+        if writer and state.transactions.get(writer, -1) >= batch:
             raise TakenError(f"{path} holds batch {batch} of {writer} already.")
-        try:
-            table.create_write_transaction(
-                actions,
-                "append",
-                table.schema(),
-                table.metadata().partition_columns,
-                commit_properties=_properties(metadata, writer, batch),
-                post_commithook_properties=PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
-            )
-        except CommitFailedError as error:
-            if attempt == _TRIES - 1:
-                raise IngestError(f"{path} takes no commit ({error}): run again.") from error
-            time.sleep(0.01 * attempt)
-            continue
-        _checkpoint(path, table.version() + 1)
-        return
+        if not state.is_plain:
+            raise IngestError(f"{path} is gone, or has a feature that only Spark writes: run again.")
+        if _put(path, state.version + 1, _entry(state, files, metadata, writer, batch)):
+            _checkpoint(path, state.version + 1)
+            return
+        time.sleep(0.01 * attempt)
+    raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
 
 
-def _properties(metadata: str, writer: str = "", batch: int = -1) -> CommitProperties:
-    from deltalake import CommitProperties, Transaction
+def _entry(
+    state: delta.Snapshot, files: Sequence[Added], metadata: str, writer: str, batch: int
+) -> Iterator[dict[str, Any]]:
+    """The actions of a commit that adds files."""
+    now = int(time.time() * 1000)
+    about = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
+    yield {
+        "commitInfo": {
+            "timestamp": now,
+            "operation": "WRITE",
+            "operationParameters": about,
+            "isBlindAppend": True,
+            "userMetadata": metadata,
+            "engineInfo": "ingest",
+            "txnId": str(uuid.uuid4()),
+        }
+    }
+    if writer:
+        yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
+    for one in files:
+        yield {
+            "add": {
+                "path": quote(one.path, safe="/="),
+                "partitionValues": one.partition,
+                "size": one.size,
+                "modificationTime": one.written_at,
+                "dataChange": True,
+                "stats": one.stats,
+            }
+        }
 
-    identifier = [Transaction(writer, batch)] if writer else None
-    return CommitProperties({"userMetadata": metadata}, max_commit_retries=0, app_transactions=identifier)
+
+def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
+    """Write an entry of the log, whole, unless there is one; what a killed process leaves has no entry's name."""
+    log = Path(path, "_delta_log")
+    whole = log / f".{uuid.uuid4()}.tmp"
+    try:
+        whole.write_bytes(b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in actions))
+        os.link(whole, log / f"{version:020d}.json")
+    except FileExistsError:
+        return False
+    finally:
+        whole.unlink(missing_ok=True)
+    return True
 
 
 def _checkpoint(path: str, version: int) -> None:

@@ -51,14 +51,14 @@ def batches(place: Layout) -> list[int]:
 
 def between(monkeypatch: pytest.MonkeyPatch, happens: Any) -> None:
     """Something happens once, between a look at the table and the commit that follows it."""
-    original = DeltaTable.create_write_transaction
+    original = commits._put
 
-    def slow(self: DeltaTable, *given: Any, **named: Any) -> None:
-        monkeypatch.setattr(DeltaTable, "create_write_transaction", original)
+    def slow(*given: Any) -> bool:
+        monkeypatch.setattr(commits, "_put", original)
         happens()
-        original(self, *given, **named)
+        return original(*given)
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", slow)
+    monkeypatch.setattr(commits, "_put", slow)
 
 
 def test_a_batch_is_never_committed_twice(tmp_path: Path) -> None:
