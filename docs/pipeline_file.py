@@ -165,6 +165,7 @@ SECTIONS = (
                 '{price: "decimal(38,10)"}',
                 "The mirror has every column, and one without any known type is a STRING ([docs/shaping.md](shaping.md)).",
             ),
+            "where": Key("\"region = 'EU'\"", "The mirror holds every row ([docs/shaping.md](shaping.md))."),
             "mask": Key("{phone: last4, name: null}", "Values are kept as they were sent."),
             "no_key": Key("full_row", "A table without a key is held."),
             "on_schema_change": Key("evolve", "Columns are added and widened; none is ever dropped."),

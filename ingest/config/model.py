@@ -79,6 +79,7 @@ class TableRule:
     without: tuple[str, ...] = ()  # columns, or patterns of them, that the mirror leaves out
     include: tuple[str, ...] = ()  # columns with a rule of their own, which no pattern leaves out
     names: Mapping[str, str] = field(default_factory=dict)  # columns' names in the mirror
+    where: str = ""  # the condition that the mirror's rows meet
     mask: Mapping[str, str] = field(default_factory=dict)  # method by column or pattern; the first that fits
     no_key: str = "hold"  # append | full_row | hold
     on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
@@ -89,6 +90,7 @@ class TableRule:
     places: Mapping[str, str] = field(
         default_factory=dict, compare=False
     )  # file:line:column of columns' rules
+    where_place: str = field(default="", compare=False)
 
     def leaves_out(self, column: str) -> bool:
         """True if the mirror does not take the column from its source table."""
@@ -103,6 +105,7 @@ class TableRule:
             "without": sorted(self.without),
             "include": sorted(self.include),
             "names": dict(sorted(self.names.items())),
+            "where": self.where,
         }
         found = {name: value for name, value in told.items() if value}
         return json.dumps(found, ensure_ascii=False, sort_keys=True) if found else ""

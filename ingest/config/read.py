@@ -208,6 +208,8 @@ def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
     given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
     if any("*" in one for one in given["without"]):
         given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)
+    line, at = document.place(("tables", i, "where"))
+    given["where_place"] = f"{document.file}:{line}:{at}"
     places = {column: document.place(("tables", i, "columns", column)) for column in columns}
     given["places"] = {name: f"{document.file}:{line}:{at}" for name, (line, at) in places.items()}
     return TableRule(**given)

@@ -23,8 +23,8 @@ from pydantic import (
 )
 
 from ingest import formats, values
-from ingest.config import patterns, words
-from ingest.config.model import CELLS_CHECKED
+from ingest.config import conditions, patterns, words
+from ingest.config.model import CELLS_CHECKED, TableRule
 
 # --- kinds of values ------------------------------------------------------------------------------
 
@@ -394,6 +394,9 @@ class TableKeys(_Keys):
         "hmac, tokenize, last4 or null; keep leaves them as they are",
         {},
     )
+    where: (
+        Annotated[str, *read(conditions.condition, {"type": "string", "examples": ["region = 'EU'"]})] | None
+    ) = key("the condition, in SQL, that a row meets to be in the mirror", None)
     no_key: Annotated[str, *choice("hold", "append", "full_row")] = key(
         "what happens to a table without any key", "hold"
     )
@@ -419,6 +422,26 @@ class TableKeys(_Keys):
             raise ValueError("with no_key: full_row every column tells rows apart, and none can be excluded")
         if self.history and any(rule.keys() & {"exclude", "rename"} for rule in self.columns.values()):
             raise ValueError("with history: true every column stays as it is; exclude and rename none")
+        return self
+
+    @model_validator(mode="after")
+    def _condition_can_be_judged(self) -> Self:
+        """A row that stops to meet a condition leaves the mirror by its key, and with it what the condition was about."""
+        if not self.where:
+            return self
+        if self.no_key != "hold":
+            raise ValueError(f"where: needs rows with a key, and no_key: {self.no_key} is for rows without")
+        if self.history:
+            raise ValueError(
+                "where: and history: true cannot be in one entry: old states are kept of all rows"
+            )
+        names, masked = conditions.columns(self.where), TableRule(mask=self.mask)
+        if lost := [name for name in names if masked.mask_of(name)]:
+            raise ValueError(
+                f"where: needs the column {lost[0]!r}, of which mask: leaves no value to compare"
+            )
+        if lost := [name for name in names if "exclude" in self.columns.get(name, {})]:
+            raise ValueError(f"where: needs the column {lost[0]!r}, which columns: excludes")
         return self
 
     @model_validator(mode="after")

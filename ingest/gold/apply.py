@@ -17,6 +17,8 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,6 +29,7 @@ from ingest.gold import forgotten, history, keyless, misfits, retyped, servers, 
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE, folded
+from ingest.gold.filtered import filtered, refuse
 from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather
 from ingest.gold.lane import Lane, Shape, Steps
@@ -429,7 +432,7 @@ def _merge(
     def fold(tolerant: bool) -> None:
         gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
         folded, shape = _together(gathered, mirror)
-        source = merging.typed(folded, mirror, shape, tolerant)
+        source = filtered(merging.typed(folded, mirror, shape, tolerant), mirror)
         standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(session)
         if fresh:
@@ -445,7 +448,11 @@ def _merge(
         misfits.widen(changes, mirror, plan.job.rule, [one for one, _ in work])
         return _keep_misfits(lake, session, mirror, work, guard.batch)
 
-    return misfits.meeting(fold, keep)
+    try:
+        return misfits.meeting(fold, keep)
+    except (PySparkException, Py4JJavaError) as error:
+        refuse(error, plan.job.rule.where_place)
+        raise
 
 
 def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:

@@ -88,7 +88,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     folder = lake.path(mirror.path).removeprefix("file://")
     lanes = tuple(_lane(*one) for one in fold.work)
     columns = tuple(ColumnWork(one.name, one.column, one.type) for one in mirror.columns)
-    work = Work(mirror.path, folder, mirror.keys, columns, lanes, changes=fold.changes)
+    work = Work(mirror.path, folder, mirror.keys, columns, lanes, changes=fold.changes, where=mirror.where)
     if not before.exists:
         return _Target(work, None)
     try:

@@ -35,6 +35,7 @@ from ingest.fold import (
     steps,
     typed,
 )
+from ingest.lake import conditions
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
@@ -98,6 +99,7 @@ class Work:
     files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that a deletion vector leaves
     size: int = 0
     changes: int = 0
+    where: str = ""  # the condition that its rows meet
 
     @property
     def schema(self) -> pa.Schema:
@@ -138,7 +140,7 @@ def _make(work: Work, rows: Rows) -> Written:
     for lane in work.lanes:
         found, cleared = fold(rows[lane.id], lane, work.keys, {one.name: one.type for one in work.columns})
         outcomes, clears = outcomes + found, clears or cleared
-    source = sources(outcomes, work)
+    source = _filtered(sources(outcomes, work), work)
     if len(work.lanes) > 1:
         keys = source.select(work.key_columns)
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
@@ -486,6 +488,20 @@ def sources(outcomes: Outcomes, work: Work) -> pa.Table:
                 pa.bool_(),
             )
     return pa.table(columns)
+
+
+def _filtered(source: pa.Table, work: Work) -> pa.Table:
+    """The same outcomes, of which rows that do not meet the mirror's condition go."""
+    if not work.where:
+        return source
+    if any(name.startswith("%has ") for name in source.schema.names):
+        raise NotPlain("a condition is judged on whole rows")
+    columns = {one.name: one.column for one in work.columns}
+    try:
+        holds = conditions.met(work.where, lambda name: source[columns[name]], source.num_rows)
+    except conditions.ConditionError as error:
+        raise NotPlain(str(error)) from None
+    return source.set_column(0, "%gone", pc.or_(source["%gone"], pc.invert(holds)))
 
 
 def _times(texts: pa.Array, logical: str, key: int | None) -> pa.Array:

@@ -18,6 +18,7 @@ from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import Present
 from ingest.gold.lane import LaneId, change_of
+from ingest.lake.conditions import met_by_row
 from ingest.lake.mirrors import Mirror
 from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE
@@ -76,6 +77,7 @@ class Story:
     equal: bool
     differing: tuple[str, ...]
     suspects: tuple[dict[str, Any], ...] = ()
+    left_out: str = ""  # the mirror's condition, if the row does not meet it
     waiting: int = 0  # events that silver holds and the mirror has not folded yet
 
 
@@ -137,6 +139,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
     now = [one for one in happened if one.batch <= applied]
     events, row = tell(mirror, key, now, bytes_of)
     there = evidence.present(lake, mirror, texts, row.values if row else None)
+    out = row is not None and not _belongs(mirror, row, texts)
     story = Story(
         mirror.name,
         dict(zip(mirror.keys, texts, strict=True)),
@@ -145,11 +148,20 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         row.values if row else None,
         row.complete if row else True,
         there.rows,
-        _is_equal(row, there),
+        _is_equal(None if out else row, there),
         there.differing,
+        left_out=mirror.where if out else "",
         waiting=len(happened) - len(now),
     )
     return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, texts)))
+
+
+def _belongs(mirror: Mirror, row: Row, texts: Sequence[str]) -> bool:
+    """True if the row meets the mirror's condition, or there is none."""
+    values = row.values | dict(zip(mirror.keys, texts, strict=True))
+    return not mirror.where or met_by_row(
+        mirror.where, values, {one.name: one.type for one in mirror.columns}
+    )
 
 
 def _is_equal(row: Row | None, there: Present) -> bool:

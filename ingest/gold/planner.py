@@ -194,10 +194,21 @@ def work_of(
         own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
         one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name), declared=declared)
         if one is not None:
-            one = replace(one, shard=shard_of(pipeline, plan.job.rule, name))
+            one = _judged(replace(one, shard=shard_of(pipeline, plan.job.rule, name)), plan.mirror)
             steps = _steps(pipeline, ledger, plan, name, one).meeting(before.columns, one.folded_high)
             found.append((one, steps))
     return tuple(found)
+
+
+def _judged(one: Lane, mirror: Mirror) -> Lane:
+    """The lane with its partial updates among what needs a key's history, if a condition is judged on whole rows.
+
+    A row that has not met it is not in the mirror, which could give what an update leaves out.
+    """
+    if not mirror.where:
+        return one
+    new, ever = one.inherits + int(one.new.partials), one.inherits_ever + int(one.ever.partials)
+    return replace(one, inherits=new, inherits_ever=ever)
 
 
 def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
@@ -207,7 +218,7 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Wo
     own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
     for name in lanes_of(pipeline, books, plan.mirror.path):
         one = whole(books, name, own, plan.mirror.eras_of(*name), declared=declared)
-        one = replace(one, shard=shard_of(pipeline, plan.job.rule, name))
+        one = _judged(replace(one, shard=shard_of(pipeline, plan.job.rule, name)), plan.mirror)
         found.append((one, _steps(pipeline, ledger, plan, name, one)))
     return tuple(found)
 

@@ -233,6 +233,22 @@ def _spelt(effect: Effect, subject: Subject) -> Effect:
     return effect
 
 
+def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
+    """Columns that the source has dropped or renamed, whatever the policy does about it, with the statements' places."""
+    found: dict[str, str] = {}
+    for statement in statements:
+        if judge(statement, subject).state == DISMISSED:
+            continue
+        for effect in statement.effects:
+            if subject.table not in touched(effect) or effect.note == EXCHANGED:
+                continue
+            if effect.action in ("drop_column", "rename_column"):
+                found[subject.column(effect.column or "")] = statement.order
+            for name in _made_by(effect):
+                found.pop(name, None)
+    return found
+
+
 def rings(
     effects: Iterable[tuple[Statement, Effect]],
 ) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:

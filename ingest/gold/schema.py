@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ingest import types
-from ingest.config import Pipeline
+from ingest.config import Pipeline, conditions
 from ingest.config.model import KEEP
 from ingest.errors import HeldError, command
 from ingest.gold import eras, policy
@@ -21,6 +21,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
 from ingest.lake.books import Line, merged_columns
+from ingest.lake.conditions import refused
 from ingest.lake.mirrors import Column, Era, Mirror, grown
 from ingest.lake.names import column_name, folded
 from ingest.lake.statements import Statement
@@ -100,6 +101,9 @@ def decide(
     keys = _keys(job, mirror, lanes)
     _refuse_lossy(pipeline, job, keys)
     decided, left_out = _decided(job, mirror, declared, keys, anew)
+    _refuse_condition(
+        job, decided, {name: policy.departed(logged[name], subjects[name]) for name in subjects}
+    )
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
     whole = _why_whole(job, mirror, decided, logged, applied)
     if whole and not stands():
@@ -274,6 +278,24 @@ def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
             )
 
 
+def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mapping[str, str]]) -> None:
+    """A condition that no row can meet any more, or on which rows fail, would empty the mirror or stop it."""
+    where, place = job.rule.where, job.rule.where_place
+    if not where or not mirror.columns:
+        return
+    if not mirror.keys:
+        raise HeldError(f"{place} where: needs rows with a key: write `keys: [...]` for {job.table}.")
+    deltas, gone = {one.name: one.delta for one in mirror.columns}, _not_again(job, departed)
+    for name in conditions.columns(where):
+        if name not in deltas or name in gone:
+            what = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
+            raise HeldError(
+                f"{place} where: needs the column {name} of {job.table}, which {what}: write another."
+            )
+    if why := refused(where, [deltas[name] for name in conditions.columns(where)]):
+        raise HeldError(f"{place} where: cannot be asked of {job.table}: {why}.")
+
+
 def _refuse_names(job: Job, mirror: Mirror) -> None:
     """Two columns of one name would take each other's values in some reader."""
     given = job.rule.names
@@ -341,10 +363,14 @@ def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) ->
 
 
 def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:
-    """Columns dropped at the source that no later row has shown again."""
+    """Columns dropped at the source, where the policy follows, that no later row has shown again."""
+    return _not_again(job, {name: told.gone for name, told in declared.items()})
+
+
+def _not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
     found = set()
-    for name, told in declared.items():
-        for column, order in told.gone.items():
+    for name, places in gone.items():
+        for column, order in places.items():
             if not any(column in line.columns and (line.order_low or "") > order for line in job.lines[name]):
                 found.add(column)
     return found

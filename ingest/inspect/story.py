@@ -55,6 +55,8 @@ def _verdict(story: Story) -> str:
     if story.equal:
         cells = sum(one["kind"] == "cell" for one in story.suspects)
         but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
+        if story.left_out:
+            return f"no row, for the one that they give does not meet {story.left_out}"
         return f"the mirror's row is what they say{but}" if story.mirror_rows else "no row, as they say"
     if not story.mirror_rows:
         return "the mirror LACKS the row that they give"
@@ -62,6 +64,8 @@ def _verdict(story: Story) -> str:
         return f"the mirror holds the key {len(story.mirror_rows)} TIMES"
     if story.folded is None:
         return "the mirror holds a row that they DO NOT give"
+    if story.left_out:
+        return f"the mirror holds a row that DOES NOT MEET {story.left_out}"
     return f"the mirror DIFFERS in {', '.join(story.differing)}"
 
 

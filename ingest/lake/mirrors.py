@@ -6,6 +6,7 @@ so that a killed run finds again what it was about to do, and a rebuild takes th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -62,6 +63,11 @@ class Mirror:
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; nothing if its key has never changed."""
         return next((eras for *lane, eras in self.eras if lane == [source, table]), ())
+
+    @property
+    def where(self) -> str:
+        """The condition that its rows meet; empty if all are there."""
+        return str(json.loads(self.shape).get("where", "")) if self.shape else ""
 
     @property
     def name(self) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ingest.change import Change, Image, Op
+from ingest.config import conditions
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, steps, typed
+from ingest.lake.conditions import met_by_texts
 from ingest.lake.mirrors import Mirror
 from ingest.order import Order, order_of
 from ingest.quality.cell_values import of_text, shown, text_of
@@ -64,6 +66,7 @@ class Expected:
     unfit: set[tuple[Key, str]] = field(default_factory=set)  # cells whose texts are no values of their types
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key as the source spells it
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
+    filtered: set[Key] = field(default_factory=set)  # keys of rows that do not meet the mirror's condition
 
     def add(self, other: Expected) -> None:
         """What another lane of the mirror gives."""
@@ -73,6 +76,13 @@ class Expected:
         self.unfit |= other.unfit
         self.texts |= other.texts
         self.twice |= other.twice
+        self.filtered |= other.filtered
+
+    def forget(self, key: Key) -> None:
+        """Say nothing of a key."""
+        del self.rows[key]
+        self.known.discard(key)
+        self.partly.discard(key)
 
 
 class Wrong(NamedTuple):
@@ -114,7 +124,29 @@ def expected(
             found.unfit |= {
                 (key, name) for name in row if row[name] is None and live.values.get(name) is not None
             }
+    if mirror.where:
+        _filter(found, mirror, table, sent)
     return found
+
+
+def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
+    """Leave the rows out that do not meet the mirror's condition, and those of which that is not known."""
+    names = conditions.columns(mirror.where)
+    columns = {one.name: one for one in mirror.columns}
+    for key in list(found.rows):
+        only = sent.columns.get(key)
+        if only is not None and not {*names} <= only | {*mirror.keys}:
+            found.forget(key)
+    keys, texts = list(found.rows), []
+    for key in keys:
+        values = table.rows[key].values | dict(zip(mirror.keys, found.texts[key], strict=True))
+        cells = {name: of_text(values.get(name), columns[name].type) for name in names}
+        texts.append([None if cells[name] is None else values.get(name) for name in names])
+    holds = met_by_texts(mirror.where, texts, [columns[name].delta for name in names])
+    for key in (key for key, met in zip(keys, holds, strict=True) if not met):
+        del found.rows[key]
+        found.partly.discard(key)
+        found.filtered.add(key)
 
 
 @dataclass(slots=True)

@@ -70,6 +70,7 @@ class Compared:
     keys: int = 0
     touched: int = 0
     partly: int = 0
+    filtered: int = 0  # of rows that do not meet the mirror's condition
     left_out: list[str] = field(default_factory=list)  # in words
     wrong: list[Wrong] = field(default_factory=list)
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
@@ -130,6 +131,8 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
     detail = f"{found.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
     if found.partly:
         detail += f", {found.partly:,} of them in the columns that were sent"
+    if found.filtered:
+        detail += f", {found.filtered:,} of them are rows that `where:` leaves out"
     detail += "".join(f"; {why}" for why in dict.fromkeys(found.left_out))
     if subject.mirror is not None and subject.mirror.history:
         detail += "; the table of past states was not compared"
@@ -514,6 +517,7 @@ class _Check:
             self.found.left_out.append("no change has all columns of its key")
         rows = self._rows(None if closed else wanted.known)
         self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
+        self.found.filtered = len(wanted.filtered)
         texts_found = list(differences(wanted, rows, self.mirror, self.types, closed))
         self.found.wrong = self._without_rejected(texts_found)
         self.found.texts, self.found.twice = wanted.texts, wanted.twice

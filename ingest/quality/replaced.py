@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ingest.config import conditions
 from ingest.lake import decisions, rejects
 from ingest.lake.decisions import DISMISS_REJECT
 from ingest.lake.lake import Lake
@@ -41,11 +42,14 @@ def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[s
         key_of_row(row, mirror, kinds): row
         for row in mirror_rows(lake, mirror, kinds, {key for key, _ in waiting})
     }
+    judged = conditions.columns(mirror.where) if mirror.where else ()
     newest: dict[tuple[object, str], dict[str, Any]] = {}
     over = []
     for key, row in sorted(waiting, key=lambda one: (one[1]["batch"], one[1]["offset"] or 0)):
         cell = (key, row["column"])
         lives = there.get(key)
+        if lives is None and row["column"] in judged:
+            continue  # for want of its value the row does not meet the mirror's condition
         if lives is None or lives[names[row["column"]]] is not None or cell in compared.filled:
             over.append(row)
             continue

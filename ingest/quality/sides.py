@@ -47,8 +47,8 @@ class Side:
     @property
     def comparable(self) -> bool:
         """True if the changes hold the whole key: a shard column is in the mirror only."""
-        if not self.subject.keyed or self.subject.mirror is None:
-            return False
+        if not self.subject.keyed or self.subject.mirror is None or self.subject.mirror.where:
+            return False  # which rows meet a condition, the check of cells finds out
         shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
         return not shard & set(self.subject.mirror.keys)
 

@@ -183,6 +183,11 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     found = next((one for one in mirrors.known(lake).values() if one.table == target), None)
     if found is None or not lake.exists(found.path):
         raise IngestError(f"There is no mirror of {table} yet: run the pipeline, then `ingest snapshot` it.")
+    if found.where:
+        raise IngestError(
+            f"{target} holds the rows that meet {found.where} alone, so it cannot be held against {table}: `ingest quality "
+            "--deep` compares it with all changes."
+        )
     lanes = {
         (row["source"], TableId(row["database"], row["schema"], row["table"]))
         for row in lake.ask('SELECT DISTINCT source, "database", "schema", "table" FROM {books}')

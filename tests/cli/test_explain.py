@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ingest.gold.explain import Story
 from ingest.inspect.story import lines
 
@@ -33,3 +35,12 @@ def test_the_headline_counts_cells_that_did_not_fit() -> None:
     """`What they say` and a NULL where they say something is no good answer."""
     assert lines(story(CELL, MESSAGE))[0].endswith("is what they say, but for 1 cell that did not fit.")
     assert lines(story())[0].endswith("the mirror's row is what they say.")
+
+
+def test_a_row_that_a_condition_leaves_out_is_no_fault() -> None:
+    """`The mirror LACKS the row` would send somebody looking for a fault that is none."""
+    left = replace(story(), mirror_rows=(), left_out="at > 4")
+    assert lines(left)[0].endswith("no row, for the one that they give does not meet at > 4.")
+    assert lines(replace(story(), equal=False, left_out="at > 4"))[0].endswith(
+        "a row that DOES NOT MEET at > 4."
+    )

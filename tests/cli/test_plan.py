@@ -139,6 +139,45 @@ def test_columns_are_named_as_they_would_be(folder):
     assert f"{folder}/depot.yaml:7:15 renames word to id" in held["why"]
 
 
+@pytest.mark.parametrize(
+    ("where", "why"),
+    [
+        ("wrod = 'a'", "where: needs the column wrod of depot.bins, which the mirror does not have"),
+        (
+            "word > 5",
+            "where: cannot be asked of depot.bins: Binder Error: Cannot compare values of type VARCHAR",
+        ),
+    ],
+)
+def test_conditions_that_cannot_be_asked_hold(folder, where, why):
+    """A mirror that is empty for a typing error looks like one of a table without rows."""
+    rules = f'tables:\n  - match: depot.bins\n    where: "{where}"\n'
+    found = planned(folder, FILES, rules, code=1)
+    (held,) = [one for one in found["tables"] if one["action"] == "hold"]
+    assert held["why"].startswith(f"{folder}/depot.yaml:7:5 {why}")
+    good = planned(folder, FILES, rules.replace(where, "word = 'a'"))
+    assert [] == [one for one in good["tables"] if one["action"] == "hold"]
+
+
+@pytest.mark.parametrize("policy", ["lenient", "evolve", "ignore"])
+def test_a_condition_on_a_column_that_was_renamed_holds(folder, policy):
+    """Every row would leave the mirror without a word, for none carries the column any more."""
+    with (folder / "bins-1.jsonl").open("a") as feed:
+        feed.write("\n" + statement("bins", 5, "ALTER TABLE bins RENAME COLUMN WORD TO text"))
+        feed.write(change("INSERT", "bins", 6, {"id": "2", "text": "a"}))
+    touch(folder / "bins-1.jsonl")
+    rules = f"tables:\n  - {{match: depot.bins, on_schema_change: {policy}, where: word = 'a'}}\n"
+    (held,) = [one for one in planned(folder, FILES, rules, code=1)["tables"] if one["action"] == "hold"]
+    assert (
+        "where: needs the column word of depot.bins, which a statement has dropped or renamed" in held["why"]
+    )
+    back = statement("bins", 7, "ALTER TABLE bins RENAME COLUMN text TO word")
+    with (folder / "bins-1.jsonl").open("a") as feed:
+        feed.write(back)
+    touch(folder / "bins-1.jsonl")
+    assert [] == [one for one in planned(folder, FILES, rules)["tables"] if one["action"] == "hold"]
+
+
 def test_columns_that_no_row_has_shown_are_told(folder):
     """A typing error would leave a secret where it was."""
     rules = "tables:\n  - match: depot.bins\n    columns: {wrod: exclude, 'w*': exclude, word: include}\n"

@@ -14,10 +14,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest import types
+from ingest.change import TableId
+from ingest.config.model import TableRule
 from ingest.gold import arrow
 from ingest.gold.arrow import ColumnWork, LaneWork, NotPlain, Work
+from ingest.gold.lane import Lane, Shape, Steps
+from ingest.gold.planner import _judged, refolds
+from ingest.lake.mirrors import Column, Mirror
 from ingest.values.typed_values import value_of
 from tests.properties import lakes
+from tests.properties.conditions import CONDITIONS
 from tests.properties.histories import COLUMNS, Kind
 
 BATCHES = 6
@@ -100,6 +106,50 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
         work = _fold(work, arrow.make(work, arrow.read(files, [lane])))
     assert feed.rows == _content(work, feed.keys)
     assert True in ways
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+@pytest.mark.parametrize(
+    "kind", [lakes.FULL, lakes.MIXED, lakes.CLEARED, lakes.INHERITING], ids=lambda kind: kind.name
+)
+def test_no_filtered_history_is_wrong(kind: Kind, where: str, tmp_path: Path) -> None:
+    """A row that stops to meet a condition must leave, and one that starts to must come with columns sent long before."""
+    feed = lakes.together(kind, 20, BATCHES, ordered=False)
+    work, files, high = replace(_work(feed, kind, tmp_path), where=where), list[str](), ""
+    wider = 0
+    for batch in range(1, len(feed.batches) + 1):
+        new = _rows(feed, batch, tmp_path)
+        files += new
+        places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
+        if not places:
+            continue
+        plain = Lane(
+            lakes.SOURCE,
+            feed.table,
+            batch,
+            batch,
+            min(places),
+            high,
+            Shape(kind.partials),
+            Shape(kind.partials),
+        )
+        lane = _judged(replace(plain, inherits=int(kind.inherits)), _mirror(work, feed.table))
+        high = max(high, *places)
+        work = replace(
+            work, lanes=(LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=refolds(lane, Steps())),)
+        )
+        before = work.size
+        work = _fold(work, arrow.make(work, arrow.read(files, work.lanes)))
+        wider += work.size != before
+    expected = {key: row for key, row in feed.rows.items() if CONDITIONS[where](row)}  # type: ignore[arg-type]
+    assert expected == _content(work, feed.keys)
+    assert 0 < len(expected) < len(feed.rows)
+    assert wider
+
+
+def _mirror(work: Work, table: TableId) -> Mirror:
+    shape = TableRule(where=work.where).shape
+    return Mirror(table, work.path, work.keys, tuple(Column(*one) for one in work.columns), shape=shape)
 
 
 def _text(random: Random, kind: str) -> str:

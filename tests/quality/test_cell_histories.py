@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from decimal import Decimal
 from random import Random
 from typing import Any, NamedTuple
 
@@ -12,12 +14,14 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
+from ingest.config.model import TableRule
 from ingest.fold import Key, Placed, Row, fold
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import order_key
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
 from ingest.quality.cell_values import of_text
 from ingest.quality.cells import KeyMarks, KeySample, Marks, among
+from tests.properties.conditions import CONDITIONS, Cells
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import COLUMNS, KINDS, Kind, history
 
@@ -131,6 +135,39 @@ def test_right_mirrors_pass_and_planted_cells_are_found(kind: Kind) -> None:
                             ]
     assert min(seen["keys"], seen["planted"]) > 10, seen
     assert not seen["partly"] or kind.partials, seen
+
+
+@pytest.mark.parametrize("where", CONDITIONS)
+def test_filtered_mirrors_pass_and_rows_that_do_not_belong_are_found(where: str) -> None:
+    """A mirror with a condition is right if the rows that meet it are there, and no others."""
+    seen: Counter[str] = Counter()
+    for number, kind in enumerate(KINDS[::5]):
+        for step in batches(kind, number):
+            mirror = replace(step.mirror, shape=TableRule(where=where).shape)
+            met = {key: CONDITIONS[where](cells_of(row)) for key, row in step.rows.items()}
+            filtered = step._replace(mirror=mirror)
+            rows = {key: step.cells(key) for key, holds in met.items() if holds}
+            for way, events, whole in read(filtered):
+                wanted, marks = filtered.check(events, 1 << 32, whole=whole)
+                closed = whole and marks is None
+                assert [] == filtered.wrong(wanted, list(rows.values()), closed=closed), (way, number)
+                seen["rows"] += len(wanted.rows)
+                for key in wanted.filtered & met.keys():
+                    planted = filtered.wrong(wanted, [*rows.values(), step.cells(key)], closed=closed)
+                    assert [(key, "")] == [one[:2] for one in planted]
+                    seen["planted"] += 1
+                for key in wanted.rows:
+                    left = filtered.wrong(
+                        wanted, [row for other, row in rows.items() if other != key], closed=closed
+                    )
+                    assert [(key, "")] == [one[:2] for one in left]
+    assert min(seen["rows"], seen["planted"]) > 5, seen
+
+
+def cells_of(row: Row) -> Cells:
+    """A row's cells as a condition sees them."""
+    n, s, d = (row.values.get(name) for name in COLUMNS)
+    return (None if n is None else int(n), s, None if d is None else Decimal(d))
 
 
 def test_marks_are_of_values() -> None:

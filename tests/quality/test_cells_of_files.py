@@ -300,3 +300,22 @@ def test_an_accepted_loss_is_no_second_insert(
     (one,) = [each for each in metrics(lake, subject, found) if each.check == "insert_of_a_live_key"]
     assert keys == one.observed
     assert one.detail
+
+
+def test_rows_that_a_condition_leaves_out_are_not_missing(tmp_path: Path) -> None:
+    """A filtered mirror would fail each check, or hold rows of others that nobody looks for."""
+    rule = TableRule("shop.*", where="n > 4 OR a = 'always'")
+    mirror = replace(MIRROR, shape=rule.shape)
+    shop = Shop(tmp_path, rule).say(1, 1, "insert", 1, a="x", n="5").say(1, 2, "insert", 2, a="x", n="4")
+    shop.say(1, 3, "insert", 3, a="always", n=None).say(1, 4, "insert", 4, a="x", n=None)
+    shop.say(2, 5, "update", 2, partial=True, n="9").say(2, 6, "update", 1, partial=True, a="y")
+    rows = [(1, "y", "5"), (2, "x", "9"), (3, "always", None)]
+    found = shop.check(rows, mirror=mirror)
+    assert ([], 4, 1) == (found.wrong, found.keys, found.filtered)
+    assert [] == shop.check(rows, mirror=mirror, deep=True).wrong
+    planted = shop.check([*rows, (4, "x", None)], mirror=mirror)
+    assert [((4,), "is a row that the changes do not give")] == [(one.key, one.text) for one in planted.wrong]
+    missing = shop.check(rows[1:], mirror=mirror)
+    assert [((1,), "is missing, the changes give this row")] == [(one.key, one.text) for one in missing.wrong]
+    one_batch = shop.check(rows, since=1, mirror=mirror, ever=4)
+    assert [] == one_batch.wrong

@@ -1,0 +1,82 @@
+"""Conditions on rows, as `where:` of a table's rule has them: one SQL expression over the row's own columns.
+
+What may stand in one is listed here.  Anything else (a subquery, `now()`, `random()`, a function that nobody has
+looked at) could give another answer tomorrow for a row that has not changed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+DIALECT = "duckdb"
+_KNOWN = frozenset(
+    "Column Identifier Literal Boolean Null Paren Neg Tuple And Or Not Is In Between NullSafeEQ NullSafeNEQ "
+    "EQ NEQ GT GTE LT LTE Like ILike Escape Add Sub Mul Div IntDiv Mod Abs "
+    "Case If Coalesce Nullif Lower Upper Length Trim Substring Cast TryCast DataType DataTypeParam".split()
+)
+"""What may stand in a condition, as sqlglot names it."""
+
+
+def condition(text: str) -> str:
+    """A condition that a row meets or not, whenever and wherever it is asked.
+
+    Raises:
+        ValueError: it does not parse, names no column, or holds what is not known to be settled by the row alone.
+    """
+    from sqlglot import exp
+
+    found = _parsed(text)
+    if odd := next((one for one in found.walk() if type(one).__name__ not in _KNOWN), None):
+        shown = odd.sql(dialect=DIALECT)
+        raise ValueError(
+            f"{shown[:60]!r} cannot stand in a condition: write comparisons of the row's own columns, with AND, OR, NOT, IN, "
+            "BETWEEN, LIKE, CASE, CAST, coalesce, lower, upper, length, trim, substring and arithmetic"
+        )
+    if odd := next((one for one in found.find_all(exp.Column) if one.table), None):
+        raise ValueError(f"{odd.sql(dialect=DIALECT)!r} names a table: write the column alone")
+    if not columns(text):
+        raise ValueError(f"{text!r} names no column, so that it holds for every row or for none")
+    return text
+
+
+@cache
+def columns(text: str) -> tuple[str, ...]:
+    """The columns that a condition needs, by the source's names."""
+    from sqlglot import exp
+
+    return tuple(dict.fromkeys(one.name for one in _parsed(text).find_all(exp.Column)))
+
+
+@cache
+def numbered(text: str) -> str:
+    """The condition as SQL of DuckDB over ``c0``, ``c1`` ... for its columns in their order."""
+    from sqlglot import exp
+
+    names = columns(text)
+
+    def renamed(one: exp.Expression) -> exp.Expression:
+        return exp.column(f"c{names.index(one.name)}") if isinstance(one, exp.Column) else one
+
+    return _parsed(text).copy().transform(renamed).sql(dialect=DIALECT)
+
+
+def _parsed(text: str) -> exp.Expression:
+    import sqlglot
+    from sqlglot.errors import ParseError, TokenError
+
+    try:
+        return cast("exp.Expression", sqlglot.parse_one(text, read=DIALECT))
+    except (ParseError, TokenError) as error:
+        details = getattr(error, "errors", None) or [{}]
+        at = details[0].get("col")
+        told = str(details[0].get("description") or "")
+        what = (
+            "it breaks off" if not told or told.startswith("Required keyword") else told.strip().rstrip(".")
+        )
+        raise ValueError(
+            f"{text!r} is not an SQL condition: {what}" + (f", at its character {at}" if at else "")
+        ) from None
