@@ -38,8 +38,9 @@ from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, wo
 from ingest.gold.rekeyed import ask
 from ingest.gold.schema import Plan, decide
 from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
-from ingest.lake import condensed, decisions, faults, histories, log, mirrors, pauses
+from ingest.lake import condensed, decisions, faults, histories, mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
+from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import SMALL, extent, narrow, pace
@@ -301,7 +302,6 @@ def _fold(lake: Lake, ledger: Ledger, fold: FoldPlan, result: Folded, tell: Tell
     """Fold by Spark."""
     plan, before, work, again, fresh = fold.plan, fold.before, fold.work, fold.again, fold.fresh
     mirror, books = plan.mirror, fold.books
-    path = lake.path(mirror.path)
     result.version = before.version
     if not work:
         result.state = "skipped"
@@ -331,12 +331,12 @@ def _fold(lake: Lake, ledger: Ledger, fold: FoldPlan, result: Folded, tell: Tell
         )
     else:
         result.counts.update(keyless.fold(lake, session, plan, work, guard, again=again))
-    after = log.snapshot(lake.spark, path)
+    after = lake.snapshot(mirror.path)
     if after.version > before.version:
-        result.counts.update(_counts(lake, path, after.version))
+        result.counts.update(_counts(lake, mirror, after.version))
     guard.take_off(session)
     if mirror.keys and tables.drop_columns(lake, session, mirror, after.columns):
-        after = log.snapshot(lake.spark, path)
+        after = lake.snapshot(mirror.path)
     result.version, result.size = after.version, after.size or 0
 
 
@@ -362,8 +362,7 @@ def _fold_again(
 def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
     """Bring the table of old states up to date; its own log knows how far it is."""
     table = histories.table_of(plan.mirror)
-    path, writer = lake.path(table.path), lake.writer(STAGE, table.path, table.generation)
-    before = log.snapshot(lake.spark, path)
+    before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
     applied = before.transactions.get(writer, -1)
     watch.refuse_past(lake, table, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
@@ -390,7 +389,7 @@ def _own_session(lake: Lake) -> SparkSession:
     return session
 
 
-def _session(lake: Lake, books: Books, work: Work, before: log.Snapshot) -> SparkSession:
+def _session(lake: Lake, books: Books, work: Work, before: Snapshot) -> SparkSession:
     """A mirror's own session, set up for as much as its batch and its table are."""
     session = _own_session(lake)
     pace(session, books.changes, extent(before))
@@ -405,7 +404,7 @@ def _changes(work: Work) -> int:
 
 
 def _prepare(
-    lake: Lake, session: SparkSession, plan: Plan, before: log.Snapshot, steps: list[SchemaStep]
+    lake: Lake, session: SparkSession, plan: Plan, before: Snapshot, steps: list[SchemaStep]
 ) -> None:
     """Whatever must go before the guarded commit; all of it may be run again."""
     mirror = plan.mirror
@@ -495,7 +494,7 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
     return misfits.keep(replace(lake, spark=session), mirror, found, batch)
 
 
-def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
+def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
     """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
         session = _own_session(lake)
@@ -503,9 +502,9 @@ def _finish(lake: Lake, mirror: Mirror, before: log.Snapshot) -> None:
         tables.drop_columns(lake, session, mirror, before.columns)
 
 
-def _counts(lake: Lake, path: str, version: int) -> dict[str, int]:
+def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
     """What the MERGE says it did, from its own commit."""
-    for action in log.actions(lake.spark, path, version):
+    for action in lake.actions(mirror.path, version):
         metrics = action.get("commitInfo", {}).get("operationMetrics", {})
         if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
             rows, size = int(metrics.get("numOutputRows", 0)), int(metrics.get("numOutputBytes", 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from ingest.gold.lane import Lane, LaneId, Steps, shard_of
 from ingest.gold.ledger import Ledger
 from ingest.gold.schema import Plan, subject_of
 from ingest.gold.work import Books, lane, lanes_of, whole
-from ingest.lake import condensed
+from ingest.lake import commits, condensed
 from ingest.lake.delta import Snapshot
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import extent
@@ -34,7 +33,6 @@ CHANGES_AT_MOST = 500_000  # of one mirror, which one process holds at once
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are looked through for them
 _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
-_ODD = re.compile(r"[%\\\x00-\x1f]")  # delta-rs decodes %20, and opens what has that name
 _LOGGED = {
     "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TIMESTAMP_NTZ": "timestamp_ntz"
 }  # fmt: skip
@@ -76,11 +74,9 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
         HeldError: the table holds what is not ours.
     """
     from ingest.gold import retyped, tables, watch  # Spark's, which a plan that is only shown does without
-    from ingest.lake import log
 
     mirror = plan.mirror
-    path, writer = lake.path(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
-    before = log.snapshot(lake.spark, path)
+    before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
     applied = before.transactions.get(writer, -1)
     watch.refuse_past(lake, mirror, before.version, applied, books.last)
     work = work_of(lake.pipeline, books, ledger, plan, before, applied)
@@ -147,8 +143,9 @@ def _not_plain(
     lanes, again = [one for one, _ in work], [one for one in work if refolds(*one)]
     reasons = {
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
-        "its store is not this machine's": "://" in pipeline.lake,
-        "delta-rs takes the name of the lake's folder for another": bool(_ODD.search(pipeline.lake)),
+        "the lake is in a store, or in a folder that delta-rs takes for another": not commits.within_reach(
+            pipeline.lake
+        ),
         "it has no key": not mirror.keys,
         "it has a change feed": rule.change_feed,
         "of the type of its key": any(

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.sql import SparkSession
-
 from ingest.errors import HeldError, command
-from ingest.lake import log
+from ingest.lake.delta import metadata_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 
@@ -30,7 +27,7 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
     Raises:
         HeldError: a foreign commit changed its rows, or it holds batches that the lake does not have.
     """
-    ours = _last_batch(lake.spark, lake.path(mirror.path), version, mirror.name)
+    ours = _last_batch(lake, mirror, version)
     past = applied > last
     if ours.get("landed") and ours["batch"] == applied <= last:
         past = lake.landed_by(applied) not in (None, ours["landed"])
@@ -42,23 +39,22 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
         )
 
 
-def _last_batch(spark: SparkSession, path: str, version: int, name: str) -> dict[str, Any]:
+def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
     """The metadata of our last batch's commit, as a rule of the newest one; empty if the log has none.
 
     Raises:
         HeldError: a commit since then changed rows and is not ours.
     """
     for number in range(version, -1, -1):
-        try:
-            actions = log.actions(spark, path, number)
-        except Py4JJavaError:  # older than the log goes back
+        actions = lake.actions(mirror.path, number)
+        if not actions:  # older than the log goes back
             return {}
-        metadata = log.metadata_of(actions)
+        metadata = metadata_of(actions)
         if "batch" in metadata:
             return metadata
         if "run" not in metadata and any(map(_changes_rows, actions)):
             raise HeldError(
-                f"version {number} of {name} was not written by this pipeline ({_operation(actions)}), so what "
+                f"version {number} of {mirror.name} was not written by this pipeline ({_operation(actions)}), so what "
                 "it holds is no longer the fold of its changes: `ingest rebuild` makes it so again."
             )
     return {}

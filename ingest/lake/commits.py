@@ -22,7 +22,7 @@ from ingest.errors import IngestError
 from ingest.lake import delta
 from ingest.lake.datafiles import Added
 
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
 _CHECKPOINT = 10  # commits, as Spark has it
 
@@ -34,9 +34,10 @@ class TakenError(IngestError):
 def within_reach(path: str) -> bool:
     """True for a table that is written here; on other stores Spark does it.
 
-    The library reads %20 in a folder's name as a blank: such a lake is Spark's, too.
+    The library reads %20 in a folder's name as a space, and opens another folder for a backslash: such a lake is
+    Spark's, too.
     """
-    return "://" not in path and not _ESCAPE.search(path)
+    return "://" not in path and not _ODD.search(path)
 
 
 def create(

@@ -13,12 +13,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
-from ingest.lake import commits, log
+from ingest.lake import commits, delta, log
 from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
 from ingest.lake.delta import UnreadableError, metadata_of
 from ingest.lake.log import NO_TABLE, Snapshot
@@ -68,6 +69,17 @@ class Lake(Tables):
             with suppress(UnreadableError):
                 return super(Lake, self).snapshot(name)
         return log.snapshot(self.spark, self.path(name))
+
+    def actions(self, name: str, version: int) -> list[dict[str, Any]]:
+        """The actions of one of a table's commits; none if its log does not go back so far."""
+        if self.is_local:
+            with suppress(FileNotFoundError):
+                return delta.actions(self.path(name), version)
+            return []
+        try:
+            return log.actions(self.spark, self.path(name), version)
+        except Py4JJavaError:
+            return []
 
     def ask(self, query: str) -> list[Row]:
         """As `Tables.ask`; in a store that only Hadoop reaches, by Spark."""
