@@ -106,7 +106,7 @@ MUTANTS = (
     ),
     Mutant(
         "no re-fold of late keys",
-        "ingest/gold/gather.py",
+        "ingest/gold/lane.py",
         "return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)",
         "return False",
         SPARK,
@@ -170,7 +170,7 @@ MUTANTS = (
     Mutant(
         "a plain CREATE keeps the rows of the table before it",
         "ingest/lake/resolve.py",
-        'proves = self.gone or (effect.note != "if-not-exists" and self.made != told)',
+        'proves = self.gone or (effect.note != "if-not-exists" and self.made != made)',
         "proves = False",
         tests=MODEL,
     ),
