@@ -109,12 +109,14 @@ def _unequal(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> 
 
 
 def _exact(*frames: DataFrame) -> list[DataFrame]:
-    """Floating numbers, where all have them, as texts: to SQL, 0.0 and -0.0 are one number."""
-    floating = [
-        {one.name for one in frame.schema if one.dataType.simpleString().upper() in FLOATING}
-        for frame in frames
-    ]
-    texts = {name: F.col(quoted(name)).cast("string") for name in set.intersection(*floating)}
+    """As texts, where all have them, floating numbers (to SQL, 0.0 and -0.0 are one), and what is text on one side alone."""
+    kinds = [{one.name: one.dataType.simpleString().upper() for one in frame.schema} for frame in frames]
+    texts = {
+        name: F.col(quoted(name)).cast("string")
+        for name in set.intersection(*map(set, kinds))
+        if (found := {kind[name] for kind in kinds}) <= set(FLOATING)
+        or (len(found) > 1 and "STRING" in found)
+    }
     return [frame.withColumns(texts) for frame in frames]
 
 

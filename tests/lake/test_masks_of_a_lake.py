@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,12 +13,17 @@ from typer.testing import CliRunner
 
 from ingest.change import TableId
 from ingest.cli.app import app
-from ingest.config import load
+from ingest.config import Pipeline, load
 from ingest.config.masks import Masks
+from ingest.errors import HeldError
 from ingest.lake import decoded_with
 from ingest.lake.tables import LakeReader
+from tests.lakes import touch
 from tests.serve.conftest import client_of
 from tests.written import Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CUSTOMERS, ORDERS = TableId("shop", None, "customers"), TableId("shop", None, "orders")
 SECRETS = {"one": "first secret of the shop 0123456789", "two": "second secret of the shop 0123456789"}
@@ -295,3 +300,81 @@ def test_a_name_that_no_mask_fits_is_refused(tmp_path: Path, sql: str, more: Any
     found = made.mixed(*more)
     assert said == found[: len(said)]
     assert bool(said) == bool(found)
+
+
+# --- masks that come later, with Spark -------------------------------------------------------------
+
+
+HEAD = """\
+pipeline: shop
+lake: ./lake
+sources:
+  - {name: shop, kind: files, path: ./shop-*.jsonl, format: dts-canal, settle: 1s}
+"""
+
+
+def landed(folder: Path, part: int, lines: list[str], rules: str) -> Pipeline:
+    """The pipeline with these rules, and one more file of messages."""
+    path = folder / f"shop-{part}.jsonl"
+    path.write_text("".join(lines), "utf-8")
+    touch(path)
+    (folder / "secret").write_text(SECRETS["one"], "utf-8")
+    (folder / "shop.yaml").write_text(HEAD + rules, "utf-8")
+    return load(folder / "shop.yaml")
+
+
+def expected(pipeline: Pipeline) -> dict[str, list[dict[str, Any]]]:
+    """What both mirrors must hold after all messages."""
+    masks, spare = Masks(pipeline), "default@example.org"
+    rows = {
+        "customers": [
+            {**JO, "email": "jo.new@example.org", "spare": spare},
+            {**ANN, "id": "70010003", "spare": spare},
+        ],
+        "orders": [
+            {"id": "1", "customer": "70010001", "mail": "jo@example.org"},
+            {"id": "2", "customer": "70010003", "mail": "ann@example.org"},
+        ],
+    }
+    types = {"id": "int64", "customer": "int64"}
+    found = {}
+    for name, mine in rows.items():
+        table = masks.of(TableId("shop", None, name))
+        assert table is not None
+        found[name] = [table.image(row, types) or {} for row in mine]
+    return found
+
+
+def texts_of(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, str | None]]:
+    """Rows as text, in one order."""
+    found = [{name: None if cell is None else str(cell) for name, cell in row.items()} for row in rows]
+    return sorted(found, key=lambda row: str(sorted(row.items(), key=str)))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_lake_is_masked_again_from_its_bronze(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of before would stand beside masked ones, under keys that nothing joins with."""
+    from ingest import run as running
+    from ingest.cli.repair_verbs import fold_again
+    from ingest.lake.lake import Lake
+    from ingest.silver.rebuild import rebuild
+
+    running.run(spark, landed(tmp_path, 1, FIRST, ""))
+    pipeline = landed(tmp_path, 2, SECOND, RULES)
+    with pytest.raises(HeldError, match="was not masked and is now masked with"):
+        running.run(spark, pipeline)
+    lake = Lake(spark, pipeline)
+    assert (2, 1) == (lake.progress("bronze", "bronze"), lake.decoded())  # the messages are kept
+    assert not rebuild(lake, 2, dry_run=True).none
+    with pytest.raises(HeldError):  # a dry run changes nothing
+        running.run(spark, pipeline)
+    rebuild(lake, 2, dry_run=False)
+    assert {"rebuilt"} == {row["state"] for row in fold_again(lake, [], dry_run=False)}
+    failures = running.run(spark, pipeline).failures
+    assert [] == [one for one in failures if "reject" not in one]
+    for name, wanted in expected(pipeline).items():
+        rows = lake.read(f"mirrors/shop/{name}").collect()
+        assert texts_of(wanted) == texts_of(row.asDict() for row in rows)
+    kept = [str(row) for name in ("changes", "ddl", "rejects", "books") for row in lake.read(name).collect()]
+    assert [] == [one for one in (*PLANTED, *SECRETS.values()) for text in kept if one in text]
