@@ -13,14 +13,16 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import orjson
 
 from ingest.errors import IngestError
 from ingest.lake import delta
-from ingest.lake.datafiles import Added
+
+if TYPE_CHECKING:
+    from ingest.lake.datafiles import Added  # Arrow, which not all who ask need
 
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
