@@ -16,7 +16,7 @@ from ingest.config import Pipeline, Source
 from ingest.order import order_of
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Lifting, Spot, lift
-from ingest.silver.preview import _ARROW
+from ingest.silver.preview import _input
 
 SECOND = 1718000042
 
@@ -61,7 +61,7 @@ def pages(messages: list[tuple[int, int, int, bytes]], size: int, topic: str = "
         for one in messages
     ]
     return [
-        pa.RecordBatch.from_pylist(rows[at : at + size], schema=_ARROW) for at in range(0, len(rows), size)
+        pa.RecordBatch.from_pylist(rows[at : at + size], schema=_input()) for at in range(0, len(rows), size)
     ]
 
 
