@@ -15,6 +15,7 @@ from tests import growth
 WRITTEN_BY_OPERATORS = {
     "given['regex']": "an expectation of the pipeline file",
     "source.topic_pattern": "the pipeline file",
+    "'.*' if part == '*' else part": "a pattern of the pipeline file for names of tables",
     "text": "a pattern of the pipeline file, which is compiled to see if it is one",
     "_glob(pattern)": "a glob of the pipeline file's `table` option",
 }

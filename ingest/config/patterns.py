@@ -32,7 +32,7 @@ def captured(pattern: str, table: TableId) -> tuple[str, ...] | None:
         return None
     if not is_regular(pattern):
         return () if all(map(fnmatch.fnmatchcase, names, wanted)) else None
-    found = [re.fullmatch(".*" if one == "*" else one, name) for one, name in zip(wanted, names, strict=True)]
+    found = [_compiled(one).fullmatch(name) for one, name in zip(wanted, names, strict=True)]
     if not all(found):
         return None
     return tuple(text or "" for one in found if one is not None for text in one.groups())
@@ -65,7 +65,13 @@ def parts(pattern: str) -> tuple[str, ...]:
 
 def groups(pattern: str) -> int:
     """How many groups a pattern has."""
-    return sum(re.compile(one).groups for one in parts(pattern) if one != "*") if is_regular(pattern) else 0
+    return sum(_compiled(one).groups for one in parts(pattern)) if is_regular(pattern) else 0
+
+
+@cache
+def _compiled(part: str) -> re.Pattern[str]:
+    """One part of a pattern with groups."""
+    return re.compile(".*" if part == "*" else part)
 
 
 def varying(pattern: str) -> dict[str, tuple[bool, frozenset[int]]]:
@@ -73,7 +79,7 @@ def varying(pattern: str) -> dict[str, tuple[bool, frozenset[int]]]:
     found, number = {}, 0
     for part, one in _named(pattern).items():
         regular = is_regular(pattern) and one != "*"
-        own = re.compile(one).groups if regular else 0
+        own = _compiled(one).groups if regular else 0
         plain = re.sub(r"\((?!\?)[^()]*\)", "", one) if regular else one
         odd = set("*?[.+|\\{()^$") if regular else set("*?[")
         found[part] = bool(set(plain) & odd), frozenset(range(number + 1, number + own + 1))

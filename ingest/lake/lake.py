@@ -52,7 +52,7 @@ class Lake(Tables):
     _landings: dict[int, str | None] = field(default_factory=dict)
     _creating: threading.RLock = field(
         default_factory=threading.RLock
-    )  # one thread creates or extends a table
+    )  # one thread creates or extends a table, or appends a frame
 
     def path(self, name: str) -> str:
         """The absolute place of a table by its name under the lake."""
@@ -290,7 +290,8 @@ class Lake(Tables):
         """
         if isinstance(rows, pa.Table) and not self.writes(schema):
             rows = self.spark.createDataFrame(fitted(rows, schema.arrow), schema.columns).coalesce(1)
-        with self._one_creates(schema):
+        # A frame may have read its own table, and Delta refuses two such appends at once.
+        with self._creating if isinstance(rows, DataFrame) else self._one_creates(schema):
             before = self._grown(schema)
             writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
             if before.transactions.get(writer, -1) >= batch:
