@@ -22,10 +22,11 @@ from pyspark.sql import DataFrame
 from benchmarks.tree import cpu
 from ingest.change import TableId
 from ingest.config import load
+from ingest.lake import decisions
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
 from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DECISIONS
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
 from ingest.lake.session import session, stop
 from ingest.quality import stage
 from ingest.quality.report import render
@@ -70,7 +71,7 @@ def _make(lake: Lake, mirrors: int, rows: int) -> None:
     tables = [TableId("yard", None, f"t{i}") for i in range(mirrors)]
     columns = (Column("id", "id", "int64"), Column("label", "label", "text"))
     made = [Mirror(one, mirror_path(one), ("id",), columns) for one in tables]
-    lake.append_unguarded([decision(lake, one, 1, "made") for one in made], DECISIONS)
+    decisions.append(lake, [decision(one, 1, "made") for one in made])
     for one in made:
         frame = lake.spark.range(1, rows + 1).selectExpr("id", "concat('label ', id) AS label")
         writer = frame.coalesce(2).write.format("delta")

@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from ingest.change import TableId
 from ingest.ddl.columns import logical_type, zero
+from ingest.ddl.effect_model import Effect
 from ingest.values import conversions
 from tests.e2e.databases import MariaDB
 from tests.e2e.parts import Missing
@@ -115,7 +117,9 @@ def _wrongly(server: Any, old: str, new: str, texts: Iterable[str]) -> Iterator[
     after = [canonical(kinds[1], row[0]) for row in server.fetchall()]
     for text, found in zip(before, after, strict=True):
         if text is None:
-            made = zero(logical_type(new, "mysql"), new)
+            made = zero(
+                Effect("modify_column", TableId("loose", None, "t"), "v", type=kinds[1].logical, declared=new)
+            )
         elif not rule.certain or rule.doubted(text):
             continue
         else:
