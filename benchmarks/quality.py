@@ -29,7 +29,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
 from ingest.lake.session import session, stop
 from ingest.quality import stage
-from ingest.quality.report import render
+from ingest.quality.report import page, render
 from tests.quality.conftest import facts
 
 PIPELINE = """\
@@ -141,7 +141,7 @@ def _checked(lake: Lake, what: str, since: int = 0) -> dict[str, int]:
 
 def _report(tables: int) -> None:
     started = time.perf_counter()
-    text = render(facts(tables))
+    text = render(page(facts(tables)))
     sys.stdout.write(
         f"report of {tables} tables: {time.perf_counter() - started:.1f} s, {len(text.encode()) / 1e6:.2f} MB\n"
     )
