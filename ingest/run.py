@@ -6,6 +6,7 @@ table keeps it.
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 from ingest.bronze.land import Positions, land, last_batch
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SetupError, StoppedError
-from ingest.gold import rebuild
+from ingest.gold import complete_until, rebuild
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
@@ -283,9 +284,21 @@ def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     if result.batch is None and failures in ((), warm.told):
         return False
     warm.told = failures
+    result.complete_until = _complete_until(lake, warm, result)
     marks = {} if warm.progress is None else warm.progress.marks
     lake.append_unguarded(list(_rows(lake, result)), RUNS, marks)
     return True
+
+
+def _complete_until(lake: Lake, warm: Warm, result: Result) -> dt.datetime | None:
+    """How far all mirrors are; what keeps it from being known has its own words elsewhere."""
+    if warm.progress is None or "gold" not in result.stages:
+        return None
+    with suppress(Exception):
+        known = mirrors.known(lake) if warm.decided is None else warm.decided
+        seen = {one.path: one.mirror for one in result.mirrors}
+        return complete_until.of_run(lake, known, seen, warm.progress)
+    return None
 
 
 def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
@@ -297,10 +310,12 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
     for stage, seconds in result.stages.items():
         state = "failed" if stage == "gold" and unfinished else "done"
         began = result.began[stage]
-        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "")
+        until = result.complete_until if stage == "gold" else None
+        moment = until and until.replace(tzinfo=dt.UTC)
+        yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment)
     for one in result.mirrors:
         if one.state != "skipped":
             told = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
-            yield (*head, "gold", one.mirror, one.state, *told)
+            yield (*head, "gold", one.mirror, one.state, *told, None)
     for text in result.failures:
-        yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text)
+        yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text, None)

@@ -293,4 +293,5 @@ def describe(result: Result) -> dict[str, Any]:
         "stages": {stage: round(seconds, 3) for stage, seconds in result.stages.items()},
         "warnings": result.warnings,
         "failures": result.failures,
+        "complete_until": result.complete_until and f"{result.complete_until.isoformat()}Z",
     }

@@ -16,7 +16,7 @@ from ingest.cli.spark import JarsDir, looked_at
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
-    from ingest.inspect.complete import Complete
+    from ingest.gold.complete_until import Complete
 
 app = typer.Typer()
 NOT_YET = 3  # the exit code that means: try again later
@@ -38,8 +38,8 @@ def wait(
     jars_dir: JarsDir = None,
 ) -> None:
     """Wait until mirrors hold every change of before a moment: 0 they do, 1 the operator is needed, 3 not yet."""
+    from ingest.gold.complete_until import of_all
     from ingest.inspect import status as looking
-    from ingest.inspect.complete import of_all
 
     wanted = _moment(until)
     ends = time.monotonic() + output.seconds("--timeout", timeout)

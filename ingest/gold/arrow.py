@@ -7,6 +7,7 @@ is `ingest.fold` itself; where every change carries the whole row, the last imag
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from ingest.fold import (
     typed,
 )
 from ingest.lake import conditions
+from ingest.lake.schemas import CPU
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
@@ -127,8 +129,11 @@ class Written:
 
 def make(work: Work, rows: Rows) -> Written:
     """Fold one mirror's changes, and write what its table holds then; commits nothing."""
+    began = time.thread_time()
     try:
-        return _make(work, rows)
+        made = _make(work, rows)
+        made.counts[CPU] = round(1000 * (time.thread_time() - began))
+        return made
     except NotPlain as error:
         return Written(work.path, str(error))
     except Exception as error:  # whatever it is, Spark meets it in its own way, and this mirror alone

@@ -236,6 +236,6 @@ def _without(rejected: DataFrame, others: DataFrame) -> DataFrame:
 def _record(lake: Lake, result: Rebuilt) -> None:
     row = (
         lake.run, lake.pipeline.name, result.batch, STAGE, result.mirror, "done", lake.now(), result.seconds,
-        result.version, "{}", "rebuilt",
+        result.version, "{}", "rebuilt", None,
     )  # fmt: skip
     lake.append_unguarded([row], RUNS)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command, counted
 from ingest.gold import approval
-from ingest.inspect import complete as completeness
+from ingest.gold import complete_until as completeness
+from ingest.gold.complete_until import Complete
 from ingest.inspect.causes import of_state, way_out
-from ingest.inspect.complete import Complete
 from ingest.lake import faults, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
+from ingest.lake.schemas import CPU
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import ERROR, FAIL
 from ingest.values import fraction
@@ -83,6 +85,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "version": snapshot.version if snapshot.exists else None,
         "state": state_of(run),
         "message": run.get("message") or "",
+        **_spent(run),
     }
 
 
@@ -97,7 +100,14 @@ def _held(name: str, run: dict[str, Any]) -> dict[str, Any]:
         "version": None,
         "state": state_of(run),
         "message": run.get("message") or "",
+        **_spent(run),
     }
+
+
+def _spent(run: dict[str, Any]) -> dict[str, Any]:
+    """What the last batch took: of a mirror that Spark folded, processor time is not known."""
+    cpu = json.loads(run.get("counts") or "{}").get(CPU)
+    return {"seconds": run.get("seconds"), "cpu_seconds": None if cpu is None else cpu / 1000}
 
 
 def state_of(run: dict[str, Any]) -> str:
@@ -108,7 +118,7 @@ def state_of(run: dict[str, Any]) -> str:
 def last_runs(lake: Tables) -> dict[str, Row]:
     """The newest gold row of `runs` for each mirror."""
     rows = lake.ask(
-        """SELECT subject, state, message, batch FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
+        """SELECT subject, state, message, batch, seconds, counts FROM {runs} WHERE stage = 'gold' AND subject IS NOT NULL
         QUALIFY row_number() OVER (PARTITION BY subject ORDER BY started_at DESC, batch DESC NULLS LAST) = 1"""
     )
     return {row["subject"]: row for row in rows}
@@ -145,6 +155,8 @@ def status(lake: Tables) -> dict[str, Any]:
                 "rows": entry["rows"],
                 "rejected": lane.get("rejected", 0),
                 "message": entry["message"],
+                "seconds": entry["seconds"],
+                "cpu_seconds": entry["cpu_seconds"],
             }
         )
     waiting, statements = _open_rejects(lake), sum(one.pending for one in approval.listed(lake))

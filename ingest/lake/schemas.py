@@ -212,6 +212,10 @@ BOOKS = TableSchema(
     replayed_in BIGINT COMMENT 'by that later batch'""",
 )
 
+CPU = "cpu_ms"
+"""Among a mirror's counts: milliseconds of the thread that folded it by Arrow.  Spark's tasks serve many mirrors, so theirs
+are not known of one."""
+
 RUNS = TableSchema(
     "runs",
     "What each stage of each run did, and with each mirror.",
@@ -224,8 +228,9 @@ RUNS = TableSchema(
     started_at TIMESTAMP COMMENT 'when the stage or mirror was begun; of what was only found, when it was recorded',
     seconds DOUBLE COMMENT 'how long it took',
     version BIGINT COMMENT 'the mirror''s Delta version after the batch',
-    counts STRING COMMENT 'JSON',
-    message STRING COMMENT 'what went wrong or is waited for'""",
+    counts STRING COMMENT 'JSON; of a mirror rewritten_bytes and, where Arrow folded it, cpu_ms: the milliseconds of the thread that did',
+    message STRING COMMENT 'what went wrong or is waited for',
+    complete_until TIMESTAMP COMMENT 'of stage gold, for all mirrors together: the source time before which no change is expected any more; NULL where it is not known, and in all other rows'""",
 )
 
 DECISIONS = TableSchema(

@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass, field
 
 from ingest.change import NO_TABLE, TableId
+from ingest.lake.schemas import CPU
 
 TREND = 30  # runs that a sparkline shows
 MEASURES = ("read", "changes", "rejected")
@@ -64,6 +65,12 @@ class BatchFact:
     seconds: float = 0.0
     version: int | None = None
     message: str = ""
+
+    @property
+    def cpu(self) -> float | None:
+        """Processor seconds of the fold; None where they are not known of one mirror: Spark did it, or an older version."""
+        found = self.counts.get(CPU)
+        return None if found is None else found / 1000
 
     @property
     def applied(self) -> int:

@@ -238,6 +238,7 @@ def _spent(batches: Sequence[BatchFact]) -> dict[str, float]:
     return {
         "batches": len(batches), "seconds": sum(one.seconds for one in batches),
         "bytes": sum(one.counts.get("rewritten_bytes", 0) for one in batches),
+        "cpu": sum(one.cpu or 0.0 for one in batches), "cpu_known": sum(one.cpu is not None for one in batches),
     }  # fmt: skip
 
 

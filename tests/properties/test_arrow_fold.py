@@ -21,6 +21,7 @@ from ingest.gold.arrow import ColumnWork, LaneWork, NotPlain, Work
 from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.planner import _judged, refolds
 from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.schemas import CPU
 from ingest.values.typed_values import value_of
 from tests.properties import lakes
 from tests.properties.conditions import CONDITIONS
@@ -54,6 +55,7 @@ def _rows(feed: lakes.Feed, batch: int, folder: Path) -> list[str]:
 def _fold(work: Work, made: arrow.Written) -> Work:
     """The mirror after a commit."""
     assert not made.refused
+    assert made.counts[CPU] >= 0
     files = ((made.file, None),) if made.file else ()
     return replace(work, files=files if made.replaces else work.files + files, size=work.size + made.size)
 

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.lake.schemas import BY_NAME
+from tests.lakes import change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
 from tests.written import Written, commit
@@ -100,6 +101,26 @@ def test_the_api_answers_as_the_verbs_do(client: Client, lake: Written) -> None:
         answer = client.get(f"/api/{address}")
         assert "application/json" == answer.headers["content-type"]
         assert without_ages(json.loads(done.stdout)) == without_ages(answer.json), verb
+
+
+def test_processor_time_is_shown_where_it_is_known(tmp_path: Path) -> None:
+    """A zero for what Spark did would make the dearest tables look the cheapest."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "w"})])
+    client = client_of(made.file)
+    address = "/table?pipeline=depot&table=depot.bins"
+    assert "by Spark, not known per table" in client.get(address).text
+    assert "not known of one" in client.get(address).text
+    (told,) = client.get("/api/status?pipeline=depot").json["tables"]
+    assert (0.5, None) == (told["seconds"], told["cpu_seconds"])
+    row = {"run": "r2", "pipeline": "depot", "batch": 1, "stage": "gold", "subject": "depot.bins", "state": "done",
+           "started_at": made.now, "seconds": 2.0, "counts": '{"cpu_ms": 1250}', "message": ""}  # fmt: skip
+    made.product("runs", [row], complete=1, lagging=[])
+    client = client_of(made.file)
+    assert "by the 1 of them that Arrow folded" in client.get(address).text
+    assert "<td>1.25</td>" in client.get(address).text
+    (told,) = client.get("/api/status?pipeline=depot").json["tables"]
+    assert (2.0, 1.25) == (told["seconds"], told["cpu_seconds"])
 
 
 def without_ages(found: object) -> object:

@@ -11,12 +11,28 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 from typer.testing import CliRunner
 
+from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import Pipeline
 from ingest.config.model import Source
-from ingest.inspect.complete import CHANGES, ELSEWHERE, MARKS, Complete, of_all, of_mirrors, reached
+from ingest.gold.apply import Folded
+from ingest.gold.complete_until import (
+    CHANGES,
+    ELSEWHERE,
+    MARKS,
+    Complete,
+    of_all,
+    of_mirrors,
+    of_run,
+    reached,
+)
+from ingest.gold.completed import Progress
 from ingest.inspect.status import status
+from ingest.lake.mirrors import Mirror
+from ingest.lake.schemas import RUNS
 from ingest.lake.tables import LakeReader
+from ingest.result import Result
+from ingest.run import Warm, _complete_until, _rows
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 ORDERS, PARTS = ("shop", None, "orders"), ("shop", None, "parts")
@@ -26,6 +42,10 @@ NONE = (None, None, None)
 def at(minutes: int) -> dt.datetime:
     """A source time, as answers have it."""
     return (NOON + dt.timedelta(minutes=minutes)).replace(tzinfo=None)
+
+
+class Reader(LakeReader):
+    """A reader that can be given what a lake of a run has, too."""
 
 
 class Lake:
@@ -74,7 +94,7 @@ class Lake:
             kinds, batches = zip(*self.rejects, strict=True)
             rejects = {"kind": kinds, "batch": batches, "source": ["s"] * len(kinds)}
             write_deltalake(str(self.folder / "rejects"), pa.table(rejects))
-        return LakeReader(Pipeline("p", Path("/p.yaml"), str(self.folder), (Source("s", kind, "debezium"),)))
+        return Reader(Pipeline("p", Path("/p.yaml"), str(self.folder), (Source("s", kind, "debezium"),)))
 
 
 def entry(table: tuple, state: str = "ok", batch: int | None = None) -> dict:
@@ -147,6 +167,42 @@ def test_an_undecoded_message_ends_completeness_before_its_batch(tmp_path: Path)
     assert (at(1), True) == (found.until, found.blocked)
     assert "batch 2" in found.reason
     assert "ingest rejects" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("lagging", "seen", "until"),
+    [
+        ((), {}, at(30)),
+        (("mirrors/shop/orders",), {}, None),  # its table is not there yet
+        (("mirrors/shop/parts",), {"mirrors/shop/parts": "shop.parts"}, None),
+        (("mirrors/shop/parts",), {}, None),
+    ],
+)
+def test_a_run_records_what_status_would_say(
+    tmp_path: Path, lagging: tuple[str, ...], seen: dict[str, str], until: dt.datetime | None
+) -> None:
+    """A job that reads `runs` must not begin sooner than one that waits for `status`; what lags has no row there yet."""
+    lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, PARTS, 20).line(3, "t", 0, ORDERS, 30)
+    orders = Mirror(TableId(*ORDERS), "mirrors/shop/orders")
+    now = Progress(3, frozenset(lagging))
+    assert until == of_run(lake.reader(folded=1), {orders.path: orders}, seen, now)
+
+
+@pytest.mark.parametrize("rejects", [[], [("message", 1)]])
+def test_the_row_of_a_run_says_what_status_says(tmp_path: Path, rejects: list[tuple]) -> None:
+    """Two numbers of one name that differ are worse than none."""
+    written = Lake(tmp_path).line(1, "t", 0, ORDERS, 30)
+    written.rejects = rejects
+    lake = written.reader(decoded=1, folded=1)
+    done = Folded("shop.orders", "mirrors/shop/orders", "done")
+    result = Result("p", "r", batch=1, mirrors=[done], stages={"gold": 1.0}, began={"gold": NOON})
+    warm = Warm(decided={done.path: Mirror(TableId(*ORDERS), done.path)}, progress=Progress(1))
+    result.complete_until = _complete_until(lake, warm, result)
+    assert (None if rejects else at(30)) == result.complete_until
+    assert told(lake, entry(ORDERS))["shop.orders"].until == result.complete_until
+    lake.run, lake.now = "r", lambda: NOON
+    moments = [dict(zip(RUNS.types, row, strict=True))["complete_until"] for row in _rows(lake, result)]
+    assert [None if rejects else NOON + dt.timedelta(minutes=30), None] == moments
 
 
 def test_files_of_a_source_are_one_partition(tmp_path: Path) -> None:

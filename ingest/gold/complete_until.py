@@ -17,7 +17,9 @@ from typing import Any
 from ingest.change import TableId
 from ingest.errors import command
 from ingest.gold import completed
+from ingest.gold.completed import Progress
 from ingest.lake import duck, mirrors, rejects
+from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Row, Tables
 
 MARKS, ELSEWHERE, CHANGES = "marks", "marks of another topic", "changes"
@@ -49,7 +51,7 @@ class _Reached:
 
 
 def of_mirrors(
-    lake: Tables, entries: Iterable[Mapping[str, Any]], lines: Iterable[Row]
+    lake: Tables, entries: Iterable[Mapping[str, Any]], lines: Iterable[Row], now: Progress | None = None
 ) -> dict[str, Complete]:
     """How far each mirror is.
 
@@ -57,6 +59,7 @@ def of_mirrors(
         lake: the lake.
         entries: the mirrors with their ``state``, as `ingest.inspect.status.tables` lists them.
         lines: what the books say, see `reached`.
+        now: how far gold is; what the last run has recorded unless given.
     """
     decoded = lake.decoded()
     rejected = {
@@ -101,7 +104,7 @@ def of_mirrors(
         return Complete(slowest.until, slowest.by, told or slowest.reason, bool(told))
 
     complete = {}
-    folded = completed.progress(lake)
+    folded = now or completed.progress(lake)
     lagging = {lake.path(path) for path in folded.lagging}
     for entry in entries:
         if entry["table"] not in lanes:
@@ -122,6 +125,30 @@ def of_all(complete: Mapping[str, Complete]) -> Complete:
     return Complete(
         one.until, one.by, f"{table}: {one.reason}", any(one.blocked for one in complete.values())
     )
+
+
+def of_run(
+    lake: Tables, known: Mapping[str, Mirror], seen: Mapping[str, str], now: Progress
+) -> dt.datetime | None:
+    """How far all mirrors are at the end of a run, before it is recorded; None where that is not known.
+
+    Args:
+        lake: the lake.
+        known: the mirrors that have a schema, by path.
+        seen: the names of the mirrors that the run has looked at, by path.
+        now: how far gold is.
+    """
+    names = {path: one.name for path, one in known.items()} | dict(seen)
+    if not now.lagging <= names.keys():  # held before it had a schema, and not looked at
+        return None
+    entries = [
+        {
+            "table": name, "path": lake.path(path), "state": "held" if path in now.lagging else "ok",
+            "batch": completed.folded(lake, known.get(path)) if path in now.lagging else None,
+        }
+        for path, name in names.items()
+    ]  # fmt: skip
+    return of_all(of_mirrors(lake, entries, reached(lake), now)).until
 
 
 def reached(lake: Tables, batch: int | None = None) -> list[Row]:
