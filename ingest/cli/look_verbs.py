@@ -150,8 +150,10 @@ def _asked(
 ) -> tuple[list[str], list[list[Any]], list[str]]:
     """A query's columns and rows, and which mirrors lack some of the batch."""
     if engine == "duckdb":
+        from ingest.lake.tables import LakeReader
+
         with looked_at(file, jars_dir) as lake:
-            if "://" in lake.pipeline.lake:  # only Spark reaches the store, so the query is Spark's, too
+            if not isinstance(lake, LakeReader):  # only Spark reaches the store, so the query is Spark's, too
                 from ingest.cli import spark_query
 
                 return spark_query.query_as_of(cast("Lake", lake), text, limit, batch)

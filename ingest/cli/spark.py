@@ -83,24 +83,28 @@ def looked_at(file: Path, jars_dir: Path | None) -> Iterator[Tables]:
 
 @contextlib.contextmanager
 def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tables]]:
-    """The lakes of several pipeline files; one in a store that only Spark reaches starts it.
+    """The lakes of several pipeline files; one that only Spark reaches starts it.
 
     Raises:
         IngestError: one of the lakes does not exist yet, or belongs to another pipeline.
     """
+    from ingest.lake import identity, stores
+    from ingest.lake.tables import LakeReader
+
     pipelines = _with_lakes(files)
-    remote = [one.lake for one in pipelines if "://" in one.lake]
-    if remote:
-        output.note(f"{remote[0]} is read with Spark, which takes a while to start.")
+    why = [f"{one.lake} is not read otherwise." for one in pipelines if not stores.is_readable(one.lake)]
+    readers = [LakeReader(pipeline) for pipeline in pipelines]
+    try:
+        for lake in readers if not why else ():
+            if not identity.look(lake).table_id and "://" in lake.pipeline.lake:
+                raise _no_lake(lake.pipeline)
+    except stores.StoreError as error:  # Spark may know more of the store than the environment says
+        why = [str(error)]
+    if why:
+        output.note(f"{why[0]} Spark is asked, which takes a while to start.")
         with all_opened(files, jars_dir) as lakes:
             yield [*lakes]
         return
-    from ingest.lake import identity
-    from ingest.lake.tables import LakeReader
-
-    readers = [LakeReader(pipeline) for pipeline in pipelines]
-    for lake in readers:
-        identity.look(lake)
     yield [*readers]
 
 
@@ -125,10 +129,14 @@ def _with_lakes(files: list[Path]) -> list[Pipeline]:
     pipelines = [load(file) for file in files]
     for pipeline in pipelines:
         if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
-            raise IngestError(
-                f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
-            )
+            raise _no_lake(pipeline)
     return pipelines
+
+
+def _no_lake(pipeline: Pipeline) -> IngestError:
+    return IngestError(
+        f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
+    )
 
 
 @contextlib.contextmanager

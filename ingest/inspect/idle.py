@@ -8,7 +8,7 @@ from collections.abc import Collection
 from ingest.bronze import files
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Pipeline
-from ingest.lake import decoded_with, identity, mirrors, snapshots
+from ingest.lake import decoded_with, identity, mirrors, snapshots, stores
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE, CHECKS, RUNS
 from ingest.lake.tables import LakeReader, Tables
@@ -22,12 +22,15 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
         IngestError: the lake is another pipeline's, or was restored in parts.
     """
     sources = [one for one in pipeline.sources if one.enabled]
-    if "://" in pipeline.lake or any(one.kind != "files" for one in sources):
+    if not stores.is_readable(pipeline.lake) or any(one.kind != "files" for one in sources):
         return None
     if any(snapshots.source_of(pipeline, one) is not None for one in sources):
         return None
     lake = LakeReader(pipeline)
-    if not lake.exists(BRONZE.name):
+    try:
+        if not lake.exists(BRONZE.name):
+            return None
+    except stores.StoreError:  # Spark may know more of the store than the environment says
         return None
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)

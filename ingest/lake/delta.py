@@ -7,19 +7,18 @@ millisecond, of which 500 mirrors leave no more; a library that also writes take
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import orjson
 
 from ingest.errors import IngestError
-from ingest.lake import duck
+from ingest.lake import duck, stores
+from ingest.lake.stores import Place
 
 _COMMIT = re.compile(r"(\d{20})\.json\Z")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet\Z")
@@ -112,7 +111,7 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
     Raises:
         UnreadableError: the log is damaged, no longer goes back to the version, or uses what is not known here.
     """
-    log = Path(folder) / "_delta_log"
+    log = stores.place(folder) / "_delta_log"
     commits, checkpoints = _listed(log, version)
     if version is None and not commits and not checkpoints:
         return NO_TABLE
@@ -128,7 +127,7 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
     return _read(folder, last, parts, newest, _identity(log / newest))
 
 
-def _identity(file: Path) -> tuple[int, ...]:
+def _identity(file: Place) -> tuple[int, ...]:
     """What changes with a file."""
     found = file.stat()
     return found.st_mtime_ns, found.st_ino, found.st_size
@@ -139,7 +138,7 @@ def _read(
     folder: str, version: int, parts: tuple[str, ...], newest: str, identity: tuple[int, ...]
 ) -> Snapshot:
     """The state that a log's parts come to; kept while its newest file is the same."""
-    log = Path(folder) / "_delta_log"
+    log = stores.place(folder) / "_delta_log"
     state = _continued(log, version)
     if state is None:
         state = _State()
@@ -151,7 +150,7 @@ def _read(
     return found
 
 
-def _continued(log: Path, version: int) -> _State | None:
+def _continued(log: Place, version: int) -> _State | None:
     """What was read of the log before, and the commits since; None if it has to be read from its checkpoint."""
     seen = _last.get(str(log))
     if seen is None or seen.version > version:
@@ -173,12 +172,12 @@ def actions(folder: str, version: int) -> list[dict[str, Any]]:
     Raises:
         FileNotFoundError: the log does not go back so far.
     """
-    return list(_actions(Path(folder) / "_delta_log" / f"{version:020d}.json"))
+    return list(_actions(stores.place(folder) / "_delta_log" / f"{version:020d}.json"))
 
 
 def commits(folder: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """The log's versions with the ``userMetadata`` of each commit, the newest first."""
-    log = Path(folder) / "_delta_log"
+    log = stores.place(folder) / "_delta_log"
     found, _ = _listed(log, None)
     for number in sorted(found, reverse=True):
         yield number, metadata_of(list(_actions(log / found[number])))
@@ -197,12 +196,12 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
     return {}
 
 
-def _listed(log: Path, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:
+def _listed(log: Place, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:
     """The names of the commits and the whole checkpoints of a log, by version, up to one."""
     commits: dict[int, str] = {}
     parts: dict[int, dict[tuple[int, int], str]] = {}
     try:
-        names = os.listdir(log)  # noqa: PTH208 - hundreds of logs are read at once
+        names = stores.names(log)
     except (FileNotFoundError, NotADirectoryError):
         return {}, {}
     for name in names:
@@ -221,7 +220,7 @@ def _listed(log: Path, version: int | None) -> tuple[dict[int, str], dict[int, l
     return commits, whole
 
 
-def _actions(path: Path) -> Iterator[dict[str, Any]]:
+def _actions(path: Place) -> Iterator[dict[str, Any]]:
     try:
         for line in path.read_bytes().split(b"\n"):  # names may hold other line ends
             if line:
@@ -230,7 +229,7 @@ def _actions(path: Path) -> Iterator[dict[str, Any]]:
         raise UnreadableError(f"the table's log is damaged at {path}") from None
 
 
-def _checkpoint(path: Path) -> Iterator[dict[str, Any]]:
+def _checkpoint(path: Place) -> Iterator[dict[str, Any]]:
     """The actions of a checkpoint that say how the table is."""
     rows = duck.rows(
         "SELECT txn.appId AS app, txn.version AS number, metaData AS meta, protocol, add.path AS path, "
@@ -325,7 +324,7 @@ class _Seen:
     """A log as it was read last."""
 
     version: int
-    newest: Path
+    newest: Place
     identity: tuple[int, ...]
     state: _State
 
@@ -346,11 +345,14 @@ def deleted_rows(folder: str, version: int) -> dict[str, list[int]]:
     from deltalake import DeltaTable
 
     found: dict[str, list[int]] = {}
-    root = f"{Path(folder).resolve()}/"
-    for batch in DeltaTable(folder, version=version).deletion_vectors():
+    table = DeltaTable(
+        stores.address(folder), version=version, storage_options=stores.options_at(folder) or None
+    )
+    root = stores.root_of(folder)
+    for batch in table.deletion_vectors():
         for path, mask in zip(
             batch["filepath"].to_pylist(), batch["selection_vector"].to_pylist(), strict=True
         ):
-            place = unquote(path.removeprefix("file://")).removeprefix(root)
+            place = unquote(path.removeprefix("file://")).rpartition(root)[2]
             found[place] = [row for row, keep in enumerate(mask) if not keep]
     return found

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ingest.lake import stores
+
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
@@ -36,6 +38,7 @@ def opened(file: str = ":memory:") -> DuckDBPyConnection:
         },
     )
     found.execute("SET TimeZone = 'UTC'")
+    stores.register(found)
     return found
 
 

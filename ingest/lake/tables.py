@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.config import Pipeline
-from ingest.lake import delta, duck
+from ingest.lake import delta, duck, stores
 from ingest.lake.delta import DataFile, Snapshot
 from ingest.lake.schemas import BOOKS, BY_NAME, TableSchema
 
@@ -124,6 +124,10 @@ class LakeReader(Tables):
 
     pipeline: Pipeline
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if stores.allow(self.pipeline):
+            duck.connection.cache_clear()  # that one opens no files of stores
 
 
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:

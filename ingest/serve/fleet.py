@@ -17,7 +17,7 @@ from ingest.config import Pipeline, load
 from ingest.errors import IngestError, command, first_line
 from ingest.inspect import causes, status
 from ingest.inspect.causes import Cause
-from ingest.lake import faults, identity
+from ingest.lake import faults, identity, stores
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import ALL
 from ingest.lake.tables import LakeReader
@@ -31,6 +31,7 @@ PAUSE = 10  # times what an answer cost: it is not made again sooner, while a ru
 LONGEST = 20.0  # seconds of such a pause
 KEPT = 64  # answers, and as many of each pipeline as the page of all of them needs
 OF_EACH = 4
+STORE_LOOK = 10.0  # seconds for which a lake in a store is taken to be as it was
 
 
 @dataclass(slots=True)
@@ -123,6 +124,8 @@ def _stamp(path: Path | str) -> tuple[int, int] | None:
 
 def versions(lake: str) -> tuple[object, ...]:
     """What changes with every commit to a lake: when the folders of its tables' logs were last written."""
+    if "://" in lake:  # no cheap sign of a commit: asked again after a while
+        return (int(time.monotonic() // STORE_LOOK),)
     found = [_stamp(f"{lake}/{one.name}/_delta_log") for one in ALL]
     with suppress(OSError):
         for database in os.scandir(f"{lake}/{MIRRORS}"):
@@ -172,15 +175,17 @@ class Fleet:
         if member.pipeline is None:
             raise IngestError(member.fault)
         lake = member.pipeline.lake
-        if "://" in lake:
+        if not stores.is_readable(lake):
             raise IngestError(f"{lake} is read by Spark alone: ask with {command('status', member.file)}.")
-        if not Path(lake).is_dir():
-            raise NoLakeError(
-                f"There is no lake at {lake} yet: the first run makes it, {command('run', member.file)}."
-            )
         found = LakeReader(member.pipeline, member.kept)
-        self.kept(name, "identity", found, identity.look)
-        return found
+        stored = "://" in lake
+        if (stored or Path(lake).is_dir()) and (
+            self.kept(name, "identity", found, identity.look).table_id or not stored
+        ):
+            return found
+        raise NoLakeError(
+            f"There is no lake at {lake} yet: the first run makes it, {command('run', member.file)}."
+        )
 
     def kept(self, name: str, what: str, lake: LakeReader, make: Callable[[LakeReader], Made]) -> Made:
         """An answer about a lake, made again only after one of its tables was written."""

@@ -1,0 +1,333 @@
+"""Lakes in object stores, read without Spark: delta-rs lists and opens what DuckDB and the log's reader ask for.
+
+Where a store is and who may read it is said by the environment (``AWS_...``), or by the settings that the pipeline file
+gives Spark; neither is ever part of an error's text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import os
+import re
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ingest.errors import IngestError
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+    from pyarrow.fs import FileInfo
+
+    from ingest.config import Pipeline
+
+SCHEMES = ("s3", "s3a")
+KEPT = 64 << 20  # bytes of small files, of which DuckDB reads each several times
+MOMENT = 2.0  # seconds for which a folder is not listed again
+SMALL = 4 << 20  # bytes of one that is read whole
+_PATIENCE = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "2", "retry_timeout": "20s"}
+_HADOOP = "spark.hadoop.fs.s3a."
+_OPTIONS = {
+    "access.key": "aws_access_key_id",
+    "secret.key": "aws_secret_access_key",
+    "session.token": "aws_session_token",
+    "endpoint": "aws_endpoint_url",
+    "endpoint.region": "aws_region",
+}
+_STATUS = re.compile(r"\b[45]\d\d [A-Z][A-Za-z ]+?(?=[:,.\n]|$)")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+
+
+class StoreError(IngestError):
+    """A store that cannot be reached, or does not let us read."""
+
+
+def is_readable(lake: str) -> bool:
+    """True for a lake that is read without Spark: a folder, or in a store whose kind is tested."""
+    scheme, apart, _ = lake.partition("://")
+    return not apart or scheme in SCHEMES
+
+
+def allow(pipeline: Pipeline) -> bool:
+    """Remember how a pipeline's lake is read, if it is in a store; True for the first one that there is."""
+    if "://" not in pipeline.lake or not is_readable(pipeline.lake):
+        return False
+    root, options = pipeline.lake.rstrip("/"), options_of(pipeline.spark, os.environ)
+    with _lock:
+        first = not _stores
+        if (known := _stores.get(root)) is None or known.options != options:
+            _stores[root] = _Store(root, options)
+        return first
+
+
+def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
+    """delta-rs' options for what Spark's settings say; what they leave out is the environment's."""
+    given = {
+        ours: settings[_HADOOP + theirs]
+        for theirs, ours in _OPTIONS.items()
+        if settings.get(_HADOOP + theirs)
+    }
+    if (endpoint := given.get("aws_endpoint_url")) and "://" not in endpoint:
+        secure = settings.get(f"{_HADOOP}connection.ssl.enabled", "true") != "false"
+        given["aws_endpoint_url"] = f"http{'s' if secure else ''}://{endpoint}"
+    if "Anonymous" in settings.get(f"{_HADOOP}aws.credentials.provider", ""):
+        given["aws_skip_signature"] = "true"
+    url = given.get("aws_endpoint_url") or next(
+        (environment[one] for one in _ENDPOINTS if environment.get(one)), ""
+    )
+    if url:
+        given["aws_endpoint_url"] = url
+        if not any(environment.get(one) for one in ("AWS_REGION", "AWS_DEFAULT_REGION")):
+            given.setdefault("aws_region", "us-east-1")
+    if url.startswith("http://"):
+        given["aws_allow_http"] = "true"
+    return {**_PATIENCE, **given}
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A folder's files at a moment."""
+
+    at: float
+    files: Mapping[str, os.stat_result]
+
+
+@dataclass(slots=True)
+class _Store:
+    """One lake's root, and what was learnt of the files under it."""
+
+    root: str
+    options: Mapping[str, str]
+    listed: dict[str, _Listing] = field(default_factory=dict)  # by folder
+    handler: Any = None
+
+    def open_handler(self) -> Any:
+        """delta-rs' client of the store, made when it is first asked."""
+        if self.handler is None:
+            from deltalake.fs import DeltaStorageHandler
+
+            self.handler = DeltaStorageHandler(_encoded(self.root), dict(self.options))
+        return self.handler
+
+    def under(self, path: str) -> str:
+        """A path within the root."""
+        return path[len(self.root) :].lstrip("/")
+
+    def listing(self, folder: str) -> Mapping[str, os.stat_result]:
+        """The files in a folder, as they were a moment ago; none if it is not there."""
+        found = self.listed.get(folder)
+        if found is None or time.monotonic() - found.at > MOMENT:
+            found = self.listed[folder] = _Listing(time.monotonic(), self._look(folder))
+        return found.files
+
+    def _look(self, folder: str) -> Mapping[str, os.stat_result]:
+        from pyarrow.fs import FileSelector
+
+        with _said(self.root):
+            found = self.open_handler().get_file_info_selector(
+                FileSelector(self.under(folder), allow_not_found=True, recursive=False)
+            )
+        return {one.path.rpartition("/")[2]: _status(one) for one in found}
+
+    def open(self, path: str) -> Any:
+        """A file for reading anywhere in it.
+
+        Raises:
+            FileNotFoundError: there is none.
+            StoreError: the store does not let us.
+        """
+        with _said(self.root):
+            return self.open_handler().open_input_file(self.under(path))
+
+
+@dataclass(slots=True)
+class _said:  # noqa: N801 - a context
+    """Makes one sentence of what a store's client says, in which there may be names of keys."""
+
+    root: str
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, FileNotFoundError | KeyboardInterrupt):
+            return
+        status = _STATUS.search(str(error))
+        raise StoreError(
+            f"{self.root} cannot be read ({status[0] if status else 'the store does not answer'}): the environment says who "
+            "may read it and where it is (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or the "
+            f"{_HADOOP}... settings under `spark:`."
+        ) from None
+
+
+def _status(one: FileInfo) -> os.stat_result:
+    """What tells a file from one that was written in its place."""
+    moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
+    return os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
+
+
+def _encoded(place: str) -> str:
+    """A place as an address: delta-rs would take a percent sign of a name for one of its own."""
+    scheme, _, rest = place.partition("://")
+    return f"{scheme}://{quote(rest)}"
+
+
+_stores: dict[str, _Store] = {}
+_lock = threading.Lock()
+
+
+def _of(path: str) -> _Store:
+    found = [root for root in _stores if path == root or path.startswith(f"{root}/")]
+    if not found:
+        raise StoreError(f"{path} is read with Spark alone.")
+    return _stores[max(found, key=len)]
+
+
+def options_at(path: str) -> dict[str, str]:
+    """delta-rs' options for a table; none for a folder."""
+    return dict(_of(path).options) if "://" in path else {}
+
+
+def address(path: str) -> str:
+    """A table's place as delta-rs wants it."""
+    return _encoded(path) if "://" in path else path
+
+
+def root_of(path: str) -> str:
+    """How delta-rs' names of a table's files begin, or in a store what comes after the name of its kind."""
+    return f"{path.partition('://')[2]}/" if "://" in path else f"{Path(path).resolve()}/"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPath:
+    """A file or folder in a store, as far as a log's reader wants a path."""
+
+    text: str
+
+    def __truediv__(self, name: str) -> StoredPath:
+        return StoredPath(f"{self.text}/{name}")
+
+    def __str__(self) -> str:
+        return self.text
+
+    def names(self) -> list[str]:
+        """The names of the files in the folder."""
+        return list(_of(self.text).listing(self.text))
+
+    def stat(self) -> os.stat_result:
+        """What its folder's listing said of the file."""
+        folder, _, name = self.text.rpartition("/")
+        found = _of(self.text).listing(folder).get(name)
+        if found is None:
+            raise FileNotFoundError(self.text)
+        return found
+
+    def read_bytes(self) -> bytes:
+        """The file's content."""
+        return contents(self.text)
+
+
+Place = Path | StoredPath
+
+
+def place(folder: str) -> Place:
+    """A table's folder, in the file system or in a store."""
+    return StoredPath(folder.rstrip("/")) if "://" in folder else Path(folder)
+
+
+def names(folder: Place) -> list[str]:
+    """The names in a folder.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    return folder.names() if isinstance(folder, StoredPath) else os.listdir(folder)  # noqa: PTH208 - hundreds of logs are read at once
+
+
+# --- files ---
+
+
+class _Contents:
+    """Small files of stores, whole, the last ones that were asked for; a file of a lake never changes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def get(self, path: str) -> bytes | None:
+        with self._lock:
+            if (found := self._kept.get(path)) is not None:
+                self._kept.move_to_end(path)
+            return found
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._lock:
+            self._size += len(data) - len(self._kept.pop(path, b""))
+            self._kept[path] = data
+            while self._size > KEPT:
+                self._size -= len(self._kept.popitem(last=False)[1])
+
+
+_contents = _Contents()
+
+
+def contents(path: str) -> bytes:
+    """A file whole.
+
+    Raises:
+        FileNotFoundError: there is none.
+        StoreError: the store does not let us.
+    """
+    store = _of(path)
+    with _said(store.root):
+        file = store.open(path)
+        return bytes(file.read())
+
+
+def opened(path: str) -> Any:
+    """A data file for reading anywhere in it: small ones from memory."""
+    if (data := _contents.get(path)) is not None:
+        return io.BytesIO(data)
+    file = _of(path).open(path)
+    if file.size() > SMALL:
+        return file
+    with _said(_of(path).root):
+        data = bytes(file.read())
+    _contents.put(path, data)
+    return io.BytesIO(data)
+
+
+def register(base: DuckDBPyConnection) -> None:
+    """Let a database open the files of stores, if this process knows any."""
+    if not _stores:
+        return
+    import fsspec
+
+    class Files(fsspec.AbstractFileSystem):  # type: ignore[misc]
+        """What DuckDB asks of a file system."""
+
+        protocol = SCHEMES
+        cachable = False
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return path
+
+        def _open(self, path: str, _mode: str = "rb", **_options: object) -> Any:
+            return opened(path)
+
+        def info(self, path: str, **_options: object) -> dict[str, Any]:
+            file = opened(path)
+            return {"name": path, "size": file.seek(0, 2), "type": "file"}
+
+        def modified(self, path: str) -> dt.datetime:  # noqa: ARG002 - the library's signature
+            return dt.datetime(2000, 1, 1, tzinfo=dt.UTC)  # never: a file of a lake does not change
+
+    base.register_filesystem(Files())

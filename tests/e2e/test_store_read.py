@@ -1,0 +1,201 @@
+"""Lakes in an S3-compatible store, asked without Spark: the same answers as of the same lake in a folder."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.lake import stores
+from ingest.lake.tables import LakeReader
+from tests.e2e.parts import Missing, free_port
+from tests.e2e.store import ACCESS, Store
+from tests.lakes import change
+from tests.serve.conftest import client_of, depot
+from tests.written import Written
+
+ODD = "a%2Fb c=é"
+QUESTIONS = {
+    "status": ["status", "{file}"],
+    "tables": ["tables", "{file}", "--output", "json"],
+    "rejects": ["rejects", "{file}"],
+    "ddl": ["ddl", "{file}", "--output", "json"],
+    "explain": ["explain", "{file}", "depot.bins", "2", "--output", "json"],
+    "sql": ["sql", "{file}", "SELECT * FROM depot.bins ORDER BY id", "--output", "json"],
+    "sql of the past": [
+        "sql",
+        "{file}",
+        "SELECT * FROM depot.bins",
+        "--as-of-batch",
+        "2",
+        "--output",
+        "json",
+    ],
+    "sql of rows that are gone": ["sql", "{file}", "SELECT * FROM depot.shelf1", "--output", "json"],
+    "sql of an odd name": ["sql", "{file}", f'SELECT * FROM depot."{ODD}"', "--output", "json"],
+    "validate": ["validate", "{file}"],
+    "alerts": ["alerts", "{file}", "--output", "json"],
+}
+PAGES = ("/", "/pipeline?pipeline=depot", "/table?pipeline=depot&table=depot.bins", "/rejects?pipeline=depot", "/ddl?pipeline=depot",
+         "/row?pipeline=depot&table=depot.bins&key=2", "/sql?pipeline=depot&q=SELECT+*+FROM+depot.bins")  # fmt: skip
+
+
+def without_row(lake: Path, mirror: str) -> None:
+    """Take the first row out of a mirror's only file by a deletion vector, as Spark's MERGE does."""
+    log = lake / "mirrors" / "depot" / mirror / "_delta_log"
+    files = LakeReader.snapshot(_Anywhere(lake), f"mirrors/depot/{mirror}").files
+    bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, 0)  # Roaring: one array of one value, 0
+    data = struct.pack("<iqi", 1681511377, 1, 0) + bitmap
+    vector = {"storageType": "i", "pathOrInlineDv": z85(data), "sizeInBytes": len(data), "cardinality": 1}
+    (one,) = files
+    features = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["deletionVectors"],
+                "writerFeatures": ["deletionVectors"]}  # fmt: skip
+    actions: list[dict[str, Any]] = [
+        {"commitInfo": {}}, {"protocol": features}, {"remove": {"path": one.path, "dataChange": True, "deletionTimestamp": 0}},
+        {"add": {"path": one.path, "partitionValues": {}, "size": one.size, "modificationTime": 0, "dataChange": True,
+                 "stats": one.stats, "deletionVector": vector}},
+    ]  # fmt: skip
+    version = max(int(entry.stem) for entry in log.glob("*.json")) + 1
+    (log / f"{version:020d}.json").write_text("\n".join(map(json.dumps, actions)), "utf-8")
+
+
+class _Anywhere(LakeReader):
+    """A reader of a folder alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+def z85(data: bytes) -> str:
+    """Bytes as Delta writes them into its log: Python's alphabet has other letters."""
+    python = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+    ours = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    padded = data + b"\0" * (-len(data) % 4)
+    return base64.b85encode(padded).decode().translate(str.maketrans(python, ours))
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A running store; without its package the test is skipped."""
+    try:
+        with Store(tmp_path_factory.mktemp("store")) as running:
+            yield running
+    except Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """A lake in a folder."""
+    made = depot(tmp_path_factory.mktemp("depot"))
+    made.take([change("INSERT", ODD, 9100, {"id": "1", "word": "odd"})])
+    without_row(made.lake, "shelf1")
+    return made
+
+
+@pytest.fixture(scope="module")
+def stored(store: Store, lake: Written) -> Path:
+    """The pipeline file of the same lake in the store."""
+    files = store.files()
+    files.mkdir("/read")
+    files.put(str(lake.lake), "/read/depot", recursive=True)
+    file = lake.file.with_name("stored.yaml")
+    file.write_text(lake.file.read_text("utf-8").replace("./depot-lake", "s3a://read/depot"), "utf-8")
+    return file
+
+
+@pytest.fixture
+def environment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the store is and who asks, as other programs of this machine are told."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS["key"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", ACCESS["secret"])
+    monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
+
+
+def asked(question: str, file: Path, lake: str) -> str:
+    """What a question answers, without what names the file and the lake, and without ages."""
+    words = [word.replace("{file}", str(file)) for word in QUESTIONS[question]]
+    done = CliRunner().invoke(app, words)
+    assert 0 == done.exit_code, done.output
+    assert "Spark" not in done.output
+    text = done.stdout.replace(str(file), "FILE").replace(lake, "LAKE")
+    return "\n".join(line for line in text.splitlines() if "lag" not in line)
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_store_answers_as_a_folder_does(question: str, lake: Written, stored: Path) -> None:
+    """A lake that is asked by starting Spark is not asked; one that is read otherwise may be read wrongly."""
+    assert asked(question, lake.file, str(lake.lake)) == asked(question, stored, "s3a://read/depot")
+
+
+@pytest.mark.usefixtures("environment")
+def test_rows_taken_out_by_deletion_vectors_are_gone(lake: Written, stored: Path) -> None:
+    """The comparison above says nothing if the vector takes nothing out."""
+    assert "[]" == asked("sql of rows that are gone", stored, "s3a://read/depot").strip()
+    assert '"word":"odd"' in asked("sql of an odd name", stored, "s3a://read/depot").replace('": "', '":"')
+
+
+def test_the_pages_show_it_as_well(lake: Written, stored: Path, store: Store) -> None:
+    """The settings that Spark is given are enough, and are not shown."""
+    told = {"endpoint": store.url, "access.key": ACCESS["key"], "secret.key": "a-very-secret-word"}
+    settings = "".join(f'  spark.hadoop.fs.s3a.{name}: "{value}"\n' for name, value in told.items())
+    file = stored.with_name("told.yaml")
+    file.write_text(f"{stored.read_text('utf-8')}spark:\n{settings}", "utf-8")
+    client, plain = client_of(file), client_of(lake.file)
+    for page in PAGES:
+        answer = client.get(page)
+        assert (200, 200) == (answer.code, plain.get(page).code), answer.text
+        assert "a-very-secret-word" not in answer.text
+    assert "depot.box has no key" in client.get("/").text
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_lake_that_is_not_there_yet(stored: Path) -> None:
+    """Nothing in a store is no empty lake."""
+    file = stored.with_name("new.yaml")
+    file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://read/other"), "utf-8")
+    done = CliRunner().invoke(app, ["status", str(file)])
+    assert (2, True) == (done.exit_code, "There is no lake at s3a://read/other yet" in done.output)
+    assert "Not run yet" in client_of(file).get("/").text
+
+
+def test_a_store_that_does_not_answer(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page says so in one sentence, in which there is no key."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA-not-shown")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "never-shown")
+    monkeypatch.setattr(stores, "_PATIENCE", stores._PATIENCE | {"retry_timeout": "1s", "max_retries": "1"})
+    file = stored.with_name("silent.yaml")
+    file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://read/silent"), "utf-8")
+    text = client_of(file).get("/").text
+    assert "s3a://read/silent cannot be read (the store does not answer)" in text
+    assert "shown" not in text
+
+
+@pytest.mark.usefixtures("environment")
+def test_a_bucket_that_is_not_there(stored: Path) -> None:
+    """Its name is wrong more often than its lake is new."""
+    file = stored.with_name("elsewhere.yaml")
+    file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://nowhere/depot"), "utf-8")
+    text = client_of(file).get("/").text
+    assert "s3a://nowhere/depot cannot be read (404 Not Found)" in text, text
+
+
+def test_other_stores_are_named(lake: Written) -> None:
+    """What cannot be read here has a sentence, not a traceback."""
+    file = lake.file.with_name("azure.yaml")
+    file.write_text(
+        lake.file.read_text("utf-8").replace("./depot-lake", "abfss://c@a.example/depot"), "utf-8"
+    )
+    assert "abfss://c@a.example/depot is read by Spark alone" in client_of(file).get("/").text

@@ -1,0 +1,93 @@
+"""How a store is reached: by the environment, or by what the pipeline file tells Spark; the store itself is in tests/e2e."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingest.config import Pipeline
+from ingest.lake import stores
+from ingest.lake.stores import StoreError, options_of
+
+HEAD = "spark.hadoop.fs.s3a."
+KEYS = {f"{HEAD}access.key": "a", f"{HEAD}secret.key": "s"}
+GIVEN = {"aws_access_key_id": "a", "aws_secret_access_key": "s"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "environment", "options"),
+    [
+        ({}, {}, {}),
+        ({}, {"AWS_REGION": "eu-west-1"}, {}),  # delta-rs reads it itself
+        (KEYS, {}, GIVEN),
+        (
+            {**KEYS, f"{HEAD}session.token": "t", f"{HEAD}endpoint.region": "eu-west-1"},
+            {},
+            {**GIVEN, "aws_session_token": "t", "aws_region": "eu-west-1"},
+        ),
+        ({f"{HEAD}endpoint": "minio:9000"}, {}, {"aws_endpoint_url": "https://minio:9000", "aws_region": "us-east-1"}),
+        (
+            {f"{HEAD}endpoint": "minio:9000", f"{HEAD}connection.ssl.enabled": "false"},
+            {"AWS_REGION": "eu-west-1"},
+            {"aws_endpoint_url": "http://minio:9000", "aws_allow_http": "true"},
+        ),
+        (
+            {},
+            {"AWS_ENDPOINT_URL": "http://minio:9000"},
+            {"aws_endpoint_url": "http://minio:9000", "aws_allow_http": "true", "aws_region": "us-east-1"},
+        ),
+        (
+            {f"{HEAD}aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
+            {},
+            {"aws_skip_signature": "true"},
+        ),
+    ],
+)  # fmt: skip
+def test_a_store_is_reached_as_spark_reaches_it(
+    settings: dict[str, str], environment: dict[str, str], options: dict[str, str]
+) -> None:
+    """Credentials that must be written a second time are written where they can be read."""
+    found = options_of(settings, environment)
+    assert options == {name: value for name, value in found.items() if name not in stores._PATIENCE}
+
+
+@pytest.mark.parametrize(
+    ("lake", "readable"),
+    [
+        ("/lake", True),
+        ("s3://b/lake", True),
+        ("s3a://b/lake", True),
+        ("abfss://c@a/lake", False),
+        ("gs://b/lake", False),
+        ("hdfs://n/lake", False),
+    ],
+)
+def test_what_is_not_tried_is_sparks(lake: str, readable: bool) -> None:
+    """A store that is read wrongly is worse than one that takes a while."""
+    assert readable == stores.is_readable(lake)
+
+
+def test_a_path_outside_every_lake_is_not_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The credentials of one lake must not open what is beside it."""
+    monkeypatch.setattr(stores, "_stores", {})
+    pipeline = Pipeline("p", Path("/p.yaml"), "s3a://bucket/lake", ())
+    stores.allow(pipeline)
+    assert "s3a://bucket/lake" == stores._of("s3a://bucket/lake/runs/_delta_log").root
+    for path in ("s3a://bucket/lake2/runs", "s3a://bucket/secret", "s3a://other/lake/runs"):
+        with pytest.raises(StoreError, match="read with Spark alone"):
+            stores._of(path)
+    stores.allow(replace(pipeline, lake="s3a://bucket/lake/inner"))
+    assert "s3a://bucket/lake/inner" == stores._of("s3a://bucket/lake/inner/runs").root
+
+
+def test_what_a_client_says_is_not_shown() -> None:
+    """Stores answer with the name of the key that they refuse."""
+    said = "Generic S3 error: Server returned non-2xx status code: 403 Forbidden: <AWSAccessKeyId>AKIA1</AWSAccessKeyId>"
+    with (
+        pytest.raises(StoreError, match=r"cannot be read \(403 Forbidden\)") as caught,
+        stores._said("s3a://b/l"),
+    ):
+        raise OSError(said)
+    assert "AKIA1" not in str(caught.value)
