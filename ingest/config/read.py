@@ -189,7 +189,7 @@ def _pipeline(
     file = document.file
     folder, given = file.absolute().parent, _given(keys)
     name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
-    given["lake"] = absolute(keys.lake, folder)
+    given["lake"] = words.whole_uri(absolute(keys.lake, folder))
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
     given["tables"] = tuple(_table(document, i, rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))

@@ -44,6 +44,7 @@ _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
 _TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
+_SHORT_FILE_URI = re.compile(r"file:/(?!/)")
 
 
 def expectation(text: str) -> str:
@@ -283,6 +284,11 @@ def mail_server(text: str) -> str:
     if parts.scheme not in ("smtp", "smtps") or not parts.hostname:
         raise ValueError("write the mail server as smtp://host:25 or smtps://user:password@host:465")
     return str(text)
+
+
+def whole_uri(text: str) -> str:
+    """A URI with its ``://``, by which it is told from a path: of a file it may be left out."""
+    return _SHORT_FILE_URI.sub("file:///", text, count=1) if text.startswith("file:") else text
 
 
 def is_uri(text: str) -> bool:

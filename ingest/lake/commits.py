@@ -7,11 +7,13 @@ attempt, also after another commit was faster: a writer's batch is committed onc
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 _CHECKPOINT = 10  # commits, as Spark has it
 
 
@@ -40,6 +43,28 @@ def within_reach(path: str) -> bool:
     Spark's, too.
     """
     return "://" not in path and not _ODD.search(path)
+
+
+@lru_cache
+def takes_commits(folder: str) -> bool:
+    """True for a lake whose file system has hard links, by which alone a name is given to one of two writers.
+
+    Some mounts of object stores have none.  A folder that is not there yet has those of the folder above.
+    """
+    place = Path(folder)
+    while not place.is_dir():
+        place = place.parent
+    one, other = (place / f".{uuid.uuid4()}.tmp" for _ in range(2))
+    try:
+        one.touch()
+        os.link(one, other)
+    except OSError as error:
+        return error.errno not in _NO_LINKS  # a folder that cannot be written is refused by what writes there
+    finally:
+        for file in (one, other):
+            with contextlib.suppress(OSError):
+                file.unlink(missing_ok=True)
+    return True
 
 
 def create(
@@ -132,6 +157,8 @@ def _checkpoint(path: str, version: int) -> None:
     from deltalake.exceptions import DeltaError
 
     if version % _CHECKPOINT == 0:
+        # the sum that Hadoop's client keeps beside a file it wrote: of another writer's it would say that it is damaged
+        Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         with contextlib.suppress(DeltaError, OSError):  # the commit is there, and the next one tries again
             DeltaTable(path).create_checkpoint()
 

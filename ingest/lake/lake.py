@@ -253,9 +253,14 @@ class Lake(Tables):
         """True if logs are read without Spark: in a folder, not in a store of Hadoop's."""
         return commits.within_reach(self.pipeline.lake)
 
+    @property
+    def takes_commits(self) -> bool:
+        """True if commits can be made without Spark."""
+        return self.is_local and commits.takes_commits(self.pipeline.lake)
+
     def writes(self, schema: TableSchema) -> bool:
         """True if Arrow writes a product table: the pipeline file says so, and no feature of the table rules it out."""
-        if self.pipeline.writer != "arrow" or not self.is_local:
+        if self.pipeline.writer != "arrow" or not self.takes_commits:
             return False
         state = self.snapshot(schema.name)
         return state.is_plain or not state.exists

@@ -178,15 +178,22 @@ def test_batches_may_be_written_in_either_way(
     """The same rows by Arrow, by Spark, and by Spark where it reads, too; a lake may change its writer at any time."""
     depot = Depot(tmp_path, "writer: arrow\n")
     arrow = depot.file.read_text("utf-8")
-    for writer, reach in (("arrow", True), ("spark", True), ("arrow", False), ("arrow", True)):
+    for writer, reach, links in (
+        ("arrow", True, True),
+        ("spark", True, True),
+        ("arrow", False, True),
+        ("arrow", True, False),
+        ("arrow", True, True),
+    ):
         monkeypatch.setattr(commits, "within_reach", lambda _path, reach=reach: reach)
+        monkeypatch.setattr(commits, "takes_commits", lambda _path, links=links: links)
         depot.file.write_text(arrow.replace("writer: arrow", f"writer: {writer}"), "utf-8")
         depot.grow()
         assert [] == run(spark, depot.pipeline, STAGES).failures
     lake = Lake(spark, depot.pipeline)
     found = counted(lake)
     assert (depot.lines, depot.lines) == (found["bronze"], found["messages"])
-    assert (4, 4, 4) == (found["rejects"], found["rejected"], found["statements"])
+    assert (5, 5, 5) == (found["rejects"], found["rejected"], found["statements"])
     assert {} == {name: count for name, count in doubled(lake).items() if count}
 
 

@@ -59,6 +59,11 @@ def test_uris_stay_as_they_are(tmp_path: Path, uri: str) -> None:
     assert uri == loaded(tmp_path, text=GOOD.replace("./lake", uri)).lake
 
 
+def test_a_lake_given_as_a_file_uri_is_not_taken_for_a_path(tmp_path: Path) -> None:
+    """Java writes file:/x for file:///x; what asks for :// would make a folder named file: and find no table there."""
+    assert "file:///srv/lake" == loaded(tmp_path, text=GOOD.replace("./lake", "file:/srv/lake")).lake
+
+
 def test_defaults_are_the_documented_ones(tmp_path: Path) -> None:
     """A changed default changes what every short file means."""
     source = loaded(tmp_path).sources[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pyarrow as pa
@@ -113,6 +115,32 @@ def test_identifiers_and_old_versions_outlive_checkpoints(tmp_path: Path) -> Non
     for version in range(12, 26):  # and version 12 is what the oldest promised moment shows
         assert version == pl.read_delta(place.folder, version=version).height
     assert {"rare": 1, WRITER: 24} == delta.snapshot(place.folder).transactions
+
+
+def test_a_checkpoint_leaves_no_wrong_checksum(tmp_path: Path) -> None:
+    """Hadoop's client keeps one beside each file that it wrote, and calls a file damaged that is another's by now."""
+    place = layout(tmp_path)
+    checksum = Path(place.folder, "_delta_log", "._last_checkpoint.crc")
+    checksum.write_bytes(b"crc")
+    for batch in range(1, 10):
+        append(place, batch)
+    assert checksum.exists()  # of the file that is still there
+    append(place, 10)
+    assert (checksum.with_name("_last_checkpoint").exists(), checksum.exists()) == (True, False)
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_links_is_left_to_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """A mounted bucket can have none: every commit would fail."""
+    assert commits.takes_commits(str(tmp_path / "ext4" / "lake"))
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(number, "no links")))
+    assert not commits.takes_commits(str(tmp_path))
+    assert not commits.takes_commits(str(tmp_path / "not" / "made" / "yet"))
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError(errno.EACCES, "read-only for this account")))
+    assert commits.takes_commits(str(tmp_path / "another"))  # the commit says what is wrong
+    assert [] == [*tmp_path.iterdir()]
 
 
 def test_files_describe_themselves(tmp_path: Path) -> None:

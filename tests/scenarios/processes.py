@@ -92,6 +92,16 @@ def commits(table: Path) -> Moment:
     return lambda _process: _commits(table) > before
 
 
+def writes(table: Path) -> Moment:
+    """A table's folder has a data file more than when this was called; the log need not name it yet."""
+    before = _data_files(table)
+    return lambda _process: _data_files(table) > before
+
+
+def _data_files(table: Path) -> int:
+    return sum(1 for _ in table.glob("**/part-*.parquet"))
+
+
 def _commits(table: Path) -> int:
     return sum(1 for file in table.glob("_delta_log/*.json") if file.stem.isdecimal())
 

@@ -17,13 +17,14 @@ import pytest
 from ingest.lake import jars
 from ingest.lake.lake import Lake
 from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
-from tests.scenarios.processes import Moment, Process, commits, finished, gone, killed, says, started
+from tests.scenarios.processes import Moment, Process, commits, finished, gone, killed, says, started, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 STEPS = ("bronze: reading", "silver: decoding", "gold: reading the books", "bins: merge", ": load")
+FILES = ("bronze", "changes", "books")
 COMMITS = (("bronze",), ("changes", "ddl", "rejects", "books"), ("mirrors/depot/bins", "checks"))
 
 
@@ -33,7 +34,7 @@ COMMITS = (("bronze",), ("changes", "ddl", "rejects", "books"), ("mirrors/depot/
 def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path, share: int | None) -> None:
     """A kill leaves a lock, a JVM and half-made commits; the next run must cope with all three.
 
-    Twelve moments take minutes: of each kind one is drawn, by the seed that the failure shows (``INGEST_SEED``).
+    Fifteen moments take minutes: of each kind one is drawn, by the seed that the failure shows (``INGEST_SEED``).
     """
     seed = os.environ.get("INGEST_SEED") or str(random.randrange(10**6))
     draw = random.Random(seed)
@@ -42,6 +43,7 @@ def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path, share: in
     moments: list[tuple[Callable[[Any], Moment], Any]] = []
     for tables in COMMITS:
         moments += [(commits, lake / table) for table in draw.sample(tables, share or len(tables))]
+    moments += [(writes, lake / table) for table in draw.sample(FILES, share or len(FILES))]
     moments += [(says, step) for step in draw.sample(STEPS, share or len(STEPS))]
     for moment, subject in moments:
         print(f"INGEST_SEED={seed}: killed at {subject}")  # noqa: T201 - shown if the test fails
