@@ -21,6 +21,7 @@ def run() -> int | None:
     pipeline = ingest.load(PIPELINE)
     with ingest.session(pipeline) as spark:
         result = ingest.run_pipeline(pipeline, spark)
+        ingest.send_alerts(pipeline, spark)  # to the targets under `alerts:`, if there are any
     if result.failures:
         raise RuntimeError("\n".join(result.failures))
     return result.batch

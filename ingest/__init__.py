@@ -9,7 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ingest.api import decode, detect, fold_changes, load, read, run_pipeline, session
+    from ingest.api import (
+        alerts,
+        decode,
+        detect,
+        fold_changes,
+        load,
+        read,
+        run_pipeline,
+        send_alerts,
+        session,
+    )
     from ingest.config import Pipeline
     from ingest.errors import ConfigError, HeldError, IngestError, LockedError, SetupError
     from ingest.result import Result
@@ -22,12 +32,14 @@ __all__ = [
     "Pipeline",
     "Result",
     "SetupError",
+    "alerts",
     "decode",
     "detect",
     "fold_changes",
     "load",
     "read",
     "run_pipeline",
+    "send_alerts",
     "session",
 ]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import Hints, Message, TableHints
 from ingest.config import Pipeline, load
-from ingest.errors import IngestError
+from ingest.errors import IngestError, LockedError
 from ingest.result import STAGES
 
 if TYPE_CHECKING:
@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     from ingest.result import Result
 
-__all__ = ["decode", "detect", "fold_changes", "load", "read", "run_pipeline", "session"]
+__all__ = [
+    "alerts",
+    "decode",
+    "detect",
+    "fold_changes",
+    "load",
+    "read",
+    "run_pipeline",
+    "send_alerts",
+    "session",
+]
 
 
 def decode(
@@ -133,6 +143,40 @@ def run_pipeline(
     from ingest.run import run
 
     return run(spark, pipeline, stages, select=select)
+
+
+def alerts(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """What is wrong with a pipeline's lake now, by cause, as ``ingest alerts`` lists it; without Spark.
+
+    Raises:
+        IngestError: there is no lake, or it belongs to another pipeline.
+    """
+    from ingest.cli.alerts import listed
+    from ingest.cli.spark import looked_at
+
+    with looked_at(pipeline.file, None) as lake:
+        return listed(lake)
+
+
+def send_alerts(pipeline: Pipeline, spark: SparkSession, error: Exception | None = None) -> list[str]:
+    """Send what ``alerts:`` of the pipeline file asks for, as ``ingest run`` does at its end.
+
+    What has begun since the last call is sent once, what lasts again after ``repeat``, and what is over once more.
+
+    Args:
+        pipeline: which has been run.
+        spark: the session; what was sent is kept in the lake's `decisions`.
+        error: what ended the run in the middle, if it did.  One that only met another run is no trouble.
+
+    Returns:
+        One sentence for each target that did not take its alerts; the next call tries again.
+    """
+    from ingest.cli import alerts as alerting
+    from ingest.lake.lake import Lake
+
+    if isinstance(error, LockedError):
+        return []
+    return alerting.tell(Lake(spark, pipeline), "" if error is None else alerting.why_stopped(error))
 
 
 def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | None = None) -> DataFrame:

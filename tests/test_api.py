@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ingest
+from tests.cli.test_alerts import Hook, hook  # noqa: F401 - a fixture
 from tests.lakes import ROOT, example
 
 if TYPE_CHECKING:
@@ -28,7 +29,11 @@ def test_examples_without_spark_run() -> None:
 
 @pytest.mark.spark
 def test_the_pipeline_example_runs(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    hook: Hook,  # noqa: F811 - the fixture
 ) -> None:
     """A notebook's session is used and not stopped."""
     file = example("dts-canal", tmp_path)
@@ -37,6 +42,24 @@ def test_the_pipeline_example_runs(
     exec(EXAMPLES[1], {})
     assert "29 29" == capsys.readouterr().out.split("\n")[-2]
     assert 1 == spark.range(1).count()
+    with file.with_name("shop.yaml").open("a", encoding="utf-8") as text:
+        text.write(f"alerts: [{{webhook: {hook.url!r}, severity: warn}}]\n")
+    exec(EXAMPLES[2], {})
+    (body,) = hook.bodies
+    causes = {one["cause"] for one in body["alerts"]}
+    assert causes == {
+        line.split(" ", 1)[1].rsplit(" ", 1)[0] for line in capsys.readouterr().out.splitlines()
+    }
+    pipeline = ingest.load("shop.yaml")
+    assert [] == ingest.send_alerts(pipeline, spark, ingest.LockedError("another run is under way"))
+    assert [] == ingest.send_alerts(pipeline, spark)
+    assert 1 == len(hook.bodies)  # nothing is sent twice
+    hook.status = 500
+    (text,) = ingest.send_alerts(pipeline, spark, RuntimeError("the disk is full"))
+    assert "no alert was sent to webhook of 127.0.0.1" in text
+    hook.status = 200
+    assert [] == ingest.send_alerts(pipeline, spark, RuntimeError("the disk is full"))
+    assert ["RuntimeError: the disk is full"] == [one["text"] for one in hook.bodies[1]["alerts"]]
     with pytest.raises(ingest.IngestError, match=r"no table shop[.]nothing"):
         ingest.read(ingest.load("shop.yaml"), spark, "shop.nothing")
 

@@ -108,12 +108,7 @@ class AlertSender:
     def stopped(self, spark: SparkSession, pipeline: Pipeline, error: Exception) -> None:
         """A run has ended in the middle; one that only met another at work has not."""
         if not isinstance(error, LockedError) and usable(spark):
-            said = (
-                str(error)
-                if isinstance(error, IngestError)
-                else f"{type(error).__name__}: {first_line(error)}"
-            )
-            self._send(spark, pipeline, said)
+            self._send(spark, pipeline, why_stopped(error))
 
     @staticmethod
     def _send(spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
@@ -122,36 +117,49 @@ class AlertSender:
         from ingest.lake.lake import Lake
 
         try:
-            tell(Lake(spark, pipeline), stopped)
+            for text in tell(Lake(spark, pipeline), stopped):
+                output.warning(f"{pipeline.name}: {text}")
         except Exception as error:
             output.warning(f"{pipeline.name}: alerts could not be sent: {first_line(error)}")
 
 
-def tell(lake: Lake, stopped: str = "") -> None:
+def why_stopped(error: Exception) -> str:
+    """What an alert says of a run that ended in the middle."""
+    return str(error) if isinstance(error, IngestError) else f"{type(error).__name__}: {first_line(error)}"
+
+
+def tell(lake: Lake, stopped: str = "") -> list[str]:
     """Send what has begun, lasts or is over since the last run.
 
     Args:
         lake: the lake, which no alert must make less readable.
         stopped: why the run ended in the middle, if it did.
+
+    Returns:
+        One sentence for each target that did not take its alerts, which the next run tries again.
     """
     from ingest.lake import decisions
     from ingest.lake.decisions import ALERT, Decision
 
     pipeline, now = lake.pipeline, dt.datetime.now(dt.UTC)
     if not pipeline.alerts:
-        return
+        return []
     known, found = _now(lake, stopped)
     kept = {name: {**known[name], "sent": dict(known[name]["sent"])} for name in known}
+    refused = []
     for target in pipeline.alerts:
-        due = list(_due(target, found, kept, now))
-        if due and _taken(target, pipeline, due):
-            _note(kept, _key(target), due, now)
+        if due := list(_due(target, found, kept, now)):
+            if why := _refused(target, pipeline, due):
+                refused.append(why)
+            else:
+                _note(kept, _key(target), due, now)
     changed = [
         Decision(ALERT, name, state | {"state": FIRING if state["sent"] else OVER}, by=lake.run)
         for name, state in kept.items()
         if state["sent"] != known.get(name, {"sent": {}})["sent"]
     ]
     decisions.append(lake, changed)
+    return refused
 
 
 def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[str, Cause]]:
@@ -171,14 +179,13 @@ def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[st
     return known, found
 
 
-def _taken(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> bool:
-    """Send alerts; False if the target did not take them, which the next run tries again."""
+def _refused(target: AlertTarget, pipeline: Pipeline, due: list[Alert]) -> str:
+    """Send alerts; why the target did not take them, if it did not."""
     try:
         _send(target, pipeline, due)
     except Exception as error:  # whatever a service, its network or its answer brings
-        output.warning(f"{pipeline.name}: no alert was sent to {_named(target)}: {_said(error, pipeline)}")
-        return False
-    return True
+        return f"no alert was sent to {_named(target)}: {_said(error, pipeline)}"
+    return ""
 
 
 def _note(kept: dict[str, dict[str, Any]], key: str, sent: list[Alert], now: dt.datetime) -> None:

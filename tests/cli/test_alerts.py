@@ -17,7 +17,7 @@ import pytest
 from deltalake import write_deltalake
 from typer.testing import CliRunner
 
-from ingest.cli import alerts
+from ingest.cli import alerts, output
 from ingest.cli.alerts import FIRING, LASTING, OVER, STOPPED, AlertSender, tell
 from ingest.cli.app import app
 from ingest.config import Pipeline, load
@@ -127,7 +127,8 @@ class World:
         """Another run, some minutes later."""
         self.now += dt.timedelta(minutes=minutes)
         self.wrong = {one.subject: one for one in wrong}
-        tell(SimpleNamespace(pipeline=self.pipeline, run="r"), stopped)
+        for text in tell(SimpleNamespace(pipeline=self.pipeline, run="r"), stopped):
+            output.warning(text)
 
 
 def said(body: dict[str, Any]) -> list[tuple[str, str]]:
