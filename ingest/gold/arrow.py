@@ -48,6 +48,9 @@ LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 FILES = 16  # with so many a mirror is written whole, so that appended files stay few
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 _COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
+_PARQUET = ds.ParquetFileFormat(
+    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
+)
 _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
@@ -608,7 +611,7 @@ def there(work: Work) -> pa.Table:
     """The mirror's rows."""
     parts = [work.schema.empty_table()]
     for name, kept in work.files:
-        part = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format="parquet").to_table()
+        part = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).to_table()
         if kept is not None:  # it may end with the last row that is gone
             rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
             part = part.filter(pa.concat_arrays([kept, rest]))

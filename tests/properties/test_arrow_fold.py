@@ -154,6 +154,20 @@ def _mirror(work: Work, table: TableId) -> Mirror:
     return Mirror(table, work.path, work.keys, tuple(Column(*one) for one in work.columns), shape=shape)
 
 
+@pytest.mark.parametrize("deprecated", [False, True])
+def test_times_of_a_mirror_are_read_as_any_writer_stores_them(deprecated: bool, tmp_path: Path) -> None:
+    """Spark writes INT96 if it is set to; as nanoseconds the year 9999 cannot be read, and Spark would fold each batch."""
+    columns = tuple(ColumnWork(name, name, name) for name in ("datetime", "timestamp"))
+    work = Work("mirror", str(tmp_path), ("datetime",), columns, (), files=(("one.parquet", None),))
+    texts = ("0001-01-01", "1582-10-10", "9999-12-31 23:59:59.999999")
+    ends = [dt.datetime.fromisoformat(one).replace(tzinfo=dt.UTC) for one in texts]
+    rows = {"datetime": [one.replace(tzinfo=None) for one in ends], "timestamp": ends}
+    pq.write_table(
+        pa.table(rows, work.schema), tmp_path / "one.parquet", use_deprecated_int96_timestamps=deprecated
+    )
+    assert rows == arrow.there(work).to_pydict()
+
+
 def _text(random: Random, kind: str) -> str:
     """A text that is, nearly is or is no value of a type."""
 
