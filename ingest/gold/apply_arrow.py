@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
 _CREATED = 0
+_PLAIN, _FEATURES = (
+    2,
+    7,
+)  # versions of the protocol for writers: those between say nothing of what a table uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,8 @@ def _unwritable(table: DeltaTable, fold: FoldPlan) -> str:
     protocol, about = table.protocol(), table.metadata()
     if more := {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITES:
         return f"its table has the features {', '.join(sorted(more))}"
+    if _PLAIN < protocol.min_writer_version < _FEATURES or not all(map(_takes_any, table.schema().fields)):
+        return "its table has constraints"
     settings = about.configuration
     if settings.get("delta.enableChangeDataFeed", "false") == "true" or about.partition_columns:
         return "its table has a change feed or partitions"
@@ -142,6 +148,11 @@ def _unwritable(table: DeltaTable, fold: FoldPlan) -> str:
     if any(one.comment and comments.get(one.column) != tables.comment_of(one) for one in mirror.columns):
         return "its comments change"
     return ""
+
+
+def _takes_any(field: Field) -> bool:
+    """True for a column that takes whatever value fits its type."""
+    return field.nullable and not field.metadata.keys() & {"delta.invariants", "delta.generationExpression"}
 
 
 def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:

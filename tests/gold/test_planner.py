@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable, Field, Schema
+from deltalake.schema import PrimitiveType
 
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
+from ingest.gold.apply_arrow import _unwritable
 from ingest.gold.lane import Lane, Shape, Steps
-from ingest.gold.planner import _not_plain, too_large
+from ingest.gold.planner import FoldPlan, _not_plain, too_large
+from ingest.gold.schema import Plan
+from ingest.gold.work import Books, Job
+from ingest.lake import delta
 from ingest.lake.mirrors import Column, Era, Mirror
 
 MIB = 1 << 20
@@ -73,3 +79,27 @@ def test_what_may_be_written_anew_grows_with_the_changes(
 ) -> None:
     """A whole file for each single change of a large mirror would fill the disk."""
     assert fits == (not too_large(replace(PIPELINE, rewrite_budget=budget), size, changes))
+
+
+@pytest.mark.parametrize(
+    ("nullable", "alter"),
+    [
+        (True, None),
+        (True, lambda table: table.alter.add_constraint({"whole": "id > 'a'"})),
+        (False, None),
+    ],
+)
+def test_tables_with_constraints_are_left_to_spark(
+    nullable: bool, alter: Callable[[DeltaTable], None] | None, tmp_path: Path
+) -> None:
+    """People add them to mirrors: rows that do not meet one must fail, and a file is committed unseen."""
+    schema = Schema([Field("id", PrimitiveType("string"), nullable=nullable)])
+    table = DeltaTable.create(str(tmp_path), schema)
+    if alter is not None:
+        alter(table)
+    mirror = Mirror(
+        TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "string"),)
+    )
+    plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
+    fold = FoldPlan(plan, Books(1, 1), delta.snapshot(str(tmp_path)), "w", ())
+    assert (nullable and alter is None) == (not _unwritable(DeltaTable(str(tmp_path)), fold))
