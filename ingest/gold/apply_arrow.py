@@ -255,6 +255,9 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Me
             _create(lake, fold, target.work, made)
             version = 0
         else:
+            # delta-rs makes a checkpoint now and then: of its pointer, the sum that Hadoop's client keeps beside a file that
+            # it wrote would say that it is damaged
+            Path(target.work.folder, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
             target.table.create_write_transaction(
                 add,
                 "overwrite" if made.replaces else "append",
