@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
@@ -24,6 +24,7 @@ from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large
 from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
+_ZONELESS, _FEATURE = "TIMESTAMP_NTZ", "timestampNtz"
 _CREATED = 0
 _PLAIN, _FEATURES = (
     2,
@@ -84,6 +86,7 @@ def _threads(lake: Lake) -> int:
 class _Target:
     work: Work
     table: DeltaTable | None
+    schema: Schema | None = None  # as it is with the batch
 
 
 def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
@@ -103,15 +106,15 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
         rows = sum(one or 0 for one in found["num_records"].to_pylist())
         if rows * len(mirror.columns) > CELLS_AT_MOST:
             return f"its {rows} rows are too many to hold at once"
+        schema = _schema(table, mirror)
         sizes = found["size_bytes"].to_pylist()
         kept = _kept(table)
         files = tuple((name, kept.get(Path(name).name)) for name in found["path"].to_pylist())
     except Exception as error:  # whatever one mirror meets, the others go on
         return f"{type(error).__name__}: {error}"
     size = sum(sizes)
-    return too_large(lake.pipeline, size, fold.changes) or _Target(
-        replace(work, files=files, size=size), table
-    )
+    work = replace(work, files=files, size=size, reshaped=schema != table.schema())
+    return too_large(lake.pipeline, size, fold.changes) or _Target(work, table, schema)
 
 
 def _lane(one: Lane, steps: Steps) -> LaneWork:
@@ -144,15 +147,40 @@ def _unwritable(table: DeltaTable, fold: FoldPlan) -> str:
         return "its table has a change feed or partitions"
     if settings.get("delta.appendOnly", "false") == "true" or "delta.columnMapping.mode" in settings:
         return "its table is append-only or maps its columns"
-    comments = {one.name: one.metadata.get("comment", "") for one in table.schema().fields}
-    if any(one.comment and comments.get(one.column) != tables.comment_of(one) for one in mirror.columns):
-        return "its comments change"
+    new = [one for one in mirror.columns if one.column not in fold.before.types]
+    if any(one.delta == _ZONELESS for one in new) and _FEATURE not in (protocol.writer_features or ()):
+        return "its table lacks the feature that a new column needs"
     return ""
 
 
 def _takes_any(field: Field) -> bool:
     """True for a column that takes whatever value fits its type."""
     return field.nullable and not field.metadata.keys() & {"delta.invariants", "delta.generationExpression"}
+
+
+def _schema(table: DeltaTable, mirror: Mirror) -> Schema:
+    """The table's columns with the batch: the mirror's, of which those that stay keep what is said of them."""
+    there = {one["name"]: one for one in json.loads(table.schema().to_json())["fields"]}
+    fields = {}
+    for one in mirror.columns:
+        field = there.get(one.column) or _field(one)
+        if one.comment:
+            field = {**field, "metadata": {**field["metadata"], "comment": tables.comment_of(one)}}
+        fields[one.column] = field
+    if fields == there:  # in whatever order
+        return table.schema()
+    return Schema.from_json(json.dumps({"type": "struct", "fields": list(fields.values())}))
+
+
+def _field(one: Column) -> dict[str, Any]:
+    """A column as the log describes it."""
+    comment = tables.comment_of(one)
+    return {
+        "name": one.column,
+        "type": logged(one.delta),
+        "nullable": True,
+        "metadata": {"comment": comment} if comment else {},
+    }
 
 
 def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:
@@ -261,7 +289,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Me
             target.table.create_write_transaction(
                 add,
                 "overwrite" if made.replaces else "append",
-                target.table.schema(),
+                target.schema or target.table.schema(),
                 commit_properties=CommitProperties(
                     {
                         "userMetadata": lake.metadata(fold.books.last, landed=True),
@@ -294,19 +322,9 @@ def _create(lake: Lake, fold: FoldPlan, work: Work, made: Written) -> None:
     mirror = fold.plan.mirror
     given = tables.Made.of(lake.pipeline, fold.plan.job.rule)
     now = int(time.time() * 1000)
-    fields = [
-        {
-            "name": one.column,
-            "type": logged(one.delta),
-            "nullable": True,
-            "metadata": {"comment": comment} if (comment := tables.comment_of(one)) else {},
-        }
-        for one in mirror.columns
-    ]
-    zoneless = any(one.delta == "TIMESTAMP_NTZ" for one in mirror.columns)
-    read = [
-        name for name, holds in (("deletionVectors", not given.plain), ("timestampNtz", zoneless)) if holds
-    ]
+    fields = list(map(_field, mirror.columns))
+    zoneless = any(one.delta == _ZONELESS for one in mirror.columns)
+    read = [name for name, holds in (("deletionVectors", not given.plain), (_FEATURE, zoneless)) if holds]
     protocol = (
         {
             "minReaderVersion": 3,

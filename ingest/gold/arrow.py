@@ -105,6 +105,7 @@ class Work:
     size: int = 0
     changes: int = 0
     where: str = ""  # the condition that its rows meet
+    reshaped: bool = False  # the table's columns, or what it says of them, change: no file of it stays
 
     @property
     def schema(self) -> pa.Schema:
@@ -156,7 +157,7 @@ def _make(work: Work, rows: Rows) -> Written:
     present = there(work)
     merged = merge(present, source, work, clears=clears)
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
-    changed = merged.updated or merged.deleted
+    changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
         return Written(work.path, counts=counts)
     if not changed and work.size > SMALL and len(work.files) < FILES:
@@ -183,6 +184,9 @@ def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Tab
 
 
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
+    if not files:  # a batch of statements alone
+        kinds = {"batch": pa.int64(), "partial": pa.bool_()}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in _COLUMNS]).empty_table()
     first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
     wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
     wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ingest import types
 from ingest.config import Pipeline, TableRule
 from ingest.gold import ledger as ledgers
+from ingest.gold import policy
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, LaneId, Steps, shard_of
 from ingest.gold.ledger import Ledger
@@ -92,7 +93,26 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
     found = replace(found, work=work, retyped=tuple(changed), again=again)
-    return replace(found, why_spark=why_spark(lake.pipeline, found) or _why_not_read(lake, work))
+    why = why_spark(lake.pipeline, found) or _why_not_read(lake, work)
+    return replace(found, why_spark=why or _judged_otherwise(lake.pipeline, ledger, found))
+
+
+def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str:
+    """Why a mirror's rows are not folded again for a new statement: an earlier one has not done to them what it would now.
+
+    Spark changes the rows as they are.
+    """
+    plan = fold.plan
+    for one, steps in fold.work:
+        name = one.source, one.table
+        if not fold.before.exists or not steps.new:
+            continue
+        subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
+        for statement in ledger.of(*name, one.first - 1):
+            did, _ = ledger.recorded.get((plan.mirror.path, statement.id), ("", ()))
+            if did != policy.judge(statement, subject).state:
+                return "a statement has been judged otherwise before"
+    return ""
 
 
 def _why_not_read(lake: Lake, work: Work) -> str:
@@ -104,7 +124,7 @@ def _why_not_read(lake: Lake, work: Work) -> str:
         return "changes of it may have been condensed"
     size = lake.snapshot(CHANGES.name).size or 0
     if any(refolds(*one) for one in work) and size > SILVER_AT_MOST:
-        return f"changes come late, and the {size} bytes of silver are too many to look through"
+        return f"its history is folded again, and the {size} bytes of silver are too many to look through"
     return ""
 
 
@@ -152,13 +172,14 @@ def _not_plain(
             types.family(one.type) not in _KEYS and types.delta(one.type) != "STRING"
             for one in mirror.key_columns
         ),
-        "its columns change": bool(there)
-        and dict(there) != {one.column: logged(one.delta) for one in mirror.columns},
-        "a statement changes its rows": bool(there) and any(steps.new for _, steps in work),
+        "its columns change": bool(there) and not _meets(rule, mirror, there),
+        "a statement changes the rows of one of its tables": bool(there)
+        and bool(rule.shard_column)
+        and any(steps.new for _, steps in work),
         "statements have converted its values": any(
             step.action == "retype_column" for one in again for step in one[1].ever
         ),
-        "changes come late, and its history is long": any(
+        "its history, folded again for late changes or a statement, is long": any(
             one.changes_ever > HISTORY_AT_MOST for one, _ in again
         ),
         "its key has changed": any(one.eras for one, _ in again)
@@ -169,6 +190,17 @@ def _not_plain(
         "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST,
     }
     return next((why for why, holds in reasons.items() if holds), "")
+
+
+def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object]) -> bool:
+    """True if a table has the mirror's columns, or gets them with the file that is written anew.
+
+    Columns come and go with it, but none gets another type; nor do rows of other tables, which the file holds, too.
+    """
+    columns = {one.column: logged(one.delta) for one in mirror.columns}
+    if rule.shard_column:
+        return columns == dict(there)
+    return all(there.get(name, delta) == delta for name, delta in columns.items())
 
 
 def logged(delta: str) -> str:

@@ -188,6 +188,38 @@ def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_p
             spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
+def test_statements_change_columns_by_both_ways(spark: SparkSession, tmp_path: Path) -> None:
+    """Another order, type or comment of a column is another table for readers, and older files give a column that came again
+    its old values.
+    """
+    made = []
+    for name, budget in (("arrow", BUDGET), ("spark", 0)):
+        depot = depot_of(spark, tmp_path / name, budget=budget)
+        depot.rule = TableRule("yard.*", on_schema_change="evolve")
+        statements = (
+            "CREATE TABLE depot (id BIGINT PRIMARY KEY, n INT COMMENT 'free places', m INT)",
+            "ALTER TABLE depot ADD COLUMN gate INT COMMENT 'nearest' DEFAULT 7, ADD COLUMN day DATE",
+            "ALTER TABLE depot DROP COLUMN n, RENAME COLUMN m TO k",
+            "ALTER TABLE depot ADD COLUMN n INT",
+        )
+        rows: list[dict[str, Any]] = [
+            {"n": "1", "m": "2"},
+            {"n": "3", "m": "4", "gate": "5"},
+            {"k": "6", "gate": "7"},
+            {"k": "8"},
+        ]
+        for i, (sql, row) in enumerate(zip(statements, rows, strict=True)):
+            assert ("done", "") == depot.ddl(sql).row(id=str(i), **row).run()
+            assert (depot.why_spark == "") == (budget > 0), (sql, depot.why_spark)
+        frame = depot.lake().read("mirrors/yard/depot")
+        history = deltalake.DeltaTable(depot.lake().path("mirrors/yard/depot"))
+        made.append([json.loads(frame.schema.json()), depot.rows(), history.metadata().configuration])
+    assert made[0] == made[1]
+    assert [(0, None, 2, 7), (1, None, 4, 5), (2, None, 6, 7), (3, None, 8, None)] == [
+        (row["id"], row["n"], row["k"], row["gate"]) for row in made[0][1]
+    ]
+
+
 def test_what_does_not_fit_goes_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     """A cell that does not fit is kept as a reject, which Arrow's way does not write."""
     depot = depot_of(spark, tmp_path)

@@ -10,16 +10,22 @@ import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
 
+from ingest import ddl
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
+from ingest.fold import SchemaStep
 from ingest.gold.apply_arrow import _unwritable
 from ingest.gold.lane import Lane, Shape, Steps
-from ingest.gold.planner import FoldPlan, _not_plain, too_large
+from ingest.gold.ledger import Ledger
+from ingest.gold.planner import FoldPlan, _judged_otherwise, _not_plain, too_large
 from ingest.gold.schema import Plan
 from ingest.gold.work import Books, Job
 from ingest.lake import delta
+from ingest.lake.delta import Snapshot
 from ingest.lake.mirrors import Column, Era, Mirror
+from ingest.lake.statements import Statement
+from ingest.order import Order
 
 MIB = 1 << 20
 PIPELINE = Pipeline("yard", Path("yard.yaml"), "/data/a b #ä", (), rewrite_budget=None)
@@ -103,3 +109,28 @@ def test_tables_with_constraints_are_left_to_spark(
     plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
     fold = FoldPlan(plan, Books(1, 1), delta.snapshot(str(tmp_path)), "w", ())
     assert (nullable and alter is None) == (not _unwritable(DeltaTable(str(tmp_path)), fold))
+
+
+@pytest.mark.parametrize(
+    ("policy", "did", "by_arrow"),
+    [
+        ("lenient", "applied", True),
+        ("lenient", "logged", False),
+        ("lenient", "", False),
+        ("ignore", "applied", False),
+        ("ignore", "logged", True),
+    ],
+)
+def test_rows_are_not_folded_again_by_other_rules(policy: str, did: str, by_arrow: bool) -> None:
+    """Under another policy, the second statement would do to the rows what the first one did not, or take it back."""
+    table = TableId("yard", None, "depot")
+    found = ddl.effects("ALTER TABLE depot ADD COLUMN gate INT DEFAULT 1", "mysql", "yard", None, "depot")
+    statement = Statement("a", "s", table, 1, "1", "", found.kind, found.effects)
+    mirror = Mirror(table, "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),))
+    plan = Plan(Job(table, mirror.path, TableRule(on_schema_change=policy), {("s", table): []}), mirror)
+    lane = Lane("s", table, 2, 2, "2", "1", Shape(), Shape())
+    step = SchemaStep(Order(0, 0, (2,), 0, (2,), 0), "drop_column", "gate")
+    fold = FoldPlan(plan, Books(1, 2), Snapshot(3, {}), "w", ((lane, Steps((step,), (step,))),))
+    ledger = Ledger([statement], {(mirror.path, "a"): (did, ())} if did else {})
+    assert by_arrow == (not _judged_otherwise(PIPELINE, ledger, fold))
+    assert "" == _judged_otherwise(PIPELINE, ledger, replace(fold, work=((lane, Steps()),)))

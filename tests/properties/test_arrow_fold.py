@@ -154,6 +154,19 @@ def _mirror(work: Work, table: TableId) -> Mirror:
     return Mirror(table, work.path, work.keys, tuple(Column(*one) for one in work.columns), shape=shape)
 
 
+def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:
+    """Readers give the values of an older file to a column that comes again under its name."""
+    columns = (ColumnWork("id", "id", "int64"), ColumnWork("new", "new", "decimal(5,2)"))
+    lane = LaneWork("s", TableId("yard", None, "depot"), 2, 2)
+    pq.write_table(pa.table({"id": [2, 1], "gone": ["x", "y"]}), tmp_path / "one.parquet")
+    work = Work("mirror", str(tmp_path), ("id",), columns, (lane,), files=(("one.parquet", None),))
+    rows = arrow.read([], [lane])
+    assert ("", False) == (arrow.make(work, rows).file, arrow.make(work, rows).replaces)
+    made = arrow.make(replace(work, reshaped=True), rows)
+    assert ("", True, 2) == (made.refused, made.replaces, made.counts["written"])
+    assert {"id": [2, 1], "new": [None, None]} == pq.read_table(tmp_path / made.file).to_pydict()
+
+
 @pytest.mark.parametrize("deprecated", [False, True])
 def test_times_of_a_mirror_are_read_as_any_writer_stores_them(deprecated: bool, tmp_path: Path) -> None:
     """Spark writes INT96 if it is set to; as nanoseconds the year 9999 cannot be read, and Spark would fold each batch."""
