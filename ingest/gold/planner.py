@@ -94,6 +94,8 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
         work = whole_of(lake.pipeline, books, ledger, plan)
     found = replace(found, work=work, retyped=tuple(changed), again=again)
     why = why_spark(lake.pipeline, found) or _why_not_read(lake, work)
+    if not why and not lake.takes_commits:
+        why = "the lake's file system has no hard links, without which Arrow commits nothing"
     return replace(found, why_spark=why or _judged_otherwise(lake.pipeline, ledger, found))
 
 
