@@ -81,7 +81,7 @@ SECTIONS = (
             "every": Key("5m", "`ingest serve` runs the pipeline only when it is asked to."),
             "horizon_days": Key("30", "Older versions can be deleted by `ingest maintain` after 7 days."),
             "rewrite_budget": Key("4MiB", "Spark folds all."),
-            "writer": Key("arrow", "Each batch costs some Spark jobs, however small it is."),
+            "writer": Key("spark", "Arrow writes them where it can, and Spark the rest."),
             "condense_after": Key("90d", "Silver keeps every change."),
             "openlineage": Key("{url: 'http://marquez:5000'}", "No lineage is reported."),
             "alerts": Key(

@@ -120,11 +120,20 @@ def run(
         if not warm.looked:
             newest = lake.decoded()
             result.warnings += [one.sentence(pipeline, newest) for one in decoded_with.outdated(lake, newest)]
+            result.warnings += _written_by_spark(lake)
             warm.looked = True
         if _record(lake, warm, result):
             teller.end(result.failures, result.messages, _written(result))
     result.warnings.extend(teller.warnings)
     return result
+
+
+def _written_by_spark(lake: Lake) -> list[str]:
+    """Where Arrow was to write and does not reach the lake."""
+    if lake.pipeline.writer == "spark" or lake.takes_commits:
+        return []
+    told = f"Spark writes bronze, silver and the small tables, for Arrow does not reach {lake.pipeline.lake}"
+    return [f"{told}: `writer: spark` in the pipeline file ends this warning."]
 
 
 def _written(result: Result) -> list[WrittenTable]:

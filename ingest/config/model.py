@@ -197,7 +197,7 @@ class Pipeline:
     rewrite_budget: int | None = (
         0  # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
     )
-    writer: str = "spark"  # spark | arrow: of bronze, silver and the small tables
+    writer: str = "arrow"  # arrow | spark: of bronze, silver and the small tables
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()

@@ -574,9 +574,9 @@ class PipelineKeys(_Keys):
     rewrite_budget: SizeOrNone = key(
         "the most bytes of a mirror that a batch rewrites without Spark; 0 folds all by Spark", 0
     )
-    writer: Annotated[str, *choice("spark", "arrow")] = key(
-        "what writes bronze, silver and the lake's own tables: spark, or arrow, which needs no Spark job for a small batch",
-        "spark",
+    writer: Annotated[str, *choice("arrow", "spark")] = key(
+        "what writes bronze, silver and the lake's own tables: arrow, which needs no Spark job for a small batch, or spark",
+        "arrow",
     )
     condense_after: Duration | None = key(
         "`ingest maintain` drops superseded changes of batches so old; none if not given", None

@@ -26,7 +26,7 @@ FOLD = (*LAND, "gold")
 def pipeline(tmp_path, broker):
     """Writes a pipeline file of one Kafka source and loads it."""
 
-    def write(format_="canal", writer="spark", **keys):
+    def write(format_="canal", writer="arrow", **keys):
         text = f"pipeline: garden\nlake: ./lake\nwriter: {writer}\nsources:\n  - name: beds\n    format: {format_}\n"
         keys = {"bootstrap_servers": broker.address, **keys}
         lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in keys.items())

@@ -161,7 +161,7 @@ def _bury(lock: Path) -> None:
 class Stores(Depot):
     """The depot, and what else a run can write: columns that come, widen and go, misfits, old states."""
 
-    def __init__(self, folder: Path, writer: str = "spark", *, arrow: bool = False) -> None:
+    def __init__(self, folder: Path, writer: str = "arrow", *, arrow: bool = False) -> None:
         rules = ("{match: depot.bins, history: true}", "{match: depot.crates, on_schema_change: evolve}")
         more = "tables:\n" + "".join(f"  - {rule}\n" for rule in rules)
         super().__init__(folder, more + f"writer: {writer}\nrewrite_budget: {'4MiB' if arrow else 0}\n")

@@ -146,7 +146,7 @@ def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
 
 def test_after_each_kill_the_rerun_ends_with_the_same_lake(spark: SparkSession, tmp_path: Path) -> None:
     """Without new messages the rerun has only the killed run's rest to do, and must find all of it."""
-    depot = Stores(tmp_path, "arrow")
+    depot = Stores(tmp_path, "spark")
     for point in RERUN_POINTS:
         depot.grow()
         crash(spark, depot, point)
