@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import http.client
 import os
 import shutil
@@ -16,10 +17,16 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+from deltalake import DeltaTable
 
+from ingest.config import load
 from ingest.errors import SetupError
+from ingest.lake import records
+from ingest.lake.schemas import CHECKS
+from ingest.lake.tables import LakeReader
 from ingest.serve import guard
 from ingest.serve.app import Service
+from ingest.serve.work import JobRunner
 from tests.lakes import ROOT
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
@@ -238,7 +245,25 @@ def test_hostile_names_and_values_stay_text(hostile: Client) -> None:
     assert COLUMN in {column["source"] for one in tables for column in one["columns"]}
 
 
-# --- lakes that are written, or gone ---
+# --- lakes that are not there yet, written, or gone ---
+
+
+def test_each_page_of_a_pipeline_that_has_not_run_is_whole(own: Path) -> None:
+    """The first page that a new user opens is that of a pipeline without a lake; the button for its first run is there."""
+    shutil.rmtree(own.parent / "depot-lake")
+    acting = client_of(own)
+    acting.service.work = JobRunner(acting.service.fleet)  # not started
+    page = acting.get(PAGES["pipeline"])
+    assert (200, True, True) == (page.code, "Not run yet" in page.text, "Run now" in page.text)
+    codes = {name: acting.get(address).code for name, address in PAGES.items()}
+    assert {name: 200 if name in ("fleet", "pipeline") else 404 for name in PAGES} == codes
+
+
+def test_the_page_of_a_file_with_faults_says_them(own: Path) -> None:
+    """A pipeline that cannot be read when the service starts is the one that is looked for."""
+    own.write_text("pipeline: depot\nlakes: ./lake\n", "utf-8")
+    page = client_of(own).get(PAGES["pipeline"])
+    assert (200, True) == (page.code, "Cannot be read" in page.text)
 
 
 def test_a_lake_that_goes_away_is_said_and_comes_back(own: Path) -> None:
@@ -275,6 +300,46 @@ def test_files_that_vanish_while_they_are_read_are_one_sentence(own: Path) -> No
     assert "Traceback" not in answer.text
     shutil.rmtree(own.parent / "depot-lake" / "checks")
     assert 200 == client.get("/table?pipeline=depot&table=depot.bins").code
+
+
+def test_a_lake_that_is_written_and_maintained_is_shown(own: Path) -> None:
+    """A run commits every second, and maintenance takes files away that a page has just looked up."""
+    client, lake = client_of(own), LakeReader(load(own))
+    row = (
+        "r",
+        5,
+        "depot.bins",
+        "rows",
+        None,
+        "warn",
+        "pass",
+        4.0,
+        None,
+        "",
+        dt.datetime.now(dt.UTC),
+        "[]",
+        None,
+    )
+
+    def write() -> None:
+        for batch in range(12):
+            records.append(lake, "r", [row], CHECKS, {"checked": batch})
+            if batch in (4, 9):
+                checks = DeltaTable(lake.path(CHECKS.name))
+                checks.optimize.compact()
+                checks.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    answers = []
+    while writer.is_alive() or len(answers) < 12:
+        client.service.fleet.forget("depot")  # nothing is answered from what was seen before
+        answers += [client.get(address) for address in ("/", PAGES["pipeline"], PAGES["table"])]
+    writer.join()
+    assert {200} >= {one.code for one in answers} - {503}
+    assert all("Traceback" not in one.text for one in answers)
+    assert 200 == client.get(PAGES["table"]).code
+    assert 11 == lake.last_marks(CHECKS.name)["checked"]
 
 
 # --- many, and slow ---
