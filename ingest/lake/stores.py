@@ -183,7 +183,7 @@ _lock = threading.Lock()
 
 
 def _of(path: str) -> _Store:
-    found = [root for root in _stores if path == root or path.startswith(f"{root}/")]
+    found = [root for root in list(_stores) if path == root or path.startswith(f"{root}/")]
     if not found:
         raise StoreError(f"{path} is read with Spark alone.")
     return _stores[max(found, key=len)]

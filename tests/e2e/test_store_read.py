@@ -146,6 +146,16 @@ def test_rows_taken_out_by_deletion_vectors_are_gone(lake: Written, stored: Path
     assert '"word":"odd"' in asked("sql of an odd name", stored, "s3a://read/depot").replace('": "', '":"')
 
 
+@pytest.mark.usefixtures("environment")
+def test_large_files_are_read_in_parts(lake: Written, stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of gigabytes must not be fetched for the three columns that a query names."""
+    monkeypatch.setattr(stores, "SMALL", 0)
+    monkeypatch.setattr(stores, "_contents", stores._Contents())
+    for question in ("sql", "sql of rows that are gone", "explain"):
+        assert asked(question, lake.file, str(lake.lake)) == asked(question, stored, "s3a://read/depot")
+    assert not stores._contents._kept
+
+
 def test_the_pages_show_it_as_well(lake: Written, stored: Path, store: Store) -> None:
     """The settings that Spark is given are enough, and are not shown."""
     told = {"endpoint": store.url, "access.key": ACCESS["key"], "secret.key": "a-very-secret-word"}
