@@ -24,6 +24,7 @@ from ingest.config.model import MASKED_TO_TEXT, Pipeline, TableRule
 from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, tokens
 from ingest.errors import Undecodable
+from ingest.values.charsets import keeps_all
 
 HIDDEN = "***"
 NOT_SHOWN = "not shown, for the pipeline file masks columns"
@@ -140,6 +141,8 @@ class _TableMasks:
         """An effect as it is for masked values; how the source converts these when their type changes is not known."""
         if effect.columns:
             return replace(effect, columns=tuple(map(self._column, effect.columns)))
+        if effect.action == "convert_charset" and not keeps_all(effect.charset or ""):
+            return replace(effect, note=COMPUTED)
         if not effect.column or not self._method(effect.column):
             return effect
         found = replace(

@@ -79,7 +79,7 @@ def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
     return [*gone_key, *gone, *changed, *_one_by_one(renames), *rest]
 
 
-_RANKS = {"drop_primary_key": 0, "drop_column": 1, "modify_column": 2}
+_RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify_column": 2}
 
 
 def _one_by_one(renames: list[Effect]) -> list[Effect]:
@@ -129,10 +129,16 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     read = _CLAUSES.get(first)
     if read is None:
         if first in _OPTIONS:
-            return ()
+            return _options(cursor.rest(), scope, table)
         raise Unread(f"the clause that begins with {cursor.peek().text[:40]!r} is not known here")
     cursor.next()
     return read(cursor, scope, table)
+
+
+def _options(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+    """The character set of MySQL's new columns, and of those that are changed without naming one."""
+    charset = columns.charset_of_table(items) if scope.dialect == "mysql" else None
+    return (Effect("default_charset", table, charset=charset),) if charset else ()
 
 
 # --- columns ------------------------------------------------------------------------------------
@@ -326,10 +332,11 @@ def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequenc
 
 
 def _convert(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    """MariaDB's CONVERT PARTITION ... TO TABLE and CONVERT TABLE ... TO PARTITION; else it is of a character set."""
+    """MariaDB's CONVERT PARTITION ... TO TABLE and CONVERT TABLE ... TO PARTITION; else it is to a character set."""
     if cursor.word() in ("PARTITION", "TABLE"):
         return _emptied("CONVERT", cursor, scope, table)
-    return ()
+    charset = columns.charset_of_table(cursor.rest()) if scope.dialect == "mysql" else None
+    return (Effect("convert_charset", table, charset=charset),) if charset else ()
 
 
 def _partition(word: str) -> _Clause:

@@ -114,10 +114,48 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     if default is not None and dialect == "mysql" and _doubted(default, logical, declared):
         default, note = None, "expression"  # how a server rounds it is not known
     default = _as_stored(default, logical, declared, dialect)
+    own = (found.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
     made = ColumnDefinition(
-        column, logical, declared, found.nullable, default, has_default, found.comment, found.position, note
+        column,
+        logical,
+        declared,
+        found.nullable,
+        default,
+        has_default,
+        found.comment,
+        found.position,
+        note,
+        own,
     )
     return Definition(made, found.primary, found.using)
+
+
+def charset_of_collation(name: str) -> str:
+    """A collation is named after its character set."""
+    return name.lower().partition("_")[0]
+
+
+def charset_of_table(items: Sequence[Token]) -> str | None:
+    """The character set that a table's options name, by itself or by its collation."""
+    cursor, collation = Cursor(items), None
+    while not cursor.done:
+        if cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
+            cursor.symbol("=")
+            return cursor.next().text.lower()
+        if cursor.accept("COLLATE"):
+            cursor.symbol("=")
+            collation = charset_of_collation(cursor.next().text)
+        else:
+            cursor.next()
+    return collation
+
+
+def _implied_charset(declared: str) -> str | None:
+    """The character set that the words of a type mean: ``CHAR(9) ASCII``, ``NVARCHAR(9)``."""
+    words = re.sub(r"\(.*\)", " ", declared.lower(), flags=re.DOTALL).split()
+    if words[:1] in (["national"], ["nchar"], ["nvarchar"]):
+        return "utf8mb3"
+    return "latin1" if "ascii" in words else "ucs2" if "unicode" in words else None
 
 
 def _type_tokens(cursor: Cursor) -> list[Token]:
@@ -226,6 +264,8 @@ def _named(cursor: Cursor, found: _Attributes, dialect: Dialect) -> bool:
         found.comment = cursor.next().text
     elif cursor.accept("CHARACTER", "SET") or cursor.accept("CHARSET"):
         found.charset = cursor.next().text.lower()
+    elif cursor.accept("COLLATE"):
+        found.charset = found.charset or charset_of_collation(cursor.next().text)
     elif cursor.accept("GENERATED", "BY", "DEFAULT"):  # else DEFAULT would be taken for a value
         found.serial = True
         cursor.accept("ON", "NULL")

@@ -4,7 +4,8 @@ Kinds, by the worst effect:
 
 - ``safe``: create, add column, comment, a change of default or nullability only, and a retyping
   that loses nothing: into text, or from a known narrower type;
-- ``lossy``: drop, truncate (also of a partition), rename, and a retyping that is not known to widen;
+- ``lossy``: drop, truncate (also of a partition), rename, a retyping that is not known to widen, and a conversion
+  to a character set that lacks characters;
 - ``none``: no effect on a mirror (indexes, keys, grants, views, options, comments only);
 - ``unknown``: not read to its end, so no effects are listed.
 
@@ -22,13 +23,15 @@ import msgspec
 
 from ingest import types
 from ingest.change import TableId
+from ingest.values.charsets import keeps_all
 
 Dialect = Literal["mysql", "oracle", "postgres"]
 Kind = Literal["safe", "lossy", "none", "unknown"]
 
 ACTIONS = tuple(
     "create_table drop_table drop_database rename_table truncate truncate_partition add_column drop_column "
-    "rename_column modify_column comment_column add_primary_key drop_primary_key".split()
+    "rename_column modify_column comment_column add_primary_key drop_primary_key default_charset "
+    "convert_charset".split()
 )
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
@@ -49,6 +52,7 @@ class ColumnDefinition:
         has_default: True if existing rows get a value: ``default``, or unless ``note``
             says ``expression``, ``generated`` or ``identity``, NULL. ``note`` is ``implicit`` where
             MySQL fills a NOT NULL column by its own rules.
+        charset: MySQL's character set, where the statement gives the column one of its own.
         position: ``first``, ``after NAME`` or None.
     """
 
@@ -61,6 +65,7 @@ class ColumnDefinition:
     comment: str | None = None
     position: str | None = None
     note: str | None = None
+    charset: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,8 @@ class Effect:
     are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
     For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
     is added only IF NOT EXISTS; ``solid`` of one that MySQL changes to NOT NULL, so that NULLs become zeros;
-    ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.
+    ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.  ``charset`` is also
+    that of a table's new columns (``create_table``, ``default_charset``), or of all its texts (``convert_charset``).
     """
 
     action: str
@@ -90,6 +96,7 @@ class Effect:
     columns: tuple[ColumnDefinition, ...] = ()
     keys: tuple[str, ...] = ()
     note: str | None = None
+    charset: str | None = None
     guarded: bool = False
     solid: bool = False
     dialect: str | None = None
@@ -127,7 +134,9 @@ def kind_of(effects: Iterable[Effect], known: Mapping[str, str] | None = None) -
 
 
 def _kind(effect: Effect, known: Mapping[str, str]) -> Kind:
-    if effect.action in _LOSSY:
+    if effect.action in _LOSSY or (
+        effect.action == "convert_charset" and not keeps_all(effect.charset or "")
+    ):
         return "lossy"
     if effect.action != "modify_column" or effect.type is None:
         return "safe"

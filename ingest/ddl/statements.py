@@ -129,11 +129,13 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
     if first.word() in ("SELECT", "WITH"):
         return Effect("create_table", table, note=note or "as-select")
     made, keys = _elements(inside, scope)
-    if any(token.word == "SELECT" for token in cursor.rest()):
+    options = cursor.rest()
+    if any(token.word == "SELECT" for token in options):
         note = note or "as-select"  # its further columns are known to the source only
     elif any(column.type is None for column in made):
         raise Unread("a column of the new table has no type")
-    return Effect("create_table", table, columns=tuple(made), keys=keys, note=note)
+    charset = columns.charset_of_table(options) if scope.dialect == "mysql" else None
+    return Effect("create_table", table, columns=tuple(made), keys=keys, note=note, charset=charset)
 
 
 def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinition], tuple[str, ...]]:

@@ -45,6 +45,7 @@ def _of_event(change: Change) -> Ddl:
     if structure["type"] == "CREATE":
         columns = tuple(ColumnDefinition(name, type=logical) for name, logical in types.items())
         effect = Effect("create_table", change.table, columns=columns, keys=key)
+        effect = _with_charsets(effect, found)
         return _of((effect,), "the message's own structure")
     if structure["type"] == "DROP":
         return _of((Effect("drop_table", change.table),), "the message's own structure")
@@ -57,6 +58,21 @@ def _of_event(change: Change) -> Ddl:
 
 def _of(found: tuple[Effect, ...], reason: str) -> Ddl:
     return Ddl(found, kind_of(found), reason)
+
+
+def _with_charsets(effect: Effect, found: Ddl) -> Effect:
+    """A created table with the character sets, and the types as written, of its statement."""
+    said = next(
+        (one for one in found.effects if (one.action, one.table) == (effect.action, effect.table)), None
+    )
+    if said is None:
+        return effect
+    written = {one.name: one for one in said.columns}
+    columns = tuple(
+        replace(one, declared=its.declared, charset=its.charset) if (its := written.get(one.name)) else one
+        for one in effect.columns
+    )
+    return replace(effect, columns=columns, charset=said.charset)
 
 
 def _typed(found: Ddl, table: TableId, columns: dict[str, str], keys: tuple[str, ...]) -> Ddl:

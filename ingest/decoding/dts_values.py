@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from ingest import types, values
-from ingest.decoding.charsets import decoded
 from ingest.errors import Undecodable
+from ingest.values.charsets import decoded
 
 Read = tuple[str, str]  # canonical text and logical type
 Reader = Callable[[Any, str | None, bool], Read]

@@ -26,7 +26,7 @@ from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import RESPELT, UNSEEN, Presence, is_archive, leaves_open
 from ingest.lake.statements import Statement, touched
-from ingest.values.conversions import KEEP, named
+from ingest.values.conversions import KEEP, in_charset, named
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but the standing rows lack what only the source knows
@@ -188,6 +188,8 @@ _WORDS = {
     "comment_column": "nothing to the rows: a comment",
     "add_primary_key": "gives the key of {table}",
     "drop_primary_key": "keeps the key of {table} until a row or a statement names another",
+    "default_charset": "nothing to the rows of {table}: the character set of new columns",
+    "convert_charset": "changes the characters that the new character set of {table} lacks",
 }
 
 
@@ -347,7 +349,7 @@ def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[Schem
     statements = list(statements)
     found: list[tuple[SchemaStep, int]] = []
     taken: dict[str, list[SchemaStep]] = {}
-    walk = _Walk(subject.table, drops=subject.policy == "evolve")
+    walk = _Walk(subject.table, subject, drops=subject.policy == "evolve")
     for statement, effects in rings(applied(statements, subject)):
         made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
         mine = list(made)
@@ -366,14 +368,21 @@ def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> I
                 yield step._replace(order=order, since=since)
 
 
+_TEXTS = ("string", "enum", "set")
+_UNSAID = "unsaid"  # the character set of a table's new columns that no statement has named
+
+
 @dataclass(slots=True)
 class _Walk:
     """What stands at the source, as its statements tell, and what is gone there but still stands in the mirror."""
 
     table: TableId
+    subject: Subject
     drops: bool
     stale: set[str] = field(default_factory=set)
     types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
+    charset: str | None = None  # of new columns
+    charsets: dict[str, str | None] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)  # columns that a statement has made, and none has taken away
     presence: Presence = field(default_factory=Presence)
 
@@ -384,6 +393,7 @@ class _Walk:
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
             self.made = {one.name for one in effect.columns}
+            self.charset, self.charsets = None, {}
             self._declare(effect)
             yield SchemaStep(order, "new_incarnation")
             return
@@ -392,6 +402,8 @@ class _Walk:
                 yield SchemaStep(order, "new_incarnation")
             case "modify_column" if effect.type is not None:
                 yield from self._retype(effect, order)
+            case "convert_charset":
+                yield from self._convert(effect, order)
             case "add_column" if name in self.made:  # the same statement again, or IF NOT EXISTS
                 return
             case "add_column":
@@ -413,10 +425,16 @@ class _Walk:
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
             self.types.update({one.name: named(one.type or "", one.declared or "") for one in effect.columns})
+            self.charset = effect.charset
+            self.charsets = {one.name: one.charset or effect.charset for one in effect.columns}
+        elif effect.action in ("default_charset", "convert_charset"):
+            self.charset = effect.charset
         elif effect.action == "rename_column":
             self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
+            self.charsets[str(effect.to)] = self.charsets.pop(effect.column or "", None)
         elif effect.column and effect.type:
             self.types[effect.column] = named(effect.type, effect.declared or "")
+            self.charsets[effect.column] = effect.charset or self.charset
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; where no statement has said the old type, their messages may."""
@@ -427,7 +445,7 @@ class _Walk:
             name,
             old=self.types.get(name, ""),
             type=effect.type or "",
-            declared=effect.declared or "",
+            declared=self._declared(effect),
             mysql=effect.dialect is None and effect.table.schema is None,
             solid=effect.solid,
             zero=columns.zero(effect) if effect.solid else None,
@@ -436,6 +454,31 @@ class _Walk:
         )
         if not step.old or step.solid or step.serial or step.conversion() != KEEP:
             yield step
+
+    def _declared(self, effect: Effect) -> str:
+        """The type that a column is changed to, with its character set if that is another one, or may be.
+
+        A MODIFY that names none gives a column of texts its table's.
+        """
+        declared, old = effect.declared or "", self.charsets.get(effect.column or "")
+        new = effect.charset or self.charset or (old and _UNSAID)
+        texts = types.base(effect.type or "") in _TEXTS
+        return in_charset(declared, new) if texts and new and new != old else declared
+
+    def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
+        """What ``CONVERT TO CHARACTER SET`` does to the columns of texts; where nothing says the type, messages do."""
+        charset = str(effect.charset)
+        for name in sorted({*self.subject.known, *self.subject.names, *self.types} - self.stale):
+            old = self.types.get(name, "")
+            known = types.base(old or self.subject.known.get(name, "unknown"))
+            if self.charsets.get(name) != charset and known in (*_TEXTS, "unknown"):
+                step = SchemaStep(
+                    order, "retype_column", name, old=old, type="string", declared=in_charset("", charset),
+                    computed=charset == "binary" or effect.note == COMPUTED,
+                )  # fmt: skip
+                if step.conversion() != KEEP:
+                    yield step
+            self.charsets[name] = charset
 
     def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
         """Columns that exchange their names in one statement: the last one's values wait under a name of their own."""
@@ -449,6 +492,7 @@ class _Walk:
         yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
         yield SchemaStep(order, "drop_column", waiting)
         self.types |= {str(one.to): self.types.get(one.column or "", "") for one in ring}
+        self.charsets |= {str(one.to): self.charsets.get(one.column or "") for one in ring}
         self.stale -= {str(one.to) for one in ring}
         self.made |= {str(one.to) for one in ring}
 

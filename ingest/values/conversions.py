@@ -2,12 +2,12 @@
 
 ``ALTER TABLE ... MODIFY`` converts the rows that exist, and no message says so: DECIMAL(10,4) to (10,2)
 rounds, FLOAT to DOUBLE shows the single's exact value.  `conversion` gives the rule for a pair of types where it
-is certain.  It is not where the session decides (a time zone, today's date), or a column's character set, or the
-numbers of an ENUM's labels.  The rules are MySQL's; for other databases only those hold that all share.
+is certain.  It is not where the session decides (a time zone, today's date), or the numbers of an ENUM's labels, or
+a character set of which it is not known what characters it has.  The rules are MySQL's; for other databases only those hold that all share.
 
 A value that does not fit the new type is cut or clipped: only a session without strict mode does so, and a strict
 one would have refused the statement, so that no message would have told of it.  Where MySQL and MariaDB give a value another
-result, or a character set decides, the value is `Conversion.doubted`.
+result, or an unknown character set decides, the value is `Conversion.doubted`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 
 from ingest import types
+from ingest.values import charsets
 from ingest.values.numbers_and_bytes import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER, float32_text, float_text
 from ingest.values.typed_values import float32
 
@@ -81,21 +82,64 @@ def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) ->
     Args:
         old: logical type before.
         new: logical type after.
-        declared: the new type as the source wrote it, which tells fraction digits, lengths, labels and CHAR.
+        declared: the new type as the source wrote it, with fraction digits, lengths, labels and CHAR, and its character set if that changes
+            (`in_charset`).
         mysql: whether the database is of MySQL's kind.
     """
-    before, after = _group(old), _group(new)
-    if after == "unknown":
-        return KEEP if old == new else UNKNOWN
     words = " ".join(declared.split())
+    old, _, filled = old.partition(_ZEROFILL)
+    if _group(new) == "unknown":
+        return KEEP if old == new else UNKNOWN
     if not mysql:
         return _of_others(old, new, words.lower())
+    words, _, charset = f" {words}".partition(_CHARSET)
+    words = words.strip()
+    return _in_charset(_of_mysql(old, new, words, int(filled or 0)), old, new, words, charset)
+
+
+def _of_mysql(old: str, new: str, words: str, filled: int) -> Conversion:
+    """The rule of two types; ``filled`` is the width to which ZEROFILL fills the old one's digits."""
+    before, after = _group(old), _group(new)
     if before == "unknown":
         return _of_unknown(old, new, words)
     rule = _RULES.get((before, after))
     if rule is None:
         return KEEP if before == after else UNKNOWN
-    return _limited(rule(old, new, words if after == "enum" else words.lower()), old, new, words.lower())
+    found = rule(old, new, words if after == "enum" else words.lower())
+    if filled and after == "text":
+        found = _zero_filled(found, filled)
+    return _limited(found, old, new, words.lower())
+
+
+_ZEROFILL, _CHARSET = " zerofill ", " character set "
+
+
+def in_charset(declared: str, charset: str) -> str:
+    """A declared type (none for all columns of a table) with the character set that its texts are changed to."""
+    return f"{declared}{_CHARSET}{charset}"
+
+
+def _in_charset(rule: Conversion, old: str, new: str, words: str, charset: str) -> Conversion:
+    """The rule, and what becomes of the characters that the column's new character set lacks."""
+    before, after = _group(old), _group(new)
+    if not words and before not in ("text", "enum", "unknown"):
+        return KEEP  # a table's column, but none of texts
+    if before not in ("text", "enum", "json", "unknown") or after not in ("text", "enum"):
+        return rule
+    if not charset or charsets.keeps_all(charset):
+        return rule
+
+    def doubts(text: str) -> bool:
+        made = rule.of(text)
+        label = "enum" in (before, after) and not made.isascii()  # the type's labels are converted too
+        return rule.doubted(text) or label or charsets.is_disputed(made, charset)
+
+    return Conversion(lambda text: charsets.stored(rule.of(text), charset), rule.certain, doubts=doubts)
+
+
+def _zero_filled(rule: Conversion, width: int) -> Conversion:
+    """The rule of a number with ZEROFILL: its text has all digits of its width."""
+    return replace(rule, convert=lambda text: rule.of(text).zfill(width), respells=True)
 
 
 def _of_others(old: str, new: str, declared: str) -> Conversion:
@@ -105,9 +149,9 @@ def _of_others(old: str, new: str, declared: str) -> Conversion:
         return UNKNOWN
     if after == "enum" or (after == "text" and _CHAR.match(declared)):
         return UNKNOWN
-    if before == "unknown" or before == after == "text":
-        return KEEP
     rule = _RULES.get((before, after))
+    if after == "text":  # PostgreSQL's USING v::varchar(3) cuts; without it the statement fails
+        return _limited(KEEP, old, new, declared)
     return KEEP if rule is None else replace(rule(old, new, declared), doubts=None)
 
 
@@ -260,11 +304,16 @@ def _not_whole(text: str) -> bool:
     return _too_long(text) or (found is not None and not found[1].lstrip("+-").isdecimal())
 
 
+def _is_unsigned(declared: str) -> bool:
+    """ZEROFILL makes a type unsigned."""
+    return "unsigned" in declared or "zerofill" in declared
+
+
 def _to_exact(old: str, new: str, declared: str) -> Conversion:
     parts = types.decimal_parts(new)
     if parts is None:
         return UNKNOWN if declared.startswith(("dec", "num", "fixed")) and declared[:6] != "number" else KEEP
-    before, unsigned = types.decimal_parts(old), "unsigned" in declared or "zerofill" in declared
+    before, unsigned = types.decimal_parts(old), _is_unsigned(declared)
     if before == parts and not unsigned:
         return KEEP
     text = _group(old) == "text"
@@ -294,7 +343,7 @@ def _single_to_exact(_old: str, new: str, declared: str) -> Conversion:
     parts = types.decimal_parts(new)
     if parts is None:
         return UNKNOWN
-    unsigned = "unsigned" in declared
+    unsigned = _is_unsigned(declared)
     return Conversion(lambda text: _fitted(_scaled(_widened(text), parts[1]), parts, unsigned=unsigned))
 
 
@@ -324,7 +373,7 @@ def _floating(convert: Convert) -> Callable[[str, str, str], Conversion]:
     """Into FLOAT or DOUBLE: UNSIGNED has no negative numbers, and FLOAT(7,2) rounds."""
 
     def rule(old: str, _new: str, declared: str) -> Conversion:
-        text, unsigned = _group(old) == "text", "unsigned" in declared
+        text, unsigned = _group(old) == "text", _is_unsigned(declared)
         places = _PLACES.match(declared)
         if convert is _same and not unsigned and not places:
             return KEEP
@@ -355,7 +404,7 @@ def _even(text: str) -> str:
 
 def _from_whole(delta: str, convert: Convert) -> Callable[[str, str, str], Conversion]:
     def rule(old: str, new: str, declared: str) -> Conversion:
-        plain = "unsigned" not in declared and not _PLACES.match(declared)
+        plain = not _is_unsigned(declared) and not _PLACES.match(declared)
         return (
             KEEP
             if plain and types.widens(types.delta(old), delta)
@@ -543,14 +592,34 @@ def _rounded(text: str, digits: int) -> str:
 
 
 def named(logical: str, declared: str) -> str:
-    """A logical type with the fraction digits that MySQL's declaration gives its clock (none are none), or its length."""
+    """A logical type with what MySQL's declaration adds: the digits of a clock (none are none), a length, ZEROFILL."""
     name = declared.lower().partition("(")[0].strip()
+    if width := _fill_width(logical, declared.lower()):
+        return f"{logical}{_ZEROFILL}{width}"
     if logical in ("string", "binary") and (found := _LENGTH.match(declared.lower())) and found["size"]:
         return f"{logical}({found['size']})"
     return f"{logical}({_digits(declared)})" if name == logical and name in _CLOCKS else logical
 
 
 _CLOCKS = ("datetime", "timestamp", "time")
+
+
+def _fill_width(logical: str, declared: str) -> int:
+    """The digits that ZEROFILL shows of a whole or decimal number; zero without it."""
+    words = declared.partition(")")[2] if "(" in declared else declared
+    if "zerofill" not in words.split():
+        return 0
+    if parts := types.decimal_parts(logical):
+        return parts[0] + (parts[1] > 0)
+    given = re.search(r"\(\s*(\d{1,3})\s*\)", declared)
+    return int(given[1]) if given else _SHOWN_DIGITS.get(re.split(r"\W", declared, maxsplit=1)[0], 0)
+
+
+_SHOWN_DIGITS = {
+    **dict.fromkeys(["tinyint", "int1"], 3), **dict.fromkeys(["smallint", "int2"], 5),
+    **dict.fromkeys(["mediumint", "int3", "middleint"], 8), **dict.fromkeys(["int", "integer", "int4"], 10),
+    **dict.fromkeys(["bigint", "int8"], 20),
+}  # fmt: skip
 
 
 def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:

@@ -66,4 +66,6 @@ def _members(of: Effect | ColumnDefinition) -> list[str]:
         found.append(f"at={of.position}")
     if of.note is not None:
         found.append(f"note={of.note}")
+    if of.charset is not None:
+        found.append(f"charset={of.charset}")
     return found

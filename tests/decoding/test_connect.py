@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import types, values
-from ingest.decoding import charsets, connect, declared_values, json_values
+from ingest.decoding import connect, declared_values, json_values
 from ingest.decoding.connect import Field
+from ingest.values import charsets
 
 
 @given(st.integers(-(2**300), 2**300), st.integers(-30, 60))

@@ -16,7 +16,7 @@ import pytest
 from ingest.change import TableId
 from ingest.ddl.columns import logical_type, zero
 from ingest.ddl.effect_model import Effect
-from ingest.values import conversions
+from ingest.values import charsets, conversions
 from tests.e2e.databases import MariaDB
 from tests.e2e.parts import Missing
 from tests.model import values
@@ -73,9 +73,21 @@ _INTO = (
     "float unsigned", "varchar(3)", "char(3)", "varchar(20)", "tinytext", "varbinary(2)", "year", "bit(4)", "date",
     "datetime", "enum('new','old')",
 )  # fmt: skip
+_CHARSETS = (
+    "ascii", "latin1", "latin2", "gbk", "gb2312", "big5", "sjis", "ujis", "euckr", "cp932", "eucjpms", "utf8", "ucs2", "swe7",
+)  # fmt: skip
+_FILLED = (
+    "tinyint(5) zerofill",
+    "smallint zerofill",
+    "int(5) unsigned zerofill",
+    "int zerofill",
+    "bigint(7) zerofill",
+)
 CONVERTED = {
-    "int": (_NUMBERS, _INTO),
-    "varchar(400)": (_TEXTS, _INTO),
+    "int": (_NUMBERS, (*_INTO, "int zerofill", "float zerofill", "decimal(9,2) zerofill")),
+    "varchar(400)": (_TEXTS, (*_INTO, *(f"varchar(400) character set {one}" for one in _CHARSETS))),
+    **dict.fromkeys(_FILLED, (("7", "12345", "0"), ("varchar(30)", "char(4)", "text", "bigint"))),
+    "decimal(8,2) zerofill": (("7.50", "0.00"), ("varchar(30)", "char(4)", "int")),
     "decimal(20,4)": (_DECIMALS, _INTO),
     "double": (_DOUBLES, _INTO),
     "datetime(6)": (_TIMES, ("datetime", "date", "time", "year", "varchar(10)", "varchar(40)", "bigint")),
@@ -100,6 +112,53 @@ def test_values_are_converted_as_a_server_without_strict_mode_does(server: Any, 
     finally:
         server.execute(f"SET sql_mode = '{MODES}'")
     assert wrong == []
+
+
+def test_each_character_is_kept_or_lost_as_a_server_does(server: Any) -> None:
+    """A character set is another one under Python's name for it: each difference would be a silently wrong text."""
+    every = [chr(one) for one in range(1, 0x10000) if not 0xD800 <= one <= 0xDFFF] + [
+        "\U0001f600",
+        "\U00020001",
+    ]
+    server.execute("SELECT character_set_name FROM information_schema.character_sets")
+    wrong = []
+    for (charset,) in server.fetchall():
+        if charset != "binary":
+            server.execute(f"SELECT CONVERT(CONVERT(%s USING {charset}) USING utf8mb4)", ("".join(every),))
+            kept = server.fetchone()[0]
+            pairs = zip(every, kept, strict=True)
+            wrong += [(charset, one) for one, found in pairs if not _as_found(one, found, charset)]
+    assert wrong == []
+
+
+def _as_found(text: str, found: str, charset: str) -> bool:
+    return charsets.is_disputed(text, charset) or charsets.stored(text, charset) == found
+
+
+@pytest.mark.parametrize("charset", ["latin1", "gbk", "utf8mb4"])
+def test_a_table_is_converted_as_a_server_without_strict_mode_does(server: Any, charset: str) -> None:
+    """CONVERT TO names no column: it is every column of texts that loses what the set lacks."""
+    server.execute("CREATE OR REPLACE DATABASE loose")
+    server.execute("USE loose")
+    server.execute("SET sql_mode = ''")
+    try:
+        server.execute(
+            "CREATE TABLE t (a VARCHAR(20), b TEXT, c CHAR(9) CHARACTER SET latin1, d ENUM('x','é')) CHARSET utf8mb4"
+        )
+        values = ("北京 é€😀", "日本語 ÿ", "é€", "é")
+        server.execute("INSERT INTO t VALUES (%s, %s, %s, %s)", values)
+        server.execute(f"ALTER TABLE t CONVERT TO CHARACTER SET {charset}")
+        server.execute("SELECT * FROM t")
+        found = server.fetchone()
+    finally:
+        server.execute(f"SET sql_mode = '{MODES}'")
+    rules = [
+        conversions.conversion(old, "string", conversions.in_charset("", charset))
+        for old in ("string(20)", "string", "string(9)", "enum")
+    ]
+    pairs = list(zip(rules, values, found, strict=True))
+    assert [rule.doubted(text) for rule, text, _ in pairs] == [False, False, False, charset != "utf8mb4"]
+    assert [rule.of(text) for rule, text, _ in pairs[:3]] == [kept for *_, kept in pairs[:3]]
 
 
 def _wrongly(server: Any, old: str, new: str, texts: Iterable[str]) -> Iterator[str]:

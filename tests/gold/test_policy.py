@@ -358,6 +358,56 @@ def test_null_becomes_a_zero_in_a_column_of_mysql_that_becomes_not_null(
     assert (True, zero) == (step.solid, step.zero)
 
 
+def converted(texts: list[str], row: dict[str, str]) -> tuple[dict[str, str | None], set[str]]:
+    """A row of texts after some statements, and the columns of which the result is doubted."""
+    after: dict[str, str | None] = {**row}
+    doubted = set()
+    for step, _ in steps([said(text, 5 + at) for at, text in enumerate(texts)], subject()):
+        if step.action == "retype_column" and (text := after.get(step.column)) is not None:
+            rule = step.conversion()
+            doubted |= {step.column} if not rule.certain or rule.doubted(text) else set()
+            after[step.column] = rule.of(text)
+    return after, doubted
+
+
+MADE = "CREATE TABLE depot (no INT(6) ZEROFILL, site VARCHAR(20), made VARCHAR(20) CHARACTER SET gbk)"
+
+
+@pytest.mark.parametrize(
+    ("made", "clause", "expected", "doubted"),
+    [
+        (MADE, "CONVERT TO CHARACTER SET latin1", "???é ?? 7", ""),
+        (
+            f"{MADE} CHARSET latin1",
+            "MODIFY site VARCHAR(30)",
+            "北京市é 北京 7",
+            "",
+        ),  # nothing to lose any more
+        (f"{MADE} CHARSET utf8mb4", "MODIFY made VARCHAR(30)", "北京市é 北京 7", ""),
+        (f"{MADE} CHARSET ascii", "MODIFY made VARCHAR(30)", "北京市é ?? 7", ""),
+        (f"{MADE} COLLATE utf8mb4_bin", "DEFAULT CHARSET latin1, MODIFY site TEXT", "???é 北京 7", ""),
+        (MADE, "DEFAULT CHARSET latin1", "北京市é 北京 7", ""),
+        (MADE, "MODIFY made VARCHAR(30)", "北京市é 北京 7", "made"),  # no statement names the table's set
+        (MADE, "MODIFY site VARCHAR(30) CHARACTER SET armscii8", "北京市é 北京 7", "site"),
+        (MADE, "CONVERT TO CHARACTER SET binary", "北京市é 北京 7", "site made"),
+        (MADE, "CHANGE site site VARCHAR(30) COLLATE latin1_bin", "???é 北京 7", ""),
+        (MADE, "MODIFY no VARCHAR(9)", "北京市é 北京 000007", ""),
+        (MADE, "MODIFY no INT", "北京市é 北京 7", ""),
+        (MADE, "MODIFY no INT, ADD x INT, CONVERT TO CHARACTER SET gbk", "北京市é 北京 7", ""),
+    ],
+)
+def test_a_character_set_loses_what_it_lacks_and_zerofill_shows_in_texts(
+    made: str, clause: str, expected: str, doubted: str
+) -> None:
+    """No message tells: a mirror would keep texts that the source has lost."""
+    site, own, number = "北京市é", "北京", "7"
+    after, unsure = converted(
+        [made, f"ALTER TABLE depot {clause}"], {"site": site, "made": own, "no": number}
+    )
+    assert expected.split() == [after["site"], after["made"], after["no"]]
+    assert set(doubted.split()) == unsure
+
+
 def test_other_databases_refuse_not_null_where_there_are_nulls() -> None:
     """Oracle's ENABLE NOVALIDATE keeps them."""
     for dialect in ("oracle", "postgres"):

@@ -15,6 +15,7 @@ from ingest import formats
 from ingest.change import Image, Message, Op, TableId
 from ingest.config import Pipeline, TableRule
 from ingest.config.masks import Masks
+from ingest.ddl import effects
 from ingest.fold import Placed, fold
 from ingest.order import Order
 from tests.formats.one_history.history import KEYS, TYPES, history
@@ -147,6 +148,10 @@ def test_statements_keep_names_and_types_and_no_values() -> None:
     assert (
         "computed" == told["modify_column", "email"]["note"]
     )  # what the source makes of the values is not known
+    for charset, note in {"latin1": "computed", "utf8mb4": None}.items():
+        text = f"ALTER TABLE shop.customers CONVERT TO CHARACTER SET {charset}"
+        [effect] = masks.statement(effects(text, "mysql", "shop")).effects
+        assert note == effect.note  # a mask shows nothing of the characters that are lost
 
 
 @pytest.mark.parametrize(

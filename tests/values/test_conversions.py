@@ -97,6 +97,19 @@ from ingest.values.conversions import KEEP, UNKNOWN, conversion
         ("time", "int32", "INT", "-01:02:03", "-10203"),
         ("datetime", "int64", "BIGINT", "2024-01-02 03:04:05", "20240102030405"),
         ("unknown", "decimal(10,2)", "DECIMAL(10,2)", "1.235", "1.24"),
+        ("string", "string", "VARCHAR(20) character set latin1", "北京 é€", "?? é€"),
+        ("string", "string", "VARCHAR(3) character set latin1", "北京市区", "???"),
+        ("unknown", "string", "VARCHAR(20) character set ascii", "naïve", "na?ve"),
+        ("json", "string", "TEXT character set gbk", '{"a": "é中"}', '{"a": "é中"}'),
+        ("string", "string", " character set utf8mb3", "中😀", "中?"),
+        ("unknown", "string", " character set gbk", "é中한", "é中?"),
+        ("decimal(4,2)", "string", " character set latin1", "1.5", "1.5"),
+        ("uint32 zerofill 5", "string", "VARCHAR(9)", "7", "00007"),
+        ("uint32 zerofill 5", "string", "VARCHAR(3)", "7", "000"),
+        ("uint32 zerofill 5", "int64", "BIGINT", "7", "7"),
+        ("decimal(8,2) zerofill 9", "string", "VARCHAR(20)", "7.5", "000007.50"),
+        ("int32", "float32", "FLOAT ZEROFILL", "-7", "0.0"),
+        ("float32", "decimal(9,2)", "DECIMAL(9,2) ZEROFILL", "-7.5", "0.00"),
     ],
 )
 def test_a_value_is_converted_as_the_source_does(
@@ -225,10 +238,22 @@ def test_other_databases_convert_only_what_all_do() -> None:
     assert rule.convert is not None
     assert rule.certain
     assert not conversion("string", "string", "char(9)", mysql=False).certain  # filled up with blanks
-    assert KEEP == conversion("string", "string", "varchar(3)", mysql=False)  # refused if a value is longer
+    assert KEEP == conversion("string(3)", "string", "varchar(3)", mysql=False)
+    assert KEEP == conversion(
+        "string", "string", "VARCHAR2(3 CHAR)", mysql=False
+    )  # refused if a value is longer
     rule = conversion("timestamp", "timestamp", "timestamptz(3)", mysql=False)
     assert "2024-01-02T03:04:05.124Z" == rule.of("2024-01-02T03:04:05.1235Z")
     assert not rule.doubted("2024-01-02T03:04:05.1235Z")
+
+
+@pytest.mark.parametrize(
+    ("old", "text"), [("string", "北京市区"), ("unknown", "北京市区"), ("int32", "1234")]
+)
+def test_an_explicit_cast_of_postgresql_cuts(old: str, text: str) -> None:
+    """``USING v::varchar(3)``: "an over-length value will be truncated to n characters without raising an error"."""
+    rule = conversion(old, "string", "varchar(3)", mysql=False)
+    assert (text[:3], False) == (rule.of(text), rule.doubted(text))
 
 
 def at(place: int) -> Order:
