@@ -1,4 +1,4 @@
-"""The Spark pass: every touched mirror's keys and what the changes say of them, in one job.
+"""Every touched mirror's keys and what the changes say of them: of many changes by Spark, in one job.
 
 Rows of mirrors and changes meet under the hash of their typed key, so that one shuffle of numbers
 counts rows, doubled and empty keys, missing and ghost rows, ties and repetitions for all mirrors.
@@ -22,9 +22,10 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.session import new_session
 from ingest.lake.statements import Statement
-from ingest.quality.catalogue import CHECKS, FAILING_KEYS
+from ingest.quality.catalogue import FAILING_KEYS
 from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
 from ingest.quality.subjects import CheckedMirror
+from ingest.quality.touched_keys import complains, sound
 
 AT_ONCE = 50  # mirrors a job: planning grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up
@@ -64,17 +65,22 @@ def count(
         since: the changes of later batches are compared; 0 compares everything.
         logged: the DDL ledger.
     """
-    own = session(lake)
     passes = [
         Side(lake, one, since, i)
         for i, one in enumerate(chosen)
         if one.exists and one.mirror and not one.damage
     ]
-    found: dict[str, Counted] = {}
+    for one in passes:
+        one.begins(logged)
+    found = {path: Counted(numbers) for path, numbers in sound(lake, passes).items()}
+    passes = [one for one in passes if one.subject.path not in found]
+    if not passes:
+        return found
+    own = session(lake)
 
     def counted(some: Sequence[Side]) -> dict[str, Counted]:
         work = _Some(own, some)
-        work.clear(logged)
+        work.clear()
         new = work.counted()
         work.explain(new, EXPLAINED - sum(len(one.failing) for one in (found | new).values()))
         return new
@@ -133,11 +139,10 @@ class _Some:
     session: SparkSession
     passes: Sequence[Side]
 
-    def clear(self, logged: Sequence[Statement]) -> None:
+    def clear(self) -> None:
         """Note where each lane was last emptied: nothing from before has to stand in its mirror."""
         asked = []
         for one in self.passes:
-            one.begins(logged)
             asked += [
                 (one, i, lane)
                 for i, lane in one.lanes
@@ -179,7 +184,7 @@ class _Some:
         """Look up the keys of what is wrong; a limit keeps a broken lake from taking all day."""
         for one in self.passes:
             counted = found[one.subject.path]
-            wrong = [name for name, n in counted.numbers.items() if n and _complains(name)]
+            wrong = [name for name, n in counted.numbers.items() if n and complains(name)]
             for check in wrong[: max(0, left)]:
                 counted.failing[check] = self._failing(one, check)
             left -= len(wrong)
@@ -208,10 +213,6 @@ class _Some:
         wanted = ", ".join(f"CAST('{h}' AS BIGINT)" for h in hashes) or "NULL"
         text = f"SELECT DISTINCT {one.key_json()} AS key FROM ({found}) WHERE h IN ({wanted})"
         return tuple(sorted(row["key"] for row in self.session.sql(f"{text} LIMIT {FAILING_KEYS}").collect()))
-
-
-def _complains(check: str) -> bool:
-    return check in CHECKS and CHECKS[check].limit is not None
 
 
 def _numbers(one: Side, row: Row | None) -> Counted:

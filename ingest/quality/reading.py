@@ -63,7 +63,8 @@ def by_spark(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Ite
     return iter(lake.spark.sql(text).toArrow().to_batches())
 
 
-def _read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa.RecordBatch]:
+def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa.RecordBatch]:
+    """The rows for which a condition holds, however they can be read."""
     try:
         return list(by_delta(lake, name, columns, where))
     except Exception:  # a store or a table that delta-rs does not know: what is damaged, Spark says in words
@@ -89,7 +90,7 @@ def mirror_rows(
         return []
     there = [one.column for one, kind in zip(mirror.columns, kinds, strict=True) if kind]
     found: list[Sequence[object]] = []
-    for rows in _read(lake, mirror.path, there, lambda dialect: _of_keys(mirror, listed, dialect)):
+    for rows in read(lake, mirror.path, there, lambda dialect: _of_keys(mirror, listed, dialect)):
         columns = iter(rows.columns)
         nothing: list[object] = [None] * rows.num_rows
         found += zip(*[of_column(next(columns), kind) if kind else nothing for kind in kinds], strict=True)
@@ -134,7 +135,7 @@ def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]
             )
         return " AND ".join(parts)
 
-    found = _read(lake, REJECTS.name, _REJECT, where)
+    found = read(lake, REJECTS.name, _REJECT, where)
     keyed = ((_key_of(row["key"], mirror), row) for rows in found for row in rows.to_pylist())
     return [(key, row) for key, row in keyed if key is not None]
 

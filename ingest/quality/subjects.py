@@ -17,7 +17,6 @@ from ingest.order import same_place
 from ingest.quality.ledgers import LANE, SUMS
 
 GOLD = "gold"
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +163,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
         order_low=row.get("order_low"),
         order_high=row.get("order_high"),
         folded_high=row.get("folded_high"),
-        newest=None if newest is None else EPOCH + dt.timedelta(microseconds=newest),
+        newest=None if newest is None else newest.replace(tzinfo=dt.UTC),
     )
 
 

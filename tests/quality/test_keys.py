@@ -1,4 +1,4 @@
-"""The key checks of a batch find the same whether a mirror's rows are grouped one by one or not."""
+"""The key checks of a batch find the same however a mirror's keys are counted."""
 
 from __future__ import annotations
 
@@ -60,3 +60,31 @@ def test_large_mirrors_are_checked_alike(
     assert (
         small | {"key_unique": 1} == large
     )  # of keys that the batch did not touch, none can be doubled by it
+
+
+def test_few_changes_are_checked_alike_without_a_job(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is quick for a small batch must count what Spark counts for a large one."""
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
+    for key in range(1, 10):
+        depot.row(id=str(key), n="0")
+    assert ("done", "") == depot.run()
+    depot.row("UPDATE", {"n": "0"}, id="1", n="1").row("DELETE", id="6", n="0")
+    depot.row("UPDATE", MOVED, id="10", n="0").row(id="6", n="2")
+    assert ("done", "") == depot.run()
+    lake = depot.lake()
+
+    def numbers(since: int) -> dict[str, int]:
+        [counted] = keys.count(lake, survey(lake, read(lake, since, 2).lanes).subjects, since).values()
+        return counted.numbers
+
+    quick = [numbers(since) for since in (0, 1)]
+    monkeypatch.setattr(keys, "session", None)
+    assert quick == [numbers(since) for since in (0, 1)]  # no session was asked for
+    monkeypatch.undo()
+    monkeypatch.setattr(keys, "sound", lambda _lake, _sides: {})
+    assert quick == [numbers(since) for since in (0, 1)]
+    assert [9, 9] == [one["rows"] for one in quick]

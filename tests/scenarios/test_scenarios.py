@@ -44,6 +44,7 @@ Rows = list[dict[str, Any]]
 class Outcome:
     """What a lake holds after all batches."""
 
+    pipeline: Pipeline | None = None
     rows: dict[str, Rows] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -82,7 +83,8 @@ def play(
     """Run scenarios and gather what became of them; ``by_spark`` merges no mirror by Arrow."""
     from ingest import run as running
 
-    pipeline, warm, outcome = pipeline_of(folder, scenarios, by_spark=by_spark), running.Warm(), Outcome()
+    pipeline, warm = pipeline_of(folder, scenarios, by_spark=by_spark), running.Warm()
+    outcome = Outcome(pipeline)
     parts = [part for scenario in scenarios for part in scenario.glob("part-*.jsonl")]
     numbers = sorted({int(part.stem.partition("-")[2]) for part in parts})
     for batch in [[number] for number in numbers] if apart else [numbers]:
@@ -258,6 +260,29 @@ def test_batches_do_not_matter_by_spark(folder: Path, at_once_by_spark: Outcome)
 def test_most_mirrors_need_no_spark(batch_by_batch: Outcome) -> None:
     """Every scenario would cost a second or more of a MERGE for each of its batches."""
     assert batch_by_batch.arrow > len(FOLDERS)
+
+
+@pytest.mark.parametrize("batches", [0, 1], ids=["all", "the last"])
+def test_keys_are_counted_alike_without_spark(
+    spark: SparkSession, batch_by_batch: Outcome, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quick count of keys may leave mirrors to Spark; what it says of the others must be what Spark says."""
+    from ingest.lake.lake import Lake
+    from ingest.quality import keys, ledgers
+    from ingest.quality import statements as logged
+    from ingest.quality.subjects import survey
+
+    assert batch_by_batch.pipeline is not None
+    lake = Lake(spark, batch_by_batch.pipeline)
+    last = lake.decoded()
+    since = last - batches if batches else 0
+    chosen = survey(lake, ledgers.read(lake, since, last).lanes).subjects
+    quick: dict[str, dict[str, int]] = {}
+    sound = keys.sound
+    monkeypatch.setattr(keys, "sound", lambda lake, sides: quick.update(sound(lake, sides)) or {})
+    counted = keys.count(lake, chosen, since, logged.read(lake))
+    assert quick
+    assert quick == {path: counted[path].numbers for path in quick}
 
 
 def test_every_scenario_names_its_failure() -> None:

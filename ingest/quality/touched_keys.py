@@ -1,0 +1,179 @@
+"""The checks of keys where a batch has few changes, without a Spark job.
+
+The last change of each key says whether the mirror has its row; the mirror's keys are read by delta-rs and DuckDB.
+A mirror in which something is wrong is left to the Spark pass (`ingest.quality.keys`), which names the keys.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ingest.change import Op, TableId
+from ingest.fold import Key, KeyCellError, key_of_change
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import CHANGES
+from ingest.order import is_weak, same_place
+from ingest.quality.catalogue import CHECKS
+from ingest.quality.cell_diff import change_of, key_of_row
+from ingest.quality.reading import Dialect, mirror_rows, read
+from ingest.quality.sides import LARGE, Side
+from ingest.quality.subjects import CheckedLane
+
+MOST = 20_000  # changes of all mirrors together
+_LANE = ("source", "database", "schema", "table")
+_COLUMNS = (*_LANE, "batch", "topic", "partition", "offset", "op", "order_key", "partial", "before", "after")
+_INEXACT = ("FLOAT", "DOUBLE")
+_LISTED = (
+    "STRING",
+    "TINYINT",
+    "SMALLINT",
+    "INT",
+    "BIGINT",
+    "DATE",
+)  # rows are found by these without reading all
+
+
+@dataclass(slots=True)
+class _Said:
+    """What the changes say of one key."""
+
+    last: tuple[str, int, bool] = ("", 0, True)  # order key, half of the change, whether the row goes
+    whole: bool = False  # some change set all columns
+    places: dict[str, tuple[object, object, bool, bool]] = field(default_factory=dict)
+
+    def take(self, row: Mapping[str, Any], half: int, *, gone: bool) -> None:
+        """One change; with `half` 0 the row leaves this key for another."""
+        self.last = max(self.last, (row["order_key"], half, gone))
+        self.whole |= row["op"] != Op.UPDATE or not row["partial"]
+        place = row["order_key"] if is_weak(row["order_key"]) else same_place(row["order_key"])
+        message = tuple(row[name] for name in ("batch", "topic", "partition", "offset"))
+        content = tuple(row[name] for name in ("op", "before", "after"))
+        first = self.places.get(place)
+        if first is None:
+            self.places[place] = message, content, False, True
+        else:
+            again, same = first[2] or message != first[0], first[3] and content == first[1]
+            self.places[place] = (*first[:2], again, same)
+
+
+def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
+    """The numbers of the mirrors in which nothing is wrong, by path; others have none here."""
+    simple = [one for one in sides if _is_simple(one)]
+    changes = sum(lane.changes for one in simple for _, lane in one.lanes)
+    if not lake.is_local or changes > MOST:
+        return {}
+    found: dict[str, dict[str, int]] = {}
+    with suppress(Exception):  # what cannot be read, the Spark pass says in words
+        said = _said(lake, simple)
+        for one in simple:
+            with suppress(Exception):
+                numbers = _numbers(lake, one, said[one.index])
+                if not any(n and complains(name) for name, n in numbers.items()):
+                    found[one.subject.path] = numbers
+    return found
+
+
+def complains(check: str) -> bool:
+    """True of a check that has a limit."""
+    return check in CHECKS and CHECKS[check].limit is not None
+
+
+def _is_simple(one: Side) -> bool:
+    """True if the new changes alone say which of their keys have rows."""
+    mirror, there = one.subject.mirror, one.subject.types
+    assert mirror is not None
+    kinds = [column.delta for column in mirror.key_columns]
+    if any(there.get(column.column) != column.delta for column in mirror.key_columns):
+        return False
+    if one.subject.size >= LARGE and not all(kind in _LISTED or kind.startswith("DECIMAL") for kind in kinds):
+        return False
+    plain = not any(lane.truncates or lane.floor for _, lane in one.lanes)
+    return plain and not one.cleared and not mirror.eras and not set(kinds) & {*_INEXACT}
+
+
+def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
+    """What the new changes say of each mirror's keys, by its index."""
+    lanes = {(lane.source, lane.table): (one, lane) for one in sides for _, lane in one.lanes}
+    found: dict[int, dict[Key, _Said]] = {one.index: {} for one in sides}
+    if not lanes:
+        return found
+    for row in _changes(lake, sides[0].since, [lane for _, lane in lanes.values()]):
+        table = TableId(row["database"], row["schema"], row["table"])
+        if (row["source"], table) not in lanes:
+            continue
+        one, _ = lanes[row["source"], table]
+        if row["batch"] > one.subject.applied:
+            continue
+        change = change_of({**row, "types": None}, None)
+        try:
+            concerned = key_of_change(change, tuple(name for name, _ in one.signature), dict(one.signature))
+        except KeyCellError:  # rejected by the fold: there is no row for it
+            continue
+        said = found[one.index]
+        said.setdefault(concerned.key, _Said()).take(row, 1, gone=change.op is Op.DELETE)
+        if concerned.left is not None:
+            said.setdefault(concerned.left, _Said()).take(row, 0, gone=True)
+    return found
+
+
+def _changes(lake: Lake, since: int, lanes: Iterable[CheckedLane]) -> Iterator[dict[str, Any]]:
+    tables = sorted({lane.table.table or "" for lane in lanes})
+
+    def where(dialect: Dialect) -> str:
+        kind, batch, table = map(dialect.quoted, ("kind", "batch", "table"))
+        listed = ", ".join(map(dialect.literal, tables))
+        return f"{kind} = 'change' AND {batch} > {since} AND {table} IN ({listed})"
+
+    for rows in read(lake, CHANGES.name, _COLUMNS, where):
+        yield from rows.to_pylist()
+
+
+def _numbers(lake: Lake, one: Side, said: Mapping[Key, _Said]) -> dict[str, int]:
+    """Every check's number, as the Spark pass counts them."""
+    found = _of_all_rows(lake, one)
+    if not one.comparable:
+        return found
+    present = _present(lake, one, None if one.closed else said)
+    alive = {key for key, each in said.items() if not each.last[2]}
+    gone = present.keys() - alive if one.closed else present.keys() & (said.keys() - alive)
+    again = [place[3] for each in said.values() for place in each.places.values() if place[2]]
+    found["missing_rows"] = len(alive - present.keys())
+    found["ghost_rows"] = len(gone)
+    found["key_unique"] = max(found["key_unique"], sum(n - 1 for n in present.values()))
+    found["ambiguities"], found["duplicates"] = again.count(False), again.count(True)
+    if one.asks("incomplete_rows"):
+        found["incomplete_rows"] = sum(not said[key].whole for key in alive & present.keys())
+    return found
+
+
+def _of_all_rows(lake: Lake, one: Side) -> dict[str, int]:
+    """What needs no change: of a large mirror not whether keys are unique, which only few batches can alter."""
+    if not one.subject.keyed:
+        return dict(lake.ask_mirror(one.subject.path, "SELECT count(*) AS rows FROM {mirror}")[0])
+    names = [duck.name(column.column) for column in one.columns]
+    empty = " OR ".join(f"{name} IS NULL" for name in names)
+    keys = (
+        "0" if one.mostly_untouched else f"count(DISTINCT ({', '.join(names)})) FILTER (WHERE NOT ({empty}))"
+    )
+    query = (
+        f"SELECT count(*) AS rows, count(*) FILTER (WHERE {empty}) AS empty, {keys} AS keys FROM {{mirror}}"
+    )
+    row = lake.ask_mirror(one.subject.path, query)[0]
+    double = 0 if one.mostly_untouched else row["rows"] - row["empty"] - row["keys"]
+    return {"rows": row["rows"], "key_not_null": row["empty"], "key_unique": double}
+
+
+def _present(lake: Lake, one: Side, keys: Iterable[Key] | None) -> Counter[Key]:
+    """How often the mirror has each of these keys, or each key of its own."""
+    assert one.subject.mirror is not None
+    mirror = replace(one.subject.mirror, columns=one.columns)
+    kinds = [column.delta for column in one.columns]
+    rows = mirror_rows(lake, mirror, kinds, keys)
+    wanted = None if keys is None else set(keys)
+    found = (key_of_row(row, mirror, kinds) for row in rows)
+    return Counter(key for key in found if key is not None and (wanted is None or key in wanted))
