@@ -1,7 +1,8 @@
-"""A night on call, from the pages alone and by the keyboard alone: a reject, a held statement and a paused table are fixed."""
+"""A night on call, from the pages alone and by the keyboard alone: what is rejected, held, paused or old is fixed."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import sys
 import time
@@ -11,16 +12,20 @@ from pathlib import Path
 import pytest
 
 from ingest.change import TableId
+from ingest.config import load
 from ingest.gold import approval
+from ingest.inspect.status import status
 from ingest.lake import decisions, mirrors, pauses, rejects
 from ingest.lake.decisions import Decision
 from ingest.lake.schemas import RUNS
+from ingest.lake.tables import LakeReader
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.work import JobRunner
 from tests.e2e import chromium
-from tests.lakes import ROOT, change, statement
+from tests.e2e.test_serve import SECONDS, Running
+from tests.lakes import ROOT, TYPES, change, statement, touch
 from tests.serve.conftest import listening, slice_of  # noqa: F401 - a fixture
 from tests.written import Written
 
@@ -106,8 +111,8 @@ def until(true: Callable[[], object], seconds: float = 30) -> None:
 class Hands:
     """Somebody at a keyboard, who sees what has the focus."""
 
-    def __init__(self, browser: chromium.Browser) -> None:
-        self.browser = browser
+    def __init__(self, browser: chromium.Browser, patience: float = 30) -> None:
+        self.browser, self.patience = browser, patience
 
     def press(self, key: str) -> None:
         """One key, down and up."""
@@ -125,7 +130,7 @@ class Hands:
         """Wait until the page says something."""
         script = f"Boolean(document.body) && document.readyState === 'complete' && document.body.innerText.includes({json.dumps(text)})"
         try:
-            until(lambda: self.browser.run(script))
+            until(lambda: self.browser.run(script), self.patience)
         except AssertionError:
             raise AssertionError(self.browser.run("document.body.innerText")) from None
 
@@ -209,3 +214,97 @@ def test_three_troubles_are_fixed_by_the_keyboard(night: Night, address: str, tm
     assert ("ada", "a test of the sender") == said["dismiss-reject"]
     assert ("ada", "agreed with the shop") == said["approve"]
     assert "resume" in said
+
+
+class Source:
+    """A source that sends what the test says, and its pipeline file; nothing runs it but the pages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.feed, self.file = folder / "bins-1.jsonl", folder / "depot.yaml"
+        self.file.write_text(
+            "pipeline: depot\nlake: ./lake\nsources:\n"
+            "  - {name: bins, kind: files, path: ./bins-*.jsonl, format: dts-canal, settle: 1s}\n"
+            "tables:\n  - {match: depot.bins, on_schema_change: freeze}\nquality:\n  - {table: depot.shelf, freshness: 1h}\n",
+            "utf-8",
+        )
+        self.reader = LakeReader(load(self.file))
+
+    def sends(self, *messages: str) -> None:
+        """Further messages."""
+        with self.feed.open("a", encoding="utf-8") as file:
+            file.writelines(messages)
+        touch(self.feed, 3000)
+
+    def row(self, table: str, serial: int, hours_ago: float = 0, **row: str) -> str:
+        """A row that the source has inserted."""
+        moment = int((time.time() - 3600 * hours_ago) * 1000) + serial
+        types = {**TYPES, "more": "int"} if "more" in row else TYPES
+        return change("INSERT", table, serial, row, es=moment, mysqlType=types)
+
+
+@pytest.mark.spark
+def test_a_night_with_spark_as_it_is(tmp_path: Path) -> None:
+    """What the pages promise, a real session must keep: a reject, a held statement and a stale table, found and fixed."""
+    source = Source(tmp_path)
+    source.sends(
+        source.row("bins", 1, id="1", word="one"), source.row("shelf", 2, 5, id="1", word="old"), '{"broken": \n'
+    )  # fmt: skip
+    running = Running(source.file)
+    try:
+        with chromium.Browser(tmp_path / "profile") as browser:
+            hands = Hands(browser, SECONDS)
+            browser.open(running.address, width=1280, height=900, dark=False)
+            hands.reads("Not run yet")
+            hands.follow("depot", "Run now")
+            hands.follow("Run now", "Back to depot")
+            sql, moment = "ALTER TABLE bins ADD COLUMN more INT", int(time.time() * 1000)
+            alter = change("ALTER", "bins", 3, {}, data=None, isDdl=True, sql=sql, pkNames=None, es=moment)
+            source.sends(alter, source.row("bins", 4, id="2", word="two", more="7"))
+            hands.follow("Back to depot", "Run now")
+            hands.follow("Run now", "It ended with exit code 1.")
+
+            hands.follow("All pipelines", "1 of 1 pipeline needs attention now.")
+            hands.follow("depot", "What needs attention")
+            for trouble in (
+                "depot.bins is held",
+                "could not be decoded",
+                "depot.shelf: The newest change is old",
+            ):
+                hands.reads(trouble)
+
+            hands.follow("Rejects", "1 reject waits.")
+            hands.follow("1", "The message as it came")
+            hands.go_to("Reason: Dismiss")
+            hands.write("the sender's test")
+            hands.follow("Dismiss", "Done.")
+            hands.follow("DDL", "1 statement waits for a decision.")
+            hands.go_to("Reason: Approve")
+            hands.write("agreed with the shop")
+            hands.follow("Approve", "Done.")
+            hands.follow("depot", "Retry held and failed mirrors")
+            hands.follow("Retry held and failed mirrors", "Back to depot")  # what is old is a failure still
+            hands.follow("Back to depot", "depot.shelf")
+
+            hands.follow("depot.shelf", "Explain a row")
+            source.sends(source.row("shelf", 5, id="2", word="new"))
+            hands.follow("depot", "Run now")
+            hands.follow("Run now", "Done.")
+            hands.follow("All pipelines", "1 pipeline: nothing needs attention.")
+            assert [] == browser.said()
+    finally:
+        running.process.terminate()
+        assert 0 == running.process.wait(SECONDS)
+    said = {one.kind: one.by for one in decisions.read(source.reader).all}
+    assert ("ada", "ada") == (said["dismiss-reject"], said["approve"])
+    rows = [
+        source.reader.ask_mirror(f"mirrors/depot/{name}", "SELECT * FROM {mirror} ORDER BY id")
+        for name in ("bins", "shelf")
+    ]
+    assert [[(1, "one", None), (2, "two", 7)], [(1, "old", None), (2, "new", None)]] == [
+        [(row["id"], row["word"], row.get("more")) for row in found] for found in rows
+    ]
+    recorded = source.reader.ask(
+        "SELECT complete_until AS until FROM {runs} WHERE complete_until IS NOT NULL ORDER BY batch"
+    )
+    told = dt.datetime.fromisoformat(status(source.reader)["complete_until"])
+    assert told.replace(tzinfo=None) == recorded[-1]["until"]
