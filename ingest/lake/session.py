@@ -44,6 +44,7 @@ from ingest.lake.settings import (
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROFILE = "spark.ingest.profile"  # marks a session as started here
+_BESIDE = "spark.ingest.beside"  # marks a session that was made from another one
 _TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # they print what is raised anyway
 
 
@@ -77,6 +78,7 @@ def session(
 def new_session(spark: SparkSession) -> SparkSession:
     """Another session of the same process, with its own settings and views and the same runtime settings to begin with."""
     fresh = spark.newSession()
+    fresh.conf.set(_BESIDE, "true")
     names = spark.conf.get(APPLIED, "") or ""
     return _apply(fresh, {name: spark.conf.get(name) or "" for name in names.split() if name != APPLIED})
 
@@ -102,7 +104,8 @@ def prepare(*, say: Callable[[str], None] = lambda _: None) -> bool:
 
 
 def _running() -> SparkSession | None:
-    if active := SparkSession.getActiveSession():
+    active = SparkSession.getActiveSession()
+    if active and not active.conf.get(_BESIDE, ""):
         return active
     if SparkContext._active_spark_context or "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return SparkSession.builder.getOrCreate()

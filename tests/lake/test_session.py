@@ -171,6 +171,13 @@ def test_a_running_session_is_used(spark):
 
 
 @pytest.mark.spark
+def test_a_session_for_one_step_is_not_used_again(spark):
+    """Spark calls the session active that has made a frame last; it has the settings of one step of a run."""
+    session.new_session(spark).createDataFrame([(1,)], "id INT")
+    assert spark == session.session("again")
+
+
+@pytest.mark.spark
 def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
     """A cron job's mail, a JSON reader and the user's folder: none of them wants Spark's traces."""
     code = "from ingest.lake.session import session, stop; s = session('x'); s.sql('select 1').collect(); stop(s)"
