@@ -179,10 +179,16 @@ def _one(code: Any, given: Any) -> Iterator[str]:
         yield _text(given[3] if code is codes.SUBPATTERN else given)
 
 
+_CHARACTERS = (codes.LITERAL, codes.RANGE)
+
+
 def _member(given: Any) -> str:
     tried = "a1 (\"'[{\\/.,:-xZ_\n" if given[0][0] is codes.NEGATE else ""
     matcher = re.compile("[" + "".join(map(_class, given)) + "]")
-    candidates = (*tried, *(chr(number) for number in range(32, 256)), "\n", "\t", "\ud800")
+    named = (
+        chr(item) if code is codes.LITERAL else chr(item[0]) for code, item in given if code in _CHARACTERS
+    )
+    candidates = (*tried, *(chr(number) for number in range(32, 256)), "\n", "\t", "\ud800", *named)
     return next(char for char in candidates if matcher.match(char))
 
 

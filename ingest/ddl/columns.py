@@ -152,7 +152,8 @@ def charset_of_table(items: Sequence[Token]) -> str | None:
 
 def _implied_charset(declared: str) -> str | None:
     """The character set that the words of a type mean: ``CHAR(9) ASCII``, ``NVARCHAR(9)``."""
-    words = re.sub(r"\(.*\)", " ", declared.lower(), flags=re.DOTALL).split()
+    name, _, rest = declared.lower().partition("(")
+    words = f"{name} {rest.rpartition(')')[2]}".split()
     if words[:1] in (["national"], ["nchar"], ["nvarchar"]):
         return "utf8mb3"
     return "latin1" if "ascii" in words else "ucs2" if "unicode" in words else None
