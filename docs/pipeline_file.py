@@ -80,7 +80,9 @@ SECTIONS = (
             "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirrors."),
             "every": Key("5m", "`ingest serve` runs the pipeline only when it is asked to."),
             "horizon_days": Key("30", "Older versions can be deleted by `ingest maintain` after 7 days."),
-            "rewrite_budget": Key("4MiB", "Spark folds all."),
+            "rewrite_budget": Key(
+                "0", "4 MiB, or 4 KiB for each change if that is more, and never more than 64 MiB."
+            ),
             "writer": Key("spark", "Arrow writes them where it can, and Spark the rest."),
             "condense_after": Key("90d", "Silver keeps every change."),
             "openlineage": Key("{url: 'http://marquez:5000'}", "No lineage is reported."),

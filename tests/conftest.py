@@ -38,22 +38,32 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
     """Every example pipeline, run once; two of them in two batches, one of these with plain tables."""
-    from ingest.gold import apply
+    from ingest.gold import apply, planner
     from tests.lakes import PLAIN, Example
 
     names = sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply, "REWRITTEN", 0)  # with deletion vectors, which mirrors so small would not get
-        return {
-            name: Example(
-                spark, tmp_path_factory.mktemp(name), name, plain=name == PLAIN, batches=2 if i < 2 else 1
-            )
-            for i, name in enumerate(names)
-        }
+    found = {}
+    for i, name in enumerate(names):
+        with pytest.MonkeyPatch.context() as patch:
+            if (
+                i < 2 or name == PLAIN
+            ):  # by Spark, and with deletion vectors, which mirrors so small would not get
+                patch.setattr(apply, "REWRITTEN", 0)
+                patch.setattr(planner, "MOST", -1)
+            folder, batches = tmp_path_factory.mktemp(name), 2 if i < 2 else 1
+            found[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches)
+    return found
 
 
 @pytest.fixture(autouse=True)
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the tests, by their names, merge with deletion vectors; all mirrors are small here."""
-    if "spark" in request.fixturenames and zlib.crc32(request.node.nodeid.encode()) % 2:
+def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests merge, by their names, as a run does by itself, or by Spark, with deletion vectors or without: all mirrors
+    are small here.
+    """
+    if "spark" not in request.fixturenames:
+        return
+    way = zlib.crc32(request.node.nodeid.encode()) % 4
+    if way < 2:
+        monkeypatch.setattr("ingest.gold.planner.MOST", -1)
+    if way == 0:
         monkeypatch.setattr("ingest.gold.apply.REWRITTEN", 0)

@@ -195,7 +195,7 @@ class Pipeline:
     every: float | None = None  # seconds between two runs by `ingest serve`; None: it runs only when asked
     horizon_days: int = 7  # how long time travel and manifests are promised
     rewrite_budget: int | None = (
-        0  # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
+        None  # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
     )
     writer: str = "arrow"  # arrow | spark: of bronze, silver and the small tables
     condense_after: float | None = None  # seconds after which superseded changes go from silver

@@ -27,7 +27,7 @@ class Depot:
     rule: TableRule
     number: int = 0
     messages: list[str] = field(default_factory=list)
-    budget: int | None = 0  # the pipeline's rewrite_budget
+    budget: int | None = None  # the pipeline's rewrite_budget
     why_spark: str | None = None  # of the last run
 
     @property

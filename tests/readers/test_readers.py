@@ -65,6 +65,19 @@ def test_plain_mirrors_are_read_by_every_engine(
 
 @pytest.mark.parametrize("mirror", KEYS)
 @pytest.mark.parametrize("reader", [with_duckdb, with_polars], ids=["duckdb", "polars"])
+def test_mirrors_by_arrow_are_read_by_every_engine(
+    shops: dict[str, Example], reader: Callable[[str], pa.Table], mirror: str
+) -> None:
+    """A file that Spark alone writes as the log says it is makes other tables of it for the others."""
+    one = list(shops.values())[2]
+    path = one.mirror(mirror)
+    assert "ingest" == deltalake.DeltaTable(path).history()[-1]["engineInfo"]  # as Arrow's way makes it
+    expected = cells(one.lake.spark.read.format("delta").load(path).toArrow(), mirror)
+    assert expected == cells(reader(path), mirror)
+
+
+@pytest.mark.parametrize("mirror", KEYS)
+@pytest.mark.parametrize("reader", [with_duckdb, with_polars], ids=["duckdb", "polars"])
 def test_mirrors_with_deletion_vectors_are_read_by_engines_that_know_them(
     shops: dict[str, Example], reader: Callable[[str], pa.Table], mirror: str
 ) -> None:
