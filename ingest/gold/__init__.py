@@ -1,1 +1,1 @@
-"""Gold: exact mirrors of the source tables, each the fold of its own changes."""
+"""Gold: exact mirrors of the source tables; each mirror is the fold of its own changes."""

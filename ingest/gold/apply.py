@@ -1,7 +1,7 @@
-"""The gold stage: every mirror with new batches folded and merged, each on its own.
+"""The gold stage: fold and merge every mirror that has new batches, each on its own.
 
-One mirror's failure neither stops nor delays another; the failed one is tried again by the next run,
-for its progress is in its own log.
+One mirror's failure neither stops nor delays another. The next run tries the failed one again, because its progress is
+in its own log.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ from ingest.lake.settings import is_set
 if TYPE_CHECKING:
     from ingest.gold.apply_arrow import Merged
 
-THREADS = 3  # more do not help: a MERGE's cost is planning and commits (see benchmarks)
-# A mirror that is small beside its batch is written anew instead of given deletion vectors, which are some ten Spark
-# jobs more.  What is written anew stays on disk for the promised days: so no more than this for each change, nor
-# than `SMALL`.
+THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
+# A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
+# The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
 REWRITTEN = 1 << 10  # bytes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
 _DECIDING = Lock()  # decisions are numbered in turn
 UNREAD = "statements_not_read"  # among a mirror's counts
 Tell = Callable[[str, str], None]
 Again = Callable[[Lake, Mirror, int, Tell], tuple["Folded", Mirror]]
-"""Folds a mirror again from its first change up to a batch; gives the mirror as it is then (`ingest.gold.rebuild`)."""
+"""Folds a mirror again from its first change up to a batch, and returns the mirror as decided then
+(`ingest.gold.rebuild`)."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Folded:
     message: str = ""
     size: int = 0  # bytes of its table
     began: dt.datetime | None = None  # None if nothing was begun
-    waits: bool = False  # for a decision: no message can change that
+    waits: bool = False  # held for a decision: no message can change that
     why_spark: str | None = None  # why Spark folded it; empty if Arrow did, None if nothing was folded
 
 
@@ -98,11 +98,11 @@ def apply(
         lake: the lake.
         books: the work list.
         decided: each mirror's schema as last decided; new decisions are added.
-        tell: is told the mirror and the step that it begins.
-        settled: the last batch of which nothing is asked again, for the mirrors that stand have folded it.
+        tell: called with the mirror and the step that it begins.
+        settled: the last batch that all existing mirrors have folded, so that it is not looked at again.
         lagging: paths of mirrors that have not folded all batches that the books sum up.
-        asleep: of these, the ones that wait for a decision, and what was said of them.
-        again: folds a mirror again whose key has changed; without it such a mirror is held.
+        asleep: those of them that wait for a decision, each with its last result.
+        again: folds a mirror again after its key has changed; without it such a mirror is held.
     """
     resting = lake.paused | asleep.keys()
     touched = {job.path for job in jobs(lake.pipeline, books)}
@@ -162,7 +162,7 @@ def apply(
         plain = [one for one in folds.values() if one.work and not one.why_spark]
         merged = _by_arrow(lake, plain, tell)
         for path, one in merged.items():
-            if one.refused:  # what was looked at may be old by now
+            if one.refused:  # what was read earlier may be out of date
                 del folds[path]
         done.extend(
             pool.map(
@@ -192,7 +192,7 @@ def _by_arrow(lake: Lake, plain: list[FoldPlan], tell: Tell) -> dict[str, Merged
 
 
 def _foreseen(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan | None:
-    """What is to be done to a mirror with a key; None if that is found out, or found to be wrong, in its own turn."""
+    """The plan for a mirror with a key; None if the mirror's own fold must decide it, or must report the error."""
     if plan.whole or not plan.mirror.keys or lake.stop():
         return None
     try:
@@ -206,7 +206,9 @@ def _until(books: Books, plan: Plan) -> Books:
 
 
 def _records(ledger: Ledger, plan: Plan) -> Iterator[Decision]:
-    """What new statements do to a mirror, kept because its schema, which the words are about, goes on."""
+    """What new statements do to a mirror; recorded now, because the texts describe its schema before they are
+    applied.
+    """
     path = plan.mirror.path
     for one, verdict in plan.told:
         if ledger.recorded.get((path, one.id)) != (verdict.state, verdict.does):
@@ -215,7 +217,8 @@ def _records(ledger: Ledger, plan: Plan) -> Iterator[Decision]:
 
 
 def _needs_ledger(lake: Lake, books: Books, decided: dict[str, Mirror]) -> bool:
-    """True for a mirror that is new or lags, new statements, or changes from before a statement of their source.
+    """True if the mirror is new or lags, if there are new statements, or if changes are older than a statement of their
+    source.
 
     A statement may concern other tables than its message names.
     """
@@ -231,7 +234,7 @@ def _needs_ledger(lake: Lake, books: Books, decided: dict[str, Mirror]) -> bool:
 
 
 def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror | None) -> int:
-    """The last batch that a mirror has folded, asked of its log only where a policy may want to know."""
+    """The last batch that a mirror has folded; its log is read only if a policy may need the answer."""
     asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
     if mirror is None or not asked:
         return books.applied(job.path)
@@ -284,7 +287,7 @@ def _one(
             result.state, result.message, result.waits = "held", plan.hold.why, True
     except HeldError as error:
         result.state, result.message = "held", str(error)
-    except Exception as error:  # whatever one mirror meets, the others go on
+    except Exception as error:  # a failure of one mirror does not stop the others
         result.state, result.message = "failed", _why(lake, plan.mirror.name, plan.mirror.path, error)
     if plan.left_out:
         result.counts["columns_left_out"] = len(plan.left_out)
@@ -349,7 +352,7 @@ def _fold_again(
     tell: Tell,
     again: Again | None,
 ) -> None:
-    """Fold a mirror whose key or rules have changed from its first change, and publish it in one commit."""
+    """Fold a mirror again from its first change, after its key or rules have changed, and publish it in one commit."""
     path = plan.mirror.path
     if again is None:
         raise HeldError(f"{plan.whole}, so that it must be folded again: `ingest run` does that.")
@@ -360,7 +363,7 @@ def _fold_again(
 
 
 def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
-    """Bring the table of old states up to date; its own log knows how far it is."""
+    """Bring the history table up to date; its progress is in its own log."""
     table = histories.table_of(plan.mirror)
     before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
     applied = before.transactions.get(writer, -1)
@@ -385,12 +388,12 @@ def _own_session(lake: Lake) -> SparkSession:
     """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
     session = new_session(lake.spark)
     session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
-    session.conf.set(merging.USER_METADATA, lake.metadata())  # whatever it commits is ours
+    session.conf.set(merging.USER_METADATA, lake.metadata())  # all its commits are marked as ours
     return session
 
 
 def _session(lake: Lake, books: Books, work: Work, before: Snapshot) -> SparkSession:
-    """A mirror's own session, set up for as much as its batch and its table are."""
+    """A mirror's own session, with settings for the sizes of its batch and table."""
     session = _own_session(lake)
     pace(session, books.changes, extent(before))
     small = extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
@@ -406,7 +409,7 @@ def _changes(work: Work) -> int:
 def _prepare(
     lake: Lake, session: SparkSession, plan: Plan, before: Snapshot, steps: list[SchemaStep]
 ) -> None:
-    """Whatever must go before the guarded commit; all of it may be run again."""
+    """Do everything that must precede the guarded commit; all of it is safe to repeat."""
     mirror = plan.mirror
     if before.exists:
         tables.add_columns(lake, session, mirror, before.columns)
@@ -424,7 +427,7 @@ def _merge(
 ) -> dict[str, int]:
     """Fold, and count the cells and changes that did not fit.
 
-    A ``fresh`` mirror has no table yet: it is made with its first rows in one commit, and nothing to meet.
+    A ``fresh`` mirror has no table yet: one commit creates it with its first rows, and there are no rows to merge with.
     """
     mirror = plan.mirror
 
@@ -469,7 +472,7 @@ def _gathered(
 
 
 def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shape]:
-    """The outcomes of all lanes in one shape: where one is partial, the others say every column."""
+    """The outcomes of all lanes in one shape: if one lane is partial, the others mark every column as sent."""
     shape = Shape(
         any(one.shape.partials for one in gathered),
         any(one.shape.key_changes for one in gathered),
@@ -484,7 +487,7 @@ def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shap
 
 
 def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> int:
-    """Write what does not fit to `rejects`, guarded, before the merge that leaves it out."""
+    """Write what does not fit to `rejects`, guarded, before the merge that omits it."""
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
     found = [misfits.changes(changes, mirror, one) for one, _ in work]
     for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
@@ -495,7 +498,9 @@ def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work,
 
 
 def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
-    """What a run killed behind its merge has left: columns whose values the merge carried to their new names."""
+    """Finish what a run killed after its merge left undone: drop columns whose values the merge has carried to their
+    new names.
+    """
     if mirror.keys and before.exists and tables.left(mirror, before.columns):
         session = _own_session(lake)
         pace(session, 0, extent(before))
@@ -503,7 +508,7 @@ def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
 
 
 def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
-    """What the MERGE says it did, from its own commit."""
+    """The MERGE's counts, from its own commit."""
     for action in lake.actions(mirror.path, version):
         metrics = action.get("commitInfo", {}).get("operationMetrics", {})
         if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table

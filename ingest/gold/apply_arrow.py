@@ -1,4 +1,4 @@
-"""Mirrors merged by Arrow: this process or Spark's tasks write each one's new file, this process commits them."""
+"""Merge mirrors by Arrow: this process or Spark's tasks write each mirror's new file, and this process commits it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CREATED = 0
 _PLAIN, _FEATURES = (
     2,
     7,
-)  # versions of the protocol for writers: those between say nothing of what a table uses
+)  # writer protocol versions: those in between do not say which features a table uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Merged:
 
 
 def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, Merged]:
-    """Fold and commit mirrors, each on its own; by path, what came of each.
+    """Fold and commit mirrors, each on its own; returns the result of each by its path.
 
-    One that is refused has no commit: Spark's way is left for it.
+    A refused mirror has no commit: Spark folds it.
     """
     began = time.monotonic()
     found: dict[str, Merged] = {}
@@ -90,7 +90,7 @@ class _Target:
 
 
 def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
-    """A mirror's table and files; a text says why Spark must take it."""
+    """A mirror's table and files, or a text that says why Spark must fold it."""
     mirror, before = fold.plan.mirror, fold.before
     folder = lake.path(mirror.path).removeprefix("file://")
     lanes = tuple(_lane(*one) for one in fold.work)
@@ -154,12 +154,12 @@ def _unwritable(table: DeltaTable, fold: FoldPlan) -> str:
 
 
 def _takes_any(field: Field) -> bool:
-    """True for a column that takes whatever value fits its type."""
+    """True for a column that accepts every value of its type."""
     return field.nullable and not field.metadata.keys() & {"delta.invariants", "delta.generationExpression"}
 
 
 def _schema(table: DeltaTable, mirror: Mirror) -> Schema:
-    """The table's columns with the batch: the mirror's, of which those that stay keep what is said of them."""
+    """The table's columns after the batch: those of the mirror; existing ones keep their metadata."""
     there = {one["name"]: one for one in json.loads(table.schema().to_json())["fields"]}
     fields = {}
     for one in mirror.columns:
@@ -193,7 +193,7 @@ def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:
 
 
 def _changes(lake: Lake, works: Sequence[Work]) -> list[str]:
-    """The files of ``changes`` that may hold the new batches."""
+    """The files of ``changes`` that may contain the new batches."""
     first = min(lane.from_batch for work in works for lane in work.lanes)
     folder = lake.path(CHANGES.name).removeprefix("file://")
     found = []
@@ -210,7 +210,7 @@ def _changes(lake: Lake, works: Sequence[Work]) -> list[str]:
 
 
 def _each_made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[Written]:
-    """What comes of each mirror; where ``changes`` cannot be read this way, none is for it."""
+    """The result of each mirror; if ``changes`` cannot be read this way, Spark folds all of them."""
     done: set[str] = set()
     try:
         for made in _made(lake, works, pool):
@@ -223,7 +223,7 @@ def _each_made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> I
 
 
 def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterator[Written]:
-    """What comes of each mirror: by threads of this process where changes are few, else by Spark's tasks."""
+    """The result of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
     if not works:
         return
     files = _changes(lake, works)
@@ -240,7 +240,7 @@ def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterat
 
 
 def _groups(works: Sequence[Work], cores: int) -> list[list[Work]]:
-    """Mirrors in groups of about as many changes and bytes."""
+    """Mirrors in groups of about equal numbers of changes and bytes."""
     groups: list[list[Work]] = [[] for _ in range(min(len(works), cores))]
     weights = [0] * len(groups)
     for work in sorted(works, key=_weight, reverse=True):
@@ -271,7 +271,7 @@ def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
 
 
 def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Merged:
-    """Name a mirror's new file in its log, under the batch's identifier, unless another writer was first."""
+    """Add a mirror's new file to its log, under the batch's identifier, unless another writer was first."""
     if made.refused:
         return Merged(made.refused)
     add: list[AddAction | RemoveAction] = []
@@ -283,8 +283,8 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Me
             _create(lake, fold, target.work, made)
             version = 0
         else:
-            # delta-rs makes a checkpoint now and then: of its pointer, the sum that Hadoop's client keeps beside a file that
-            # it wrote would say that it is damaged
+            # delta-rs writes a checkpoint now and then. The checksum that Hadoop's client keeps next to a file that
+            # it wrote would then report the pointer to it as damaged
             Path(target.work.folder, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
             target.table.create_write_transaction(
                 add,
@@ -298,7 +298,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Me
                     max_commit_retries=0,
                     app_transactions=[Transaction(fold.writer, fold.books.last)],
                 ),
-                # the log's clean-up is `maintain`'s, which keeps what is promised
+                # `maintain` cleans up the log, and keeps the promised versions
                 post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             )
             version = fold.before.version + 1
@@ -315,9 +315,9 @@ def _metrics(made: Written) -> dict[str, str]:
 
 
 def _create(lake: Lake, fold: FoldPlan, work: Work, made: Written) -> None:
-    """Write the first entry of a mirror's log, as Spark would make the table; fails if there is one.
+    """Write the first entry of a mirror's log, as Spark would create the table; fails if there is one.
 
-    delta-rs would ask for features that the table does not use.
+    delta-rs would require features that the table does not use.
     """
     mirror = fold.plan.mirror
     given = tables.Made.of(lake.pipeline, fold.plan.job.rule)

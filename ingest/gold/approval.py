@@ -1,4 +1,4 @@
-"""The DDL ledger for people: what each statement comes to, and the decisions that settle it."""
+"""The DDL ledger as shown: each statement's verdict, and the decisions that settle it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A statement with what it comes to for one mirror; ``folded`` if the mirror is past its batch."""
+    """A statement with its verdict for one mirror; ``folded`` if the mirror is past its batch."""
 
     statement: Statement
     mirror: str
@@ -36,19 +36,19 @@ class Listed:
 
     @property
     def state(self) -> str:
-        """The verdict's word; of what is not folded yet, `waits` says that nobody is asked."""
+        """The verdict's word; `waits` for a statement that is not folded yet and needs no decision."""
         if self.verdict.state in (policy.APPLIED, policy.PARTLY) and not self.folded:
             return "approved" if self.statement.decided else "waits"
         return self.verdict.state
 
     @property
     def pending(self) -> bool:
-        """True if it waits for a person."""
+        """True if it waits for the operator's decision."""
         asks = (policy.HELD, policy.NOTICED, policy.PARTLY)
         return self.verdict.state in asks and not self.statement.decided
 
     def described(self) -> dict[str, Any]:
-        """The statement as scripts read it."""
+        """The statement for JSON output."""
         statement = self.statement
         return {
             "id": statement.id,
@@ -75,7 +75,7 @@ def listed(lake: Tables) -> list[Listed]:
 
 
 def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
-    """What the statement did when it was folded, whatever it would do to the mirror's schema of today."""
+    """What the statement did when it was folded; today's schema of the mirror does not matter."""
     if record is None or not one.folded:
         return one
     state, does = record
@@ -119,7 +119,7 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
     """Approve or dismiss one statement; returns what was decided, by mirror.
 
     Raises:
-        IngestError: there is no such statement, or it can no longer be decided so.
+        IngestError: there is no such statement, or this decision is no longer possible.
     """
     found = [one for one in listed(lake) if one.statement.id == wanted]
     if not found:

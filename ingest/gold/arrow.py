@@ -1,7 +1,7 @@
-"""A mirror's changes folded and merged with Arrow: from files of ``changes`` and of the mirror to a new file.
+"""Fold and merge a mirror's changes with Arrow: from files of ``changes`` and of the mirror to a new file.
 
-For what is plain alone: whatever is not ends the work before anything is committed, and goes Spark's way.  The fold
-is `ingest.fold` itself; where every change carries the whole row, the last image of each key is the same.
+Only plain cases are handled: anything else stops the work before a commit, and Spark folds the mirror. The fold is
+`ingest.fold` itself; if every change carries the whole row, the last image of each key gives the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ LaneId = tuple[str, TableId]
 Rows = Mapping[LaneId, pa.Table]
 Texts = tuple[str | None, ...]
 LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
-FILES = 16  # with so many a mirror is written whole, so that appended files stay few
+FILES = 16  # with this many a mirror is written whole, so that appended files stay few
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 _COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
 _PARQUET = ds.ParquetFileFormat(
@@ -55,23 +55,23 @@ _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
 class NotPlain(Exception):
-    """Something that the arrow way leaves to Spark's."""
+    """Raised for a case that Arrow leaves to Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneWork:
-    """One lane's new changes: which they are, and what the books say may be among them."""
+    """One lane's new changes: which they are, and what they may contain according to the books."""
 
     source: str
     table: TableId
     first: int
     last: int
-    images: bool = False  # every change carries the whole row and leaves it its key
-    floor: str | None = None  # the place of a new incarnation: what is not after it is gone
+    images: bool = False  # every change carries the whole row and does not change its key
+    floor: str | None = None  # the place of a new incarnation: rows from before it are gone
     shard: tuple[str, str] | None = None
-    whole: bool = False  # its whole history is folded again, for new changes stand before older ones
+    whole: bool = False  # its whole history is folded again, because new changes precede folded ones
     steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
-    since: str = ""  # the place of the first of them that is new; none is, if there is no place
+    since: str = ""  # the place of the first new one; None if none is new
 
     @property
     def id(self) -> LaneId:
@@ -94,18 +94,18 @@ class ColumnWork(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One mirror's part of a batch, with the files that its table holds."""
+    """One mirror's part of a batch, with its table's files."""
 
     path: str  # names the mirror
     folder: str
     keys: tuple[str, ...]
     columns: tuple[ColumnWork, ...]
     lanes: tuple[LaneWork, ...]
-    files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that a deletion vector leaves
+    files: tuple[tuple[str, pa.BooleanArray | None], ...] = ()  # with the rows that its deletion vector keeps
     size: int = 0
     changes: int = 0
     where: str = ""  # the condition that its rows meet
-    reshaped: bool = False  # the table's columns, or what it says of them, change: no file of it stays
+    reshaped: bool = False  # the table's columns or their metadata change: all its files are replaced
 
     @property
     def schema(self) -> pa.Schema:
@@ -120,19 +120,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What came of a mirror's part: a file that no commit names yet, or why it is not for this way."""
+    """The result of a mirror's part: a file that is not committed yet, or why Arrow cannot fold it."""
 
     path: str
     refused: str = ""
-    file: str = ""  # within the table's folder; none if no row comes or stays
+    file: str = ""  # within the table's folder; None if no row is added or kept
     size: int = 0
     stats: str = ""
-    replaces: bool = False  # the table's other files go
+    replaces: bool = False  # the table's other files are removed
     counts: dict[str, int] = field(default_factory=dict)
 
 
 def make(work: Work, rows: Rows) -> Written:
-    """Fold one mirror's changes, and write what its table holds then; commits nothing."""
+    """Fold one mirror's changes and write the resulting rows; commits nothing."""
     began = time.thread_time()
     try:
         made = _make(work, rows)
@@ -140,7 +140,7 @@ def make(work: Work, rows: Rows) -> Written:
         return made
     except NotPlain as error:
         return Written(work.path, str(error))
-    except Exception as error:  # whatever it is, Spark meets it in its own way, and this mirror alone
+    except Exception as error:  # whatever it is, Spark handles it, for this mirror only
         return Written(work.path, f"{type(error).__name__}: {error}")
 
 
@@ -175,7 +175,7 @@ def _make(work: Work, rows: Rows) -> Written:
 
 
 def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
-    """The new changes of some lanes, each lane's in history's order."""
+    """The new changes of some lanes, each lane's in the order of history."""
     found: dict[LaneId, pa.Table] = {}
     for some in ([one for one in lanes if not one.whole], [one for one in lanes if one.whole]):
         if some:
@@ -210,7 +210,7 @@ def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId,
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What becomes of each key: its texts, its row (None: it goes), and whether that is all of the row."""
+    """The outcome of each key: its texts, its row (None: deleted), and whether the row is complete."""
 
     keys: list[Texts]
     images: list[Image | None]
@@ -223,7 +223,7 @@ class Outcomes:
 def fold(
     rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping[str, str]
 ) -> tuple[Outcomes, bool]:
-    """A lane's outcomes, and whether its other rows go.
+    """A lane's outcomes, and whether its other rows are deleted.
 
     Args:
         rows: its new changes, in history's order.
@@ -246,7 +246,7 @@ def fold(
 def _in_order(
     rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
 ) -> tuple[Outcomes, bool]:
-    """The same of changes that are all newer than what was folded."""
+    """The same for changes that are all newer than what was folded."""
     cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
     floor = max([lane.floor or "", *cleared["order_key"].to_pylist()])
     if cleared.num_rows:
@@ -254,7 +254,7 @@ def _in_order(
     if floor:
         rows = rows.filter(pc.greater(rows["order_key"], floor))
     found = (_last if lane.images else _folded)(rows, lane, keys, key_types)
-    if cleared.num_rows:  # nothing is kept of what was before
+    if cleared.num_rows:  # nothing from before is kept
         found = Outcomes(found.keys, found.images, [True] * len(found.keys))
     return found, bool(cleared.num_rows)
 
@@ -274,7 +274,7 @@ def _image(text: str | None, shard: Image) -> Image | None:
 
 
 def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
-    """The last image of each key: what `ingest.fold` gives where each change carries the whole row of its key."""
+    """The last image of each key: equal to `ingest.fold` if each change carries the whole row of its key."""
     known: dict[Texts, Key] = {}
     last: dict[Key, tuple[Texts, Image | None]] = {}
     shard: Image = dict([lane.shard]) if lane.shard else {}
@@ -285,9 +285,7 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
         gone = op == "delete"
         first, second = (before, after) if gone else (after, before)
         image = _image(first, shard)
-        if (
-            image is not None and wanted <= image.keys()
-        ):  # the other image, which is not read, says nothing more
+        if image is not None and wanted <= image.keys():  # the other image is not read: it adds nothing
             texts = tuple([image[name] for name in keys])
         else:
             texts = _texts(keys, (image, _image(second, shard)))
@@ -341,13 +339,13 @@ class _Events:
         return concerned
 
     def outcomes(self, rows: Mapping[Key, Row], whole: Mapping[Key, bool]) -> Outcomes:
-        """What becomes of some keys."""
+        """The outcomes of some keys."""
         images = [rows[key].values if key in rows else None for key in whole]
         return Outcomes([self.texts[key] for key in whole], images, list(whole.values()))
 
 
 def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
-    """What `ingest.fold` gives of the rows alone: a row that it only overlays keeps what the mirror has of it."""
+    """`ingest.fold` of the new rows: a row that is only updated in part keeps the mirror's other values."""
     table, events, whole = Table(keys, key_types), _Events(keys, key_types), dict[Key, bool]()
     for place, change in zip(rows["order_key"].to_pylist(), _changes(rows, lane, keys), strict=True):
         if events.add(place, change).left is not None and change.partial:
@@ -360,7 +358,9 @@ def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Ma
 def _refolded(
     rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
 ) -> tuple[Outcomes, bool]:
-    """What `ingest.fold` gives of a whole history: of all keys if a clearing is new, else of those that the news concern."""
+    """`ingest.fold` of a whole history: for all keys if a clearing is new, else for those that the new changes
+    concern.
+    """
     table, events = Table(keys, key_types), _Events(keys, key_types, [one.decoded() for one in lane.steps])
     created = [str(one.order) for one in lane.steps if one.action == "new_incarnation"]
     clearings = [(at, bool(lane.since) and at >= lane.since) for at in created]
@@ -375,7 +375,7 @@ def _refolded(
             continue
         key, left = events.add(place, change)
         touched |= {key} if new else set()
-        if left is not None:  # what one key gets, the other may have had
+        if left is not None:  # one key may take over values that the other one had
             links.setdefault(key, []).append(left)
             links.setdefault(left, []).append(key)
     for _step in steps(table, events.found):
@@ -386,7 +386,7 @@ def _refolded(
 
 
 def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]:
-    """Some keys and all that changes of keys lead to from there."""
+    """Some keys and all keys that key changes link with them."""
     found, open_keys = set[Key](), list(keys)
     while open_keys:
         key = open_keys.pop()
@@ -402,7 +402,7 @@ _YEAR = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _NOTHING = r"[^\s\S]"
 _DEFINED = frozenset(
     {"integer", "decimal", "float", "binary"}
-)  # whose values Arrow takes as `value_of` gives them
+)  # whose values Arrow converts exactly as `value_of` does
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _FIXED = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
@@ -421,7 +421,7 @@ def arrow_type(logical: str) -> pa.DataType:
 
 @cache
 def _simple(logical: str) -> str:
-    """A pattern of the texts that Arrow reads as Spark does; the others are read one by one."""
+    """A pattern of texts that Arrow reads as Spark does; others are read one by one."""
     kind, parts = types.family(logical) or "", types.decimal_parts(types.delta(logical).lower())
     if parts:
         whole, scale = parts[0] - parts[1], parts[1]
@@ -442,7 +442,7 @@ def values(texts: pa.Array, logical: str) -> pa.Array:
     """Canonical texts as a column's values; a NULL stays one.
 
     Raises:
-        NotPlain: a text is no value of the type, or of its far ends.
+        NotPlain: a text is not a value of the type, or is at the ends of its range.
     """
     kind, target = types.family(logical), arrow_type(logical)
     if kind is None or target == pa.string():
@@ -473,13 +473,13 @@ def _one_by_one(texts: pa.Array, logical: str, kind: str, target: pa.DataType) -
 
 
 def _float(logical: str, text: str) -> float:
-    """A number with its sign, which its definition leaves out of a zero."""
+    """A number with its sign: the canonical text of zero has none."""
     number = float(str(value_of(logical, text)))
     return -0.0 if number == 0 and text.startswith("-") else number
 
 
 def sources(outcomes: Outcomes, work: Work) -> pa.Table:
-    """Outcomes as typed columns by Delta's names, with ``%gone`` and, of rows not whole, which columns they say."""
+    """Outcomes as typed columns by Delta's names, with ``%gone`` and, for partial rows, which columns they carry."""
     columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
     partial = not all(outcomes.whole)
     for one in work.columns:
@@ -503,7 +503,7 @@ def sources(outcomes: Outcomes, work: Work) -> pa.Table:
 
 
 def _filtered(source: pa.Table, work: Work) -> pa.Table:
-    """The same outcomes, of which rows that do not meet the mirror's condition go."""
+    """The same outcomes; rows that do not meet the mirror's condition are deleted."""
     if not work.where:
         return source
     if any(name.startswith("%has ") for name in source.schema.names):
@@ -517,7 +517,7 @@ def _filtered(source: pa.Table, work: Work) -> pa.Table:
 
 
 def _times(texts: pa.Array, logical: str, key: int | None) -> pa.Array:
-    """Times without the digits after the microseconds, which Delta has no place for; a key's are refused before."""
+    """Times cut to microseconds, as Delta stores them; a key that would be cut has been refused before."""
     if key is None and types.family(logical) in ("datetime", "timestamp"):
         return pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
     return texts
@@ -528,7 +528,7 @@ def _times(texts: pa.Array, logical: str, key: int | None) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A mirror's rows after the batch: those that stay, are put in the place of others, and are new."""
+    """A mirror's rows after the batch: kept, replacing, and new ones."""
 
     stays: pa.Table
     put: pa.Table
@@ -539,7 +539,7 @@ class Merged:
 
 
 def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Merged:
-    """Bring outcomes into a mirror's rows; a row that would stand as it does is not touched."""
+    """Merge outcomes into a mirror's rows; a row that would not change is not touched."""
     rows, others = _pairs(there.select(work.key_columns), source.select(work.key_columns))
     gone = source["%gone"].combine_chunks()
     going = gone.take(others)
@@ -561,7 +561,7 @@ def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Mer
 
 
 def _pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
-    """Places of equal keys in both."""
+    """Row numbers of equal keys in both tables."""
     names = there.schema.names
     if len(names) == 1:
         found = pc.index_in(there[names[0]], value_set=source[names[0]].combine_chunks())
@@ -575,14 +575,14 @@ def _pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
 
 
 def _mask(length: int, places: pa.Array) -> pa.BooleanArray:
-    """True at some places."""
+    """A mask that is True at some row numbers."""
     mask = np.zeros(length, np.bool_)
     mask[places.to_numpy(zero_copy_only=False)] = True
     return pa.array(mask)
 
 
 def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Table:
-    """Outcomes as rows; where they say nothing of a column, the row that stands does."""
+    """Outcomes as rows; a column that an outcome does not carry keeps the existing row's value."""
     columns = []
     for name in there.schema.names:
         value = source[name].take(of)
@@ -593,7 +593,7 @@ def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Ta
 
 
 def _differ(left: pa.Table, right: pa.Table) -> pa.Array:
-    """Rows of two tables that are not the same, place by place."""
+    """A mask of the rows that differ between two tables of equal length."""
     none = pa.chunked_array([pa.array([False] * left.num_rows, pa.bool_())])
     return reduce(
         pc.or_, (_differs(left[name], right[name]) for name in left.schema.names), none
@@ -601,7 +601,7 @@ def _differ(left: pa.Table, right: pa.Table) -> pa.Array:
 
 
 def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_floating(left.type):  # 0.0 and -0.0 are two, and NaN is one
+    if pa.types.is_floating(left.type):  # 0.0 and -0.0 differ, and NaN equals NaN
         bits = pa.int32() if left.type == pa.float32() else pa.int64()
         left, right = (pa.chunked_array([side.combine_chunks().view(bits)]) for side in (left, right))
     unequal = pc.not_equal(left, right)
@@ -616,7 +616,7 @@ def there(work: Work) -> pa.Table:
     parts = [work.schema.empty_table()]
     for name, kept in work.files:
         part = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).to_table()
-        if kept is not None:  # it may end with the last row that is gone
+        if kept is not None:  # it may stop short: after its last deleted row
             rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
             part = part.filter(pa.concat_arrays([kept, rest]))
         parts.append(part)
@@ -624,10 +624,10 @@ def there(work: Work) -> pa.Table:
 
 
 def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
-    """Write a table's rows to a new file in its folder; its name and size."""
+    """Write a table's rows to a new file in its folder; returns its name and size."""
     name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
     Path(work.folder).mkdir(parents=True, exist_ok=True)
-    # Of a column with NaN no end is written: Spark sorts NaN above all numbers, Parquet leaves it out.
+    # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
     ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
     pq.write_table(
         rows,
@@ -640,7 +640,7 @@ def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
 
 
 def _statistics(rows: pa.Table, work: Work) -> str:
-    """A file's statistics: of keys that no engine rounds or cuts."""
+    """A file's statistics, for key columns whose values no engine rounds or truncates."""
     ends: dict[str, tuple[object, object]] = {}
     for name in work.key_columns:
         kind = rows.schema.field(name).type

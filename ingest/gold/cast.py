@@ -1,8 +1,8 @@
-"""Canonical text to Delta types, natively in Spark: full-match pattern first, then the cast.
+"""Cast canonical text to Delta types, natively in Spark: full-match pattern first, then the cast.
 
 Spark's ``try_cast`` alone rounds ``1.239``, makes ``1e39`` an infinity, reads ``12:30:00`` as a time
-today and drops zones; so a text is cast only if it is canonical, and what does not fit gives NULL,
-which the caller tells from a source's own NULL.
+today and drops zones. So a text is cast only if it is canonical; what does not fit gives NULL, which the caller
+distinguishes from a source's own NULL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def cast(text: Column, logical: str) -> Column:
 
 
 def matches(text: Column, logical: str) -> Column:
-    """True if a text has the form of its type, though its value may be out of range."""
+    """True if a text has the form of its type; its value may still be out of range."""
     kind = types.family(logical)
     return F.lit(True) if kind is None else _matches(text, types.PATTERNS[kind])
 
@@ -38,7 +38,7 @@ def _plain(text: Column, target: str, _logical: str) -> Column:
 
 
 def _decimal(text: Column, target: str, logical: str) -> Column:
-    """Exact or nothing: more fraction digits than the scale would be rounded in silence."""
+    """Exact or NULL: Spark would silently round more fraction digits than the scale."""
     parts = types.decimal_parts(logical)
     scale = parts[1] if parts else 0
     fits = F.when(text.rlike("[eE]"), _scale_of_scientific(text) <= scale).otherwise(
@@ -49,7 +49,7 @@ def _decimal(text: Column, target: str, logical: str) -> Column:
 
 
 def _scale_of_scientific(text: Column) -> Column:
-    """Fraction digits of ``12.50e-3`` written out: the mantissa's, less the exponent."""
+    """The number of fraction digits of ``12.50e-3`` written out: those of the mantissa minus the exponent."""
     mantissa = F.regexp_extract(text, r"^[+-]?([0-9.]*)", 1)
     exponent = F.regexp_extract(text, r"[eE]([+-]?[0-9]+)\z", 1).cast("int")
     whole = F.regexp_extract(mantissa, r"^[0-9]*", 0)
@@ -89,7 +89,7 @@ def truncates(text: Column, logical: str) -> Column | None:
 
 
 def key_is_exact(text: Column, logical: str) -> Column | None:
-    """False where a key cell would be cut by its cast: such a change is rejected, not merged."""
+    """False if the cast would truncate a key cell: such a change is rejected, not merged."""
     cut = truncates(text, logical)
     return None if cut is None else ~cut
 
@@ -105,9 +105,9 @@ _CASTS = {
 
 
 def converted(value: Column, old: str, new: str) -> Column:
-    """A standing value in its column's new type; NULL if it does not fit.
+    """An existing value in its column's new type; NULL if it does not fit.
 
-    By way of its text, as a rebuild would take it: so FLOAT 0.1 is DOUBLE 0.1, and no pair of types is refused.
+    It is converted through its text, as a rebuild would do: so FLOAT 0.1 is DOUBLE 0.1, and every pair of types works.
     """
     if old == new:
         return value

@@ -1,7 +1,7 @@
-"""Until which source time each mirror is complete: the one number that jobs over the mirrors wait for.
+"""The source time up to which each mirror is complete: the number that jobs over the mirrors wait for.
 
-A partition is read in its order, so what it has reached says how far its source is; a mirror is as far as the
-slowest partition of its topics.  Three things hold it back: a mirror that is held, failed or paused, a message that
+A partition is read in its order, so its newest time says how far its source is; a mirror is as far as the slowest
+partition of its topics. Three things hold it back: a mirror that is held, failed or paused, a message that
 could not be decoded and may belong to any table, and messages without a time.
 """
 
@@ -25,9 +25,9 @@ from ingest.lake.tables import Row, Tables
 MARKS, ELSEWHERE, CHANGES = "marks", "marks of another topic", "changes"
 """How sure it is, the surest first.
 
-``marks``: heartbeats or transaction marks stand in the slowest partition itself, so it advances where nothing changes.
+``marks``: heartbeats or transaction marks come in the slowest partition itself, so it advances even if nothing changes.
 ``marks of another topic``: the source's heartbeats have a topic of their own, and are later than the partition.
-``changes``: only rows say how far a partition is; it stands still where nothing changes.
+``changes``: only rows say how far a partition is; it does not advance while nothing changes.
 """
 
 
@@ -37,13 +37,13 @@ class Complete:
 
     until: dt.datetime | None = None  # UTC, without a zone; None where nothing is known
     by: str = ""  # one of the three above
-    reason: str = ""  # what it is held back by
-    blocked: bool = False  # it will not advance before a person has decided something
+    reason: str = ""  # what holds it back
+    blocked: bool = False  # it will not advance before the operator decides
 
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """What one partition of a topic has reached, or all files of a source."""
+    """The newest time of one partition of a topic, or of all files of a source."""
 
     place: str
     newest: dt.datetime | None
@@ -58,8 +58,8 @@ def of_mirrors(
     Args:
         lake: the lake.
         entries: the mirrors with their ``state``, as `ingest.inspect.status.tables` lists them.
-        lines: what the books say, see `reached`.
-        now: how far gold is; what the last run has recorded unless given.
+        lines: book lines, see `reached`.
+        now: how far gold is; by default what the last run recorded.
     """
     decoded = lake.decoded()
     rejected = {
@@ -108,7 +108,7 @@ def of_mirrors(
     lagging = {lake.path(path) for path in folded.lagging}
     for entry in entries:
         if entry["table"] not in lanes:
-            continue  # a table of old states, as complete as its mirror
+            continue  # a history table is as complete as its mirror
         ok = entry["state"] == "ok"
         batch = max(entry["batch"] or 0, folded.complete if ok and entry["path"] not in lagging else 0)
         one = min((found(*place, batch) for place in sorted(lanes[entry["table"]], key=str)), key=_age)
@@ -134,7 +134,7 @@ def of_run(
 
     Args:
         lake: the lake.
-        known: the mirrors that have a schema, by path.
+        known: the mirrors with a schema, by path.
         seen: the names of the mirrors that the run has looked at, by path.
         now: how far gold is.
     """

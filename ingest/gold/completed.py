@@ -1,4 +1,6 @@
-"""How far gold is: the last batch that mirrors have folded, as runs and the mirrors' own logs say; read without Spark."""
+"""How far gold is: the last batch that mirrors have folded, from `runs` and the mirrors' own logs; read without
+Spark.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ STAGE = "gold"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far gold is: every mirror has folded all batches up to ``complete`` but those that lag, by their paths."""
+    """How far gold is: all mirrors have folded all batches up to ``complete``, except those that lag (by path)."""
 
     complete: int = 0
     lagging: frozenset[str] = frozenset()
@@ -27,14 +29,14 @@ class Progress:
 
 
 def complete(lake: Tables) -> int:
-    """The last batch that every mirror has folded, those that lag among them; 0 before the first."""
+    """The last batch that every mirror has folded, lagging ones included; 0 before the first."""
     now = progress(lake)
     known = mirrors.known(lake) if now.lagging else {}
     return min([now.complete, *(max(0, folded(lake, known.get(path))) for path in now.lagging)])
 
 
 def folded(lake: Tables, mirror: Mirror | None) -> int:
-    """The last batch that a mirror has folded, as its own log has it; -1 before the first."""
+    """The last batch that a mirror has folded, by its own log; -1 before the first."""
     if mirror is None:
         return -1
     return lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), -1)

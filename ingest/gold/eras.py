@@ -1,7 +1,7 @@
-"""Which key identified a table's rows when: the eras of a lane's history.
+"""The eras of a lane's history: which key identified a table's rows at which time.
 
-An era ends where the primary key changes: rows before are told apart by the old key, rows after it by the new
-one.  Evidence is, in this order: the pipeline file's ``keys:`` (followed back over renamed and added columns), the
+An era ends where the primary key changes: rows before it are identified by the old key, rows after it by the new one.
+Evidence is, in this order: the pipeline file's ``keys:`` (followed back over renamed and added columns), the
 keys that messages name, and statements.
 """
 
@@ -17,7 +17,7 @@ from ingest.lake.books import Line
 from ingest.lake.mirrors import Era
 from ingest.order import order_key, order_of
 
-MANY = 50  # changes of a key that no person makes: the messages name two unique indexes by turns
+MANY = 50  # more changes of a key than any operator makes: the messages name two unique indexes in turn
 Keys = tuple[str, ...]
 Statement = tuple[str, Sequence[Effect]]  # its place, and those of its effects that the policy applies
 
@@ -33,9 +33,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the changes of a lane say of its key.
+    """What the changes of a lane show of its key.
 
-    ``runs`` name a key and do not overlap; ``unnamed`` is the stretch of those that name none.
+    ``runs`` name a key and do not overlap; ``unnamed`` is the range of changes that name none.
     """
 
     runs: tuple[Run, ...] = ()
@@ -49,7 +49,7 @@ class Evidence:
 
 
 def of_lines(lines: Iterable[Line]) -> Evidence:
-    """What book lines say: exact where they all name one key."""
+    """Evidence from book lines: exact if they all name one key."""
     spans = [
         Run(keys, line.order_low, line.order_high)
         for line in lines
@@ -74,12 +74,12 @@ def evidence(spans: Iterable[Run]) -> Evidence:
 
 
 def overlap(found: Evidence) -> bool:
-    """True if spans of different keys lie over each other: then their order is not known."""
+    """True if spans of different keys overlap: then their order is not known."""
     return any(after.low <= before.high for before, after in pairwise(found.runs))
 
 
 def same(left: Keys, right: Keys) -> bool:
-    """True for one key, in whatever order its columns are named."""
+    """True for equal keys; the order of their columns does not matter."""
     return set(left) == set(right)
 
 
@@ -90,16 +90,16 @@ def _joined(one: Run, other: Run) -> Run:
 def eras(
     found: Evidence, statements: Sequence[Statement], declared: Keys, *, keyless: bool
 ) -> tuple[Era, ...]:
-    """The eras of a lane that has changes; without any evidence one era without a key.
+    """The eras of a lane that has changes; without evidence, one era without a key.
 
     Args:
         found: what its changes name.
         statements: what they do to its table, in order.
         declared: ``keys:`` of the pipeline file.
-        keyless: its mirror stands without a key.
+        keyless: its mirror exists without a key.
 
     Raises:
-        HeldError: messages name different keys by turns.
+        HeldError: messages alternate between different keys.
     """
     if declared:
         told = _declared(declared, statements)
@@ -150,12 +150,12 @@ def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -
             continue
         if after or (
             unnamed is not None and unnamed.high > place
-        ):  # else no row has come without the key yet
+        ):  # else no row without the key has arrived yet
             keys = after
             told.append(Era(place, keys))
     end = max(last.high, told[-1].place)
     if keys and unnamed is not None and unnamed.high > end and not _last(statements, first.keys):
-        told.append(Era(end, ()))  # a row from before the statement has come again after it
+        told.append(Era(end, ()))  # a row from before the statement was delivered again after it
     return told
 
 
@@ -167,7 +167,7 @@ def _last(statements: Sequence[Statement], keys: Keys) -> Keys:
 
 
 def _since(before: Run, run: Run, statements: Sequence[Statement]) -> str:
-    """Where a run's key begins: at the statement that gives it, else just before the first row that names it."""
+    """Where a run's key begins: at the statement that creates it, else just before the first row that names it."""
     keys = before.keys
     for place, effects in statements:
         if before.high < place < run.low:
@@ -178,7 +178,7 @@ def _since(before: Run, run: Run, statements: Sequence[Statement]) -> str:
 
 
 def _just_before(place: str) -> str:
-    """A place before a message's first row that no change has."""
+    """A place just before a message's first row, used by no change."""
     return order_key(order_of(place)._replace(row=-1))
 
 
@@ -208,7 +208,7 @@ def _stated(statements: Sequence[Statement]) -> list[Era]:
 
 
 def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
-    """The key after a statement: its renames hold all at once, and its own key has the new names."""
+    """The key after a statement: its renames apply at once, and its own key uses the new names."""
     renamed = {effect.column: str(effect.to) for effect in effects if effect.action == "rename_column"}
     keys = tuple(renamed.get(key, key) for key in keys)
     for effect in effects:
@@ -220,7 +220,7 @@ def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
 
 
 def _made(effect: Effect, keys: Keys) -> bool:
-    """True if a CREATE gives the key: one that finds the table there does nothing to a key that is known."""
+    """True if a CREATE sets the key; one for an existing table does not change a known key."""
     return effect.note != "if-not-exists" or not keys
 
 
@@ -244,7 +244,7 @@ def _declared(declared: Keys, statements: Sequence[Statement]) -> list[Era]:
 
 
 def _last_name(name: str, statements: Sequence[Statement]) -> str:
-    """A column's name after all renames; one whose name came again for another column is that column."""
+    """A column's name after all renames; a name that was reused means the new column."""
     for at, (_, effects) in enumerate(statements):
         to = next(
             (str(one.to) for one in effects if one.action == "rename_column" and one.column == name), ""
@@ -263,7 +263,7 @@ def _makes(effect: Effect, name: str) -> bool:
 
 
 def _first_added(statements: Sequence[Statement]) -> dict[str, int]:
-    """Where each column was added first: a statement that comes again adds nothing."""
+    """Where each column was first added: a repeated statement adds nothing."""
     found: dict[str, int] = {}
     for at, (_, effects) in enumerate(statements):
         for effect in effects:

@@ -1,7 +1,7 @@
 """What the tables hold of one row: its changes, its table's events, the raw bytes, the rejects, the mirror.
 
-`ingest.gold.explain` makes the story of it.  Everything read here is bounded: one key's changes, the
-messages that they came in, and a sample of the rejects.
+`ingest.gold.explain` builds the story from it. Everything read here is bounded: one key's changes, their messages, and
+a sample of the rejects.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SUSPECTS = 20
 _ROW_SQL = ", ".join(f'"{name}"' for name in ROW)
 _DUCK = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
 _CUT = re.compile(r"(\.[0-9]{6})[0-9]+")
-ROUNDS = 50  # key changes from key to key; more are no row's life
+ROUNDS = 50  # key changes from key to key; no real row has more
 
 Row = dict[str, Any]
 
 
 def mirror_of(lake: Tables, name: str) -> Mirror:
-    """The mirror of that name, in any case if only one fits.
+    """The mirror of that name; letter case is ignored if only one matches.
 
     Raises:
         IngestError: there is none, or it has no key.
@@ -79,7 +79,7 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
 
 
 def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
-    """The source tables that feed a mirror, as the books name them."""
+    """The source tables that feed a mirror, by their names in the books."""
     rows = lake.ask(
         'SELECT DISTINCT source, "database", "schema", "table" FROM {books} WHERE "table" IS NOT NULL'
     )
@@ -94,7 +94,7 @@ def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
 
 
 def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
-    """All changes of a key, and of every key that key changes link with it."""
+    """All changes of a key, and of every key linked with it by key changes."""
     if mirror.eras_of(*lane):
         if isinstance(lake, LakeReader):
             raise UnreadableError(
@@ -125,7 +125,7 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
 def _candidates(
     lake: Tables, mirror: Mirror, lane: LaneId, keys: Iterable[tuple[str, ...]], shard: Mapping[str, str]
 ) -> Iterator[Row]:
-    """Changes that may concern one of some keys: more than those that do, for values have several spellings."""
+    """Changes that may concern one of some keys: a superset, because values have several spellings."""
     columns = [one for one in mirror.key_columns if one.name not in shard]
     places = [i for i, one in enumerate(mirror.key_columns) if one.name not in shard]
     likely = " OR ".join(
@@ -145,7 +145,7 @@ def _candidates(
 
 
 def _likely(column: Column, text: str) -> str:
-    """A condition that every row with this key cell meets, in one of its images."""
+    """A condition that holds for every row with this key cell in one of its images."""
     pointer = "/" + column.name.replace("~", "~0").replace("/", "~1")
     cells = [f"json_extract_string({image}, {duck.text(pointer)})" for image in ("after", "before")]
     kind = types.family(column.type)
@@ -187,11 +187,11 @@ def truncates(lake: Tables, lane: LaneId) -> list[Row]:
     return lake.ask(f"SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op = 'truncate' AND {lane_sql(lane)}")
 
 
-FOLDED = 2**62  # what is explained has been folded: nothing waits
+FOLDED = 2**62  # what is explained has been folded: nothing is pending
 
 
 def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
-    """The DDL effects that take part in the fold, each with the statement's own row."""
+    """The DDL effects that take part in the fold, each with its statement's row."""
     rule = lake.pipeline.rule(lane[1])
     subject = Subject(
         lane[1],
@@ -253,7 +253,7 @@ def _of_json(logical: str, cell: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The mirror's rows with the key, as text, and the columns in which they differ from the fold's row."""
+    """The mirror's rows with the key, as text, and the columns that differ from the fold's row."""
 
     rows: tuple[Image, ...]
     differing: tuple[str, ...]
@@ -288,7 +288,7 @@ def _equals(column: Column, text: str) -> str:
 
 
 def _value(logical: str, text: str | None) -> object:
-    """A cell's value as the mirror holds it: without what its type cuts off, None where the text does not fit."""
+    """A cell's value as the mirror holds it: truncated as its type requires, None if the text does not fit."""
     if text is None:
         return None
     try:
@@ -303,7 +303,7 @@ def _is_time(logical: str) -> bool:
 
 
 def _text(column: Column) -> str:
-    """The cell as changes spell it."""
+    """The cell in the spelling of changes."""
     cell = duck.name(column.column)
     kind = column.delta
     if kind == "BINARY":

@@ -1,4 +1,4 @@
-"""What only Spark tells of one row: its changes under a primary key that the table had before."""
+"""The part of a row's evidence that needs Spark: its changes under an earlier primary key of the table."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
 
 
 def rows_under_last_key(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[evidence.Row]:
-    """All changes of a key, where the table's primary key has changed: rows of before are keyed by the last one."""
+    """All changes of a key in a table whose primary key has changed: earlier rows are keyed by the last key."""
     changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
     changes = with_shard(changes, shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane))
     steps = tuple(step for step, _ in evidence.schema_steps(lake, mirror, lane))

@@ -1,7 +1,7 @@
 """A row's whole life: every change of its key in order, what the fold did with each, and why.
 
-The story is told by `ingest.fold`, the definition itself, over what silver holds; beside it stands the
-mirror's own row, so that a difference between the two is seen and not argued about.
+The story comes from `ingest.fold`, the definition itself, over silver's changes. The mirror's own row is shown next to
+it, so that any difference between the two is visible.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class StoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A row explained. ``equal`` compares the mirror's row with the fold's, cell by cell."""
+    """A row's story. ``equal`` says whether the mirror's row and the fold's are equal cell by cell."""
 
     mirror: str
     key: dict[str, str]
@@ -97,7 +97,7 @@ class Happening:
 
 
 def masked_key(lake: Tables, name: str, texts: Sequence[str]) -> list[str]:
-    """A key as its mirror holds it: a cell that is masked there may be given as the source has it."""
+    """A key as its mirror holds it: a cell that is masked there may be given as the source's value."""
     mirror = evidence.mirror_of(lake, name)
     tables = [lane[1] for lane in evidence.lanes(lake, mirror)] if lake.pipeline.masks else []
     masks = Masks(lake.pipeline).of(tables[0]) if tables else None
@@ -171,7 +171,7 @@ def _is_equal(row: Row | None, there: Present) -> bool:
 
 
 def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Happening]:
-    """The key's changes and the table's own events in one lane, none of them twice."""
+    """The key's changes and the table's own events in one lane, each once."""
     rows = evidence.rows_of(lake, mirror, lane, texts)
     if not rows:
         return []
@@ -196,7 +196,7 @@ def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str])
 def tell(
     mirror: Mirror, key: Key, happened: Iterable[Happening], raw: Mapping[tuple[Any, ...], Raw]
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
-    """The events in the order of history, and the row that stands at their end."""
+    """The events in the order of history, and the row after the last one."""
     ordered = sorted(happened, key=lambda one: (one.order, one.batch))
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
     done: dict[int, list[Step]] = defaultdict(list)
@@ -212,7 +212,7 @@ def tell(
 
 
 def _relevant(events: tuple[StoryEvent, ...]) -> tuple[StoryEvent, ...]:
-    """Without the table's events before the row's first change: they met nothing."""
+    """Leave out the table's events before the row's first change: they had no effect on it."""
     own = [event.number for event in events if event.effects]
     return tuple(event for event in events if own and event.number >= own[0])
 
@@ -221,7 +221,7 @@ _RESETS = frozenset({"set", "delete", "cleared"})
 
 
 def _ends(done: Sequence[Sequence[Step]]) -> dict[tuple[int, Key], int]:
-    """For each event and key, the next event that says everything about the key anew."""
+    """For each event and key, the next event that resets the key."""
     ends: dict[tuple[int, Key], int] = {}
     following: dict[Key, int] = {}
     for number in range(len(done), 0, -1):
@@ -279,7 +279,7 @@ def _remarks(ordered: Sequence[Happening]) -> list[tuple[str, ...]]:
 
 
 def _late(ordered: Sequence[Happening]) -> list[str]:
-    """An event is late if one that stands behind it arrived in an earlier batch."""
+    """An event is late if a later one in the order arrived in an earlier batch."""
     texts: list[str] = []
     earliest: int | None = None
     for one in reversed(ordered):
@@ -295,7 +295,7 @@ def _late(ordered: Sequence[Happening]) -> list[str]:
 
 
 def _ties(ordered: Sequence[Happening]) -> dict[int, str]:
-    """Row changes with an equal place before arrival: repetitions if their content is equal, too."""
+    """Row changes with equal positions, arrival apart: repetitions if their content is equal, too."""
     groups: dict[str, list[int]] = defaultdict(list)
     for i, one in enumerate(ordered):
         if isinstance(one.event, Placed) and one.order.sequence:

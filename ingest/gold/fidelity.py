@@ -1,9 +1,9 @@
-"""How exactly a mirror's columns hold what was sent: every cell of its changes, counted by what became of it.
+"""Conversion statistics of a mirror's columns: every cell of its changes, counted by its outcome.
 
-A cell that is not NULL is one of four: *rejected* (no value of the column's type: NULL in the mirror, its text
+A cell that is not NULL is one of four: *rejected* (not a value of the column's type: NULL in the mirror, its text
 in ``rejects``), *truncated* (a time with more than six fraction digits: a declared loss), *widened* (the
-message's own type is narrower than the column's: no loss) or *fit*.  Counted from silver in one pass, so that
-nothing has to be kept up to date, and cells are counted that later changes have overwritten.
+message's own type is narrower than the column's: no loss) or *fit*.  They are counted from silver in one pass, so
+nothing has to be kept up to date, and cells that later changes have overwritten count, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COUNTS = ("fit", "widened", "truncated", "rejected", "nulls", "absent")
 
 @dataclass(frozen=True, slots=True)
 class Fidelity:
-    """One column of a mirror: its types, and how many of the cells sent for it came to what."""
+    """One column of a mirror: its types, and the number of sent cells with each outcome."""
 
     column: str
     type: str
@@ -42,7 +42,7 @@ class Fidelity:
 
 
 def described(lake: Lake, name: str) -> list[dict[str, object]]:
-    """How exactly a mirror's columns hold what was sent, as plain values; nothing for a table that is not a mirror."""
+    """Conversion statistics of a mirror as plain values; empty for a table that is not a mirror."""
     return [
         {"column": one.column, "logical": one.type, "type": one.delta}
         | {count: one.counts[count] for count in COUNTS}
@@ -53,7 +53,7 @@ def described(lake: Lake, name: str) -> list[dict[str, object]]:
 
 
 def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
-    """Every column of a mirror with its cells, of the changes behind a batch up to the last one folded."""
+    """Every column of a mirror with its cells, for the changes after a batch up to the last one folded."""
     applied = lake.snapshot(mirror.path).transactions.get(
         lake.writer("gold", mirror.path, mirror.generation), 0
     )
@@ -97,7 +97,7 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
 
 
 def _tests(one: MirrorColumn, *, is_key: bool) -> dict[str, Column]:
-    """What is asked of each cell; the pass asks it of all columns at once."""
+    """The tests for each cell; one pass applies them to all columns."""
     text = F.col("a")[one.name]
     there, never = text.isNotNull(), F.lit(False)
     misfit = there & cast(text, one.type).isNull() if can_misfit(one.type) else never

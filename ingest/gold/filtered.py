@@ -1,4 +1,4 @@
-"""Rows that do not meet a mirror's condition, left out of what is merged by Spark."""
+"""Apply a mirror's row condition to what Spark merges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ingest.lake.mirrors import Mirror
 
 
 def filtered(source: DataFrame, mirror: Mirror) -> DataFrame:
-    """Typed outcomes (`ingest.gold.merge.typed`), of which rows that do not meet the condition go."""
+    """Typed outcomes (`ingest.gold.merge.typed`); rows that do not meet the condition are deleted."""
     where = mirror.where
     if not where:
         return source
@@ -36,7 +36,7 @@ def refuse(error: Exception, place: str) -> None:
     """Hold the mirror if its condition has failed on a row.
 
     Raises:
-        HeldError: it has; the text says where it is written, and why it failed.
+        HeldError: it has failed; the text says where it is written, and why it failed.
     """
     _, found, why = str(error).partition(conditions.FAILED)
     if found:

@@ -20,7 +20,7 @@ from ingest.lake.keys import cell
 from ingest.lake.mirrors import Mirror
 
 ORDER, PART, RESET = "_order", "_part", "_reset"
-GONE, HAS = "%gone", "%has"  # beside a mirror's columns, none of which can hold a percent sign
+GONE, HAS = "%gone", "%has"  # next to a mirror's columns, whose names cannot contain a percent sign
 
 
 def key_name(index: int) -> str:
@@ -39,20 +39,20 @@ def sent_name(index: int) -> str:
 
 
 def has_name(index: int) -> str:
-    """The name of the flag that a partial outcome says something about the column."""
+    """The name of the flag: a partial outcome carries the column."""
     return f"{HAS}{index}"
 
 
 def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
     """Changes of one table as events: typed key, order, and every column's text.
 
-    Parsing images is most of the work: of the image before a change only the key is read, and that only
-    where the key may have changed or the row goes.
+    Parsing images is most of the work, so only the key is read from the image before a change, and only if the key may
+    have changed or the row is deleted.
 
     Args:
         changes: rows of ``changes`` of this mirror, truncates left out.
         mirror: with its columns as decided for this batch.
-        shape: what the rows may hold.
+        shape: what the rows may contain.
         tolerant: False fails on a key cell that does not fit; True leaves the change out.
     """
     gone = F.col("op") == "delete"
@@ -90,7 +90,7 @@ def events(changes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> 
 def _split(
     parsed: DataFrame, gone: Column, reset: Column, old: list[Column], new: list[Column], values: list[Column]
 ) -> DataFrame:
-    """Two events where the key changes: the old key goes, then the new one comes."""
+    """Two events where the key changes: delete the old key, then insert the new one."""
     prepared = parsed.select(
         ORDER,
         gone.alias(GONE),
@@ -115,7 +115,7 @@ def _split(
             )
         )
     )
-    # What goes says nothing: a partial update behind it must not find the new row's values.
+    # A delete carries no values: a partial update after it must not find the new row's values.
     said = {value_name(i) for i in range(len(values))}
     rest = [
         F.when(~F.col("half.dropped"), F.col(name)).alias(name) if name in said else F.col(name)
@@ -133,9 +133,9 @@ def _split(
 
 
 def _typed_keys(mirror: Mirror, tolerant: bool, *, moves: bool) -> tuple[list[Column], list[Column]]:
-    """The key after and before a change, of images parsed as ``a`` and ``b``; the same where it cannot move.
+    """The key after and before a change, from images parsed as ``a`` and ``b``; the same key if it cannot change.
 
-    An image that was not parsed, or lacks a key column, is read again: only by the rows that need it.
+    An image that was not parsed, or lacks a key column, is read again, only for the rows that need it.
     """
     op, new, old = F.col("op"), [], []
     stays = op == "read" if moves else op != "delete"
@@ -179,7 +179,7 @@ MISFIT = "a cell does not fit its type"
 
 
 def _sent_flags(mirror: Mirror, reset: Column) -> list[Column]:
-    """Per column: does the event say something of it? A full image says something of all."""
+    """Per column: does the event carry it? A full image carries all columns."""
     full = reset & F.col("sent").isNull()
     return [
         (full | F.coalesce(F.array_contains("sent", one.name), F.lit(False))).alias(has_name(i))

@@ -1,7 +1,7 @@
-"""A change that asks for what condensed silver has forgotten: its mirror waits, for any outcome would be a guess.
+"""Hold a mirror when a late key change needs history that compaction of silver has removed.
 
-A change of a key that does not carry the whole row takes the old key's values of that moment along.  Where it
-arrives so late that they may have been condensed away (`ingest.silver.condense`), nobody knows them any more.
+A key change that does not carry the whole row inherits the old key's values of that moment. If it arrives so late that
+they may have been condensed away (`ingest.silver.condense`), they are lost.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingest.lake.schemas import CHANGES
 
 
 def refuse(lake: Lake, mirror: Mirror, lanes: Iterable[Lane]) -> None:
-    """Look for such changes in the lanes that ever had changed keys without the whole row: few have.
+    """Look for such changes in the few lanes that ever had key changes without the whole row.
 
     Raises:
         HeldError: there is one.

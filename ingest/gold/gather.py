@@ -1,8 +1,8 @@
-"""Which changes a mirror must fold for a batch: its new ones, and what late ones call back.
+"""Select the changes that a mirror must fold for a batch: the new ones, and older ones that late changes require.
 
-In order (no new change is older than what the lane has folded) the new changes are enough.  A late
-change is folded again together with the later changes of its key, read from silver, which is the
-memory: so there are no tombstones to keep.  A late truncate folds the lane again from its place.
+If no new change is older than what the lane has folded, the new changes are enough. A late change is folded together
+with the later changes of its key, read from silver, so no tombstones are kept. After a late truncate the lane is folded
+again from its place.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ingest.lake.mirrors import Mirror
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """One lane's outcomes, their shape, and whether the mirror's other rows go."""
+    """One lane's outcomes, their shape, and whether the mirror's other rows are deleted."""
 
     outcomes: DataFrame
     shape: Shape
@@ -40,7 +40,7 @@ def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
 
 
 def history_of(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> tuple[DataFrame, Steps]:
-    """A lane's changes and schema steps under its last key, whose earlier rows stand where it begins."""
+    """A lane's changes and schema steps under its last key; earlier rows are inserted where that key begins."""
     mine = of_lane(changes, lane)
     if not lane.eras:
         return mine, steps
@@ -60,13 +60,13 @@ def with_shard(changes: DataFrame, shard: tuple[str, str] | None) -> DataFrame:
 
 
 def _with_cell(image: Column, cell: str) -> Column:
-    """A JSON object with one more member, in front."""
+    """A JSON object with one more member at its start."""
     rest = F.concat(F.lit(f"{{{cell},"), F.substring(image, 2, 2**31 - 1))
     return F.when(image == "{}", F.lit(f"{{{cell}}}")).otherwise(rest)
 
 
 def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, tolerant: bool) -> Gathered:
-    """The outcomes that a lane's new batches make."""
+    """The outcomes of a lane's new batches."""
     mine = of_lane(changes, lane)
     if lane.folded_high is None or lane.late or lane.inherits or steps.new:
         mine, steps = history_of(changes, mirror, lane, steps)
@@ -86,7 +86,7 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
 
 
 def _since(steps: Steps, cleared: str | None) -> str | None:
-    """From where new steps call folded changes back: a new clearing spares only the rows with an outcome."""
+    """The place from which new steps require folded changes again: a new clearing keeps only rows with an outcome."""
     places = [str(step.since or step.order) for step in steps.new]
     return min([*places, cleared or places[0]]) if places else None
 
@@ -104,7 +104,7 @@ def _happened(
     tolerant: bool,
     since: str | None = None,
 ) -> DataFrame:
-    """The events to fold: the new ones, with those that late ones (or late DDL) call back."""
+    """The events to fold: the new ones, and those that late changes (or late DDL) require again."""
     new = mine.where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
     if floor is not None:
         new = new.where(F.col("order_key") > floor)
@@ -120,7 +120,7 @@ def _happened(
 
 
 def clearing(mine: DataFrame, lane: Lane, steps: Steps) -> tuple[str | None, bool]:
-    """The place behind which a lane's rows still stand, and whether it is news."""
+    """The place after which a lane's rows still exist, and whether it is new."""
     rows = (
         mine.where(F.col("op") == "truncate").select("order_key", "batch").collect()
         if lane.truncates_ever
@@ -139,7 +139,7 @@ def _truncates(mine: DataFrame, lane: Lane) -> list[tuple[str, int]]:
 
 
 def _floor(truncates: list[tuple[str, int]], steps: Steps, lane: Lane) -> tuple[str | None, bool]:
-    """The newest clearing's place, and whether it is new: only then does it clear the mirror."""
+    """The newest clearing's place, and whether it is new: only a new one clears the mirror."""
     new_steps = {step.order for step in steps.new}
     clearings = [(at, batch >= lane.first) for at, batch in truncates]
     clearings += [(str(step.order), step.order in new_steps) for step in steps.incarnations]
@@ -147,7 +147,7 @@ def _floor(truncates: list[tuple[str, int]], steps: Steps, lane: Lane) -> tuple[
 
 
 def _older(mine: DataFrame, lane: Lane, from_place: str | None) -> DataFrame:
-    """Folded changes at or after a place: the log's statistics leave out the rest."""
+    """Folded changes at or after a place; the log's statistics skip the other files."""
     return mine.where(
         (F.col("batch") < lane.first)
         & (F.col("order_key") >= (from_place or ""))
@@ -156,7 +156,7 @@ def _older(mine: DataFrame, lane: Lane, from_place: str | None) -> DataFrame:
 
 
 def _called_back(fresh: DataFrame, old: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
-    """Events of earlier batches that stand at or after their key's oldest late event."""
+    """Events of earlier batches at or after their key's oldest late event."""
     keys = [key_name(i) for i in range(len(mirror.keys))]
     late = (
         fresh.where(F.col(ORDER) <= F.lit(lane.folded_high))

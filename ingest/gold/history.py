@@ -1,12 +1,11 @@
-"""History tables (``history: true``): every state of every row beside its mirror, as SCD type 2.
+"""History tables (``history: true``): every state of every row, as SCD type 2, next to the mirror.
 
 ``histories/<database>/<table>``, in queries ``<table>__history``, has the mirror's columns and
-``valid_from``, ``valid_to``, ``is_current``.  It lies beside the mirrors, not among them: there a source
-table of that name would have the same path.  States follow the fold's order; the moments are the changes'
-event times, and only shown: of two states with one moment the order still decides which is current.  A state
-that a statement ended, or whose change names no time, has no ``valid_to``.  Each batch folds the touched keys
-again from their whole history and puts their states in the place of those that stand, in one guarded commit:
-so late changes are no special case.
+``valid_from``, ``valid_to``, ``is_current``.  It has a folder of its own: among the mirrors, a source table of that
+name would have the same path. States follow the fold's order. The times are the changes' event times and are only
+shown: if two states have the same time, the order decides which is current. A state that a statement ended, or whose
+change names no time, has no ``valid_to``. Each batch folds the touched keys again from their whole history and replaces
+their states in one guarded commit, so late changes need no special case.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ Work = Sequence[tuple[Lane, Steps]]
 def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: Guard, *, again: bool) -> None:
     """Fold the new batches into the history table, whose columns are there already.
 
-    Where it is folded ``again``, ``work`` holds everything, and the table is replaced with its columns.
+    If it is folded ``again``, ``work`` holds everything, and the table is replaced, columns included.
     """
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
     told = [_states(lake, changes, mirror, *pair) for pair in work]
@@ -66,7 +65,7 @@ def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: G
 
 
 def _states(lake: Lake, changes: DataFrame, mirror: Mirror, lane: Lane, applied: Steps) -> DataFrame:
-    """All states of the keys that a lane's new batches touch, as texts, and a mark for each key."""
+    """All states of the keys that a lane's new batches touch, as texts, with one marker row for each key."""
     mine = of_lane(changes, lane).withColumn("moment", F.unix_micros("event_time"))
     keyed = keyed_rows(mine, mirror, (*ROW, "batch", "moment"))
     everything = bool(lane.truncates or applied.new)
@@ -138,7 +137,7 @@ def _of_group(
     others: list[Placed | SchemaStep],
     times: dict[Any, int | None],
 ) -> Iterator[tuple[Any, ...]]:
-    """The states of every key of one group, each key's after a mark that clears what stands."""
+    """The states of every key of one group, each key's after a marker row that clears its existing states."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
     events: dict[str, Placed] = {}
     texts: dict[Key, list[str | None]] = {}
@@ -162,7 +161,7 @@ def _of_group(
 
 
 def _note(states: list[list[Any]], row: Image | None, moment: int | None) -> None:
-    """One step of a key: its open state ends, and unless the row goes another begins."""
+    """Apply one step of a key: end its open state, and begin another unless the row is deleted."""
     standing = states[-1] if states and states[-1][3] else None
     if standing is not None:
         if standing[0] == row:

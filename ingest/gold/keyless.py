@@ -1,14 +1,14 @@
 """Tables without any key: rows appended (``no_key: append``) or kept as a multiset (``full_row``).
 
-``append``: each insert or read adds a row; updates and deletes are counted, not applied.  A truncate
-empties the table; new columns come without values for the rows that stand.
+``append``: each insert or read adds a row; updates and deletes are counted, not applied.  A truncate empties the table;
+new columns have no values in existing rows.
 
 ``full_row``: an insert or read adds one row, a delete takes one row equal to its image, an update does
-both.  A row that is not there cannot be taken.  For one content that is a walk of +1 and -1 that never
-goes below zero, and such a walk ends at its last sum less its lowest one: so plain SQL folds it.
+both.  A row that is not there cannot be removed. For equal rows this is a sequence of +1 and -1 that never goes below
+zero; its end is the last running sum minus the lowest one (if below zero), so plain SQL computes it.
 
-A repetition (equal place, equal content) counts once where the dialect has positions; without them, and in
-a snapshot that has one place for all its rows, it cannot be told from a second equal row.
+A repetition (equal place, equal content) counts once if the dialect has positions; without them, and in a snapshot with
+one place for all its rows, it cannot be distinguished from a second equal row.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ingest.order import place_sql
 if TYPE_CHECKING:
     from ingest.gold.schema import Plan
 
-# Beside a mirror's columns, none of which can hold a percent sign.
+# Next to a mirror's columns, whose names cannot contain a percent sign.
 ADDS, PART, BATCH, ORDER, CONTENT, TAKEN = "%adds", "%part", "%batch", "%order", "%content", "%taken"
 COPIES, STANDING, NUMBER, PLACE = "%n", "%m", "%number", "%place"
 
@@ -53,7 +53,7 @@ def fold(
 ) -> dict[str, int]:
     """Fold a mirror without key in one guarded commit; returns counts of what was not applied.
 
-    Where it is folded ``again``, ``work`` holds everything, and the table is replaced with its columns.
+    If it is folded ``again``, ``work`` holds everything, and the table is replaced, columns included.
     """
     unfit = misfits.meeting(
         lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant, again=again),
@@ -98,7 +98,7 @@ def _changes(lake: Lake, session: SparkSession) -> DataFrame:
 
 
 def _of_lanes(mirror: Mirror, work: Work) -> str:
-    """SQL that only the rows of these lanes meet."""
+    """A SQL condition that holds only for the rows of these lanes."""
     shards = [one.shard for one, _ in work if one.shard is not None]
     if not shards:
         return "true"
@@ -133,7 +133,7 @@ def _happened(
     *,
     steps: bool,
 ) -> DataFrame:
-    """Rows that came (+1) or went (-1), typed, of all batches, repetitions left out."""
+    """Rows inserted (+1) or deleted (-1), typed, of all batches, without repetitions."""
     frames = []
     for (one, lane_steps), floor in zip(work, floors, strict=True):
         mine, own = history_of(_changes(lake, session), mirror, one, lane_steps)
@@ -146,10 +146,9 @@ def _happened(
 
 
 def _once(mine: DataFrame) -> DataFrame:
-    """Each change once, as it came first.  Rows of one message are apart by their number in it.
+    """Each change once, as first delivered. Rows of one message differ by their number in it.
 
-    A place that different rows of a snapshot share (the log's, when it was taken) is no row's own: there
-    arrival tells equal rows apart.
+    Rows of a snapshot may share one place (the log's, when it was taken): there arrival distinguishes equal rows.
     """
     key = F.col("order_key")
     place = F.coalesce(F.expr(place_sql("order_key")), key)
@@ -161,7 +160,7 @@ def _once(mine: DataFrame) -> DataFrame:
 
 
 def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> DataFrame:
-    """Events of single rows with every column's text, as it stands after all schema steps."""
+    """Events of single rows with every column's text after all schema steps."""
     names = _names(mirror, steps)
     parsed = mine.select(
         "op",
@@ -187,18 +186,18 @@ def _texts(mine: DataFrame, mirror: Mirror, steps: Sequence[SchemaStep]) -> Data
 
 def _retyped(step: SchemaStep) -> Callable[..., Column]:
     """The source's conversion of a text, by the type that its message names."""
-    # Without type hints, of which Spark would infer another kind of function.
+    # Without type hints: Spark would infer another kind of function from them.
     return F.udf(lambda text, sent: step.converted(text, sent or ""), StringType())
 
 
 def _names(mirror: Mirror, steps: Sequence[SchemaStep]) -> list[str]:
-    """The mirror's columns, and the names that rows were sent under before those were renamed."""
+    """The mirror's columns, and the names under which rows were sent before renames."""
     stepped = [name for step in steps for name in (step.column, step.to) if name]
     return list(dict.fromkeys([*(one.name for one in mirror.columns), *stepped]))
 
 
 def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -> list[Column]:
-    """A row's texts from one image, filled up from the other, and by the steps behind its place."""
+    """A row's texts from one image, completed from the other, and by the steps after its place."""
     values: dict[str, Column] = {}
     there: dict[str, Column] = {}
     for name in _names(mirror, steps):
@@ -207,7 +206,7 @@ def _row(mirror: Mirror, first: str, second: str, steps: Sequence[SchemaStep]) -
         there[name] = own | F.array_contains(f"{second}_keys", name)
     for step in steps:
         before, target = F.col(ORDER) < F.lit(str(step.order)), step.to or step.column
-        if step.since:  # a statement delivered again
+        if step.since:  # a repeated statement
             before &= F.col(ORDER) > F.lit(str(step.since))
         if step.action == "new_incarnation":
             continue
@@ -242,7 +241,7 @@ def _typed(mirror: Mirror, tolerant: bool) -> list[Column]:
 
 
 def _appended(happened: DataFrame, work: Work, anew: bool) -> DataFrame:
-    """The rows that came, of the new batches or of all; those of an update are no rows of their own."""
+    """The inserted rows, of the new batches or of all; those of an update do not count."""
     alone = Window.partitionBy(ORDER)
     halves = happened.withColumn(NUMBER, F.count(F.lit(1)).over(alone))
     came = halves.where((F.col(ADDS) == 1) & (F.col(NUMBER) == 1))
@@ -250,12 +249,12 @@ def _appended(happened: DataFrame, work: Work, anew: bool) -> DataFrame:
 
 
 def _content(mirror: Mirror) -> Column:
-    """What tells a row from every other: the exact texts of its cells."""
+    """What distinguishes a row from every other: the exact texts of its cells."""
     return exact.content((F.col(quoted(one.column)), one.delta) for one in mirror.columns)
 
 
 def _counted(happened: DataFrame, mirror: Mirror) -> DataFrame:
-    """How often each content stands at the end: the last sum of its walk less the lowest, if below zero."""
+    """How often each content exists at the end: its last running sum minus the lowest one, if below zero."""
     walk = Window.partitionBy(CONTENT).orderBy(ORDER, PART)
     sums = happened.withColumn(CONTENT, _content(mirror)).withColumn(NUMBER, F.sum(ADDS).over(walk))
     columns = [F.first(quoted(one.column)).alias(one.column) for one in mirror.columns]
@@ -267,7 +266,7 @@ def _counted(happened: DataFrame, mirror: Mirror) -> DataFrame:
 def _merge(
     session: SparkSession, path: str, mirror: Mirror, happened: DataFrame, work: Work, guard: Guard
 ) -> None:
-    """Give each touched content its number of rows; contents that have it already are left alone."""
+    """Set each touched content's number of rows; contents with the right number are not touched."""
     names = [quoted(one.column) for one in mirror.columns]
     content = _content(mirror)
     first = min(one.first for one, _ in work)
@@ -286,7 +285,7 @@ def _merge(
         standing, F.col(CONTENT) == F.col("%s"), "left"
     )
     n, m = F.coalesce(COPIES, F.lit(0)), F.coalesce(STANDING, F.lit(0))
-    # A row to take is sent where there is one: of some that match nothing, Delta 4.4 says "Unexpected row".
+    # Deletes are sent only if there is a row: for unmatched ones Delta 4.4 fails with "Unexpected row".
     taken = F.array_repeat(F.lit(True), F.when(m > 0, 1).otherwise(0))
     copies = F.concat(taken, F.array_repeat(F.lit(False), n.cast("int")))
     sent = [sent_name(i) for i in range(len(names))]

@@ -1,4 +1,4 @@
-"""Lanes: one source table's changes on their way into a mirror, and what the books say of them. No Spark is needed."""
+"""Lanes: one source table's changes on their way into a mirror, with their audit counts. Needs no Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LaneId = tuple[str, TableId]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the books say may be in the rows, so that the plan holds only what is needed."""
+    """What the rows may contain according to the books, so that Spark's plan has only what is needed."""
 
     partials: bool = True
     key_changes: bool = True
@@ -29,7 +29,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One source table of one source, with what its books say of the new and the folded batches."""
+    """One source table of one source, with the audit counts of its new and its folded batches."""
 
     source: str
     table: TableId
@@ -47,7 +47,9 @@ class Lane:
     inherits_ever: int = 0
     ddl_ever: int = 0
     changes_ever: int = 0
-    shard: tuple[str, str] | None = None  # the column that tells its rows from other lanes', and its value
+    shard: tuple[str, str] | None = (
+        None  # the column that distinguishes its rows from other lanes', and its value
+    )
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
 
     @property
@@ -58,7 +60,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """A lane's schema steps by order key; the first ``new`` batch's ones change the standing rows."""
+    """A lane's schema steps by order key; those in ``new`` change the existing rows."""
 
     ever: tuple[SchemaStep, ...] = ()
     new: tuple[SchemaStep, ...] = ()
@@ -67,7 +69,7 @@ class Steps:
     )
 
     def behind(self, place: str | None) -> Steps:
-        """The steps behind a place; none if there is no place."""
+        """The steps after a place; none if there is no place."""
 
         def behind(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
             if place is None:
@@ -78,11 +80,11 @@ class Steps:
 
     @property
     def fills(self) -> tuple[SchemaStep, ...]:
-        """The new ones that change the standing rows; one delivered again meets but rows that have an outcome."""
+        """The new ones that change existing rows; a repeated one meets only rows that have an outcome."""
         return tuple(step for step in self.new if not step.since)
 
     def meeting(self, present: Collection[str], folded_high: str | None) -> Steps:
-        """The same steps, with whether they meet a column that stands already among the mirror's, by Delta's names."""
+        """The same steps, with ``doubtful`` set if one adds a column that the mirror already has, by Delta's names."""
         dropped: set[str] = set()
         doubtful = False
         for step in self.fills:
@@ -97,12 +99,12 @@ class Steps:
 
     @property
     def incarnations(self) -> tuple[SchemaStep, ...]:
-        """Tables created anew: they clear like a truncate."""
+        """Tables created again: they clear the rows like a truncate."""
         return tuple(step for step in self.ever if step.action == "new_incarnation")
 
 
 def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, str] | None:
-    """The column that tells a lane's rows from other lanes', and its value; None without a shard column."""
+    """The column that distinguishes a lane's rows from other lanes', and its value; None without a shard column."""
     if not rule.shard_column:
         return None
     source, table = name
@@ -124,5 +126,5 @@ def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
 
 @lru_cache(maxsize=1024)
 def _types(text: str | None) -> Mapping[str, str]:
-    """The types of a message: few texts in all, for most messages of a table name the same ones."""
+    """The types of a message, cached: most messages of a table name the same ones."""
     return json.loads(text) if text else {}

@@ -1,4 +1,4 @@
-"""The DDL ledger as gold reads it: logged statements by lane, with what people decided of them."""
+"""The DDL ledger for gold: logged statements by lane, with the operator's decisions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _effects = msgspec.json.Decoder(tuple[Effect, ...])
 
 @dataclass(slots=True)
 class Ledger:
-    """Statements in order. Those that a connector prints for its own snapshot only describe their tables."""
+    """Statements in order. Those that a connector emits for its own snapshot only describe their tables."""
 
     statements: list[Statement] = field(default_factory=list)
     recorded: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Ledger:
 
 
 def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
-    """The ledger: DDL is rare, and one read serves all mirrors.
+    """Read the ledger: DDL is rare, so one read serves all mirrors.
 
     Args:
         lake: the lake.
-        lanes: the source tables that have sent rows, whose names the statements mean.
+        lanes: the source tables that have sent rows; statements refer to their names.
         last: the last batch whose statements are read; None for all.
     """
     of_use = "(class <> 'none' OR effects <> '[]')" + ("" if last is None else f" AND batch <= {last}")
@@ -66,7 +66,7 @@ def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:
 
 
 def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
-    """A row of `ddl` with what was decided of it."""
+    """A row of `ddl` with its decision."""
     effects = _effects.decode(row["effects"] or "[]")
     return Statement(
         statement_id(row),
@@ -83,7 +83,7 @@ def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
 
 
 def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
-    """What a statement printed for a snapshot says of the table: its key, columns and comments, and no event."""
+    """The description in a snapshot's statement: the table's key, columns and comments, but no event."""
     for effect in effects:
         if effect.action == "create_table":
             yield replace(effect, note="if-not-exists")

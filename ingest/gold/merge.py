@@ -1,4 +1,6 @@
-"""One MERGE a mirror: outcomes in, under the mirror's own identifier, changing what differs or may differ."""
+"""One MERGE per mirror: apply outcomes under the mirror's own identifier, changing only rows that differ or may
+differ.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,17 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What becomes of a lane's rows that no outcome names."""
+    """What happens to a lane's rows that have no outcome."""
 
-    clears: bool = False  # a truncate or a new incarnation: they go
-    steps: Sequence[SchemaStep] = ()  # new ones, which fill
-    shard: tuple[str, str] | None = None  # the Delta column and value that tell the lane's rows from others'
+    clears: bool = False  # a truncate or a new incarnation: they are deleted
+    steps: Sequence[SchemaStep] = ()  # new steps that fill columns
+    shard: tuple[str, str] | None = (
+        None  # the Delta column and value that distinguish the lane's rows from others'
+    )
 
     @property
     def condition(self) -> str | None:
-        """SQL that only the lane's rows meet; None if the mirror has one lane."""
+        """A SQL condition that holds only for the lane's rows; None if the mirror has one lane."""
         return None if self.shard is None else f"t.{quoted(self.shard[0])} = {literal(self.shard[1])}"
 
 
@@ -48,7 +52,7 @@ class Guard:
     metadata: str
 
     def set_on(self, session: SparkSession) -> None:
-        """MERGE takes the identifier from session settings: so each mirror has a session of its own."""
+        """MERGE takes the identifier from session settings, so each mirror has a session of its own."""
         session.conf.set(TXN_APP, self.writer)
         session.conf.set(TXN_VERSION, str(self.batch))
         session.conf.set(USER_METADATA, self.metadata)
@@ -64,11 +68,13 @@ class Guard:
         )
 
     def replace(self, rows: DataFrame, path: str) -> None:
-        """Put rows in the place of all that a table holds, its columns included."""
+        """Replace a table's rows and columns."""
         self.write(rows, path, "overwrite", overwriteSchema="true")
 
     def take_off(self, session: SparkSession) -> None:
-        """What the session writes from here on is no part of the batch: Delta would take it for done already."""
+        """Remove the identifier: later writes of the session are not part of the batch, and Delta would skip them as
+        done.
+        """
         for name in (TXN_APP, TXN_VERSION):
             session.conf.unset(name)
 
@@ -76,8 +82,8 @@ class Guard:
 def typed(outcomes: DataFrame, mirror: Mirror, shape: Shape, tolerant: bool) -> DataFrame:
     """Outcomes with each column in its Delta type, as `sent_name` names it.
 
-    Key cells are typed already.  A cell that does not fit fails the job, or is NULL if ``tolerant``
-    (then its text has been kept as a reject before).
+    Key cells are typed already. A cell that does not fit fails the job, or is NULL if ``tolerant`` (its text was
+    written to rejects before).
     """
     keys = {name: key_name(i) for i, name in enumerate(mirror.keys)}
     columns: list[Column] = [F.col(GONE)]
@@ -107,9 +113,9 @@ def merge(
 ) -> None:
     """MERGE typed outcomes into a mirror; the session carries the guard.
 
-    Rows that no outcome names go or are filled in the same MERGE, lane by lane.  A row is written anew only where
-    it differs, or, if the outcomes are all ``news``, unseen: with deletion vectors the MERGE then reads the mirror's key
-    alone, where to compare reads every column three times.
+    Rows without an outcome are deleted or filled in the same MERGE, lane by lane. A row is rewritten only if a column
+    differs. If all outcomes are ``news`` the comparison is skipped: with deletion vectors the MERGE then reads only the
+    mirror's key, while comparing reads every column three times.
     """
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(mirror.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in mirror.key_columns)
@@ -136,7 +142,7 @@ def merge(
 
 
 def _differs(values: Sequence[tuple[MirrorColumn, str]]) -> str:
-    """SQL: does any column stand otherwise than sent?"""
+    """SQL: does any column differ from the sent value?"""
     return " OR ".join(
         f"NOT ({compared(f't.{quoted(one.column)}', one)} <=> {compared(value, one)})"
         for one, value in values
@@ -144,12 +150,12 @@ def _differs(values: Sequence[tuple[MirrorColumn, str]]) -> str:
 
 
 def compared(value: str, one: MirrorColumn) -> str:
-    """A value to compare: to SQL, 0.0 and -0.0 are the same number."""
+    """A value to compare: SQL treats 0.0 and -0.0 as the same number."""
     return f"CAST({value} AS STRING)" if one.delta in FLOATING else value
 
 
 def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:
-    """The table's columns that are none of the mirror's any more, by Delta's names, with their Delta types."""
+    """The table's columns that no longer belong to the mirror, by Delta's names, with their Delta types."""
     there = tables.standing(session.read.format("delta").load(path).schema)
     return {name: there[name] for name in tables.left(mirror, there)}
 
@@ -157,10 +163,10 @@ def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]
 def _fills(
     mirror: Mirror, steps: Sequence[SchemaStep], leaving: Mapping[str, str]
 ) -> dict[str, Column | str]:
-    """What new schema steps give the rows that stand: defaults, values carried to a new name, NULL.
+    """What new schema steps write into existing rows: defaults, values carried to a new name, NULL.
 
-    A name that came and was renamed within the steps is no column of the mirror, but its value goes on; so does
-    that of a column which is about to leave the table.
+    A name that was added and renamed within the steps is not a column of the mirror, but its value is carried on; so is
+    that of a column that is about to be dropped.
     """
     columns = {one.name: one for one in mirror.columns}
     values: dict[str, _Standing] = {}
@@ -175,9 +181,9 @@ def _fills(
         if step.action in (
             "new_incarnation",
             "retype_column",
-        ):  # where a type changes values, no row is only filled
+        ):  # if a type changes values, no row is only filled
             continue
-        if step.action == "drop_column":  # the name comes again, for another column
+        if step.action == "drop_column":  # the name is reused for another column
             values[name] = _Standing(F.lit(None).cast("string"))
             continue
         added = step.action == "add_column"
@@ -198,7 +204,7 @@ def _fills(
 
 @dataclass(frozen=True, slots=True)
 class _Standing:
-    """A standing row's value under one name, with its Delta type; without one it is canonical text."""
+    """An existing row's value under one name, with its Delta type; without a type it is canonical text."""
 
     value: Column
     delta: str = ""
@@ -215,6 +221,6 @@ def _standing(values: dict[str, _Standing], columns: dict[str, MirrorColumn], na
 
 
 def _new_value(index: int, column: str, shape: Shape) -> str:
-    """The sent value, or the mirror's own where a partial outcome says nothing of the column."""
+    """The sent value, or the mirror's own if a partial outcome does not carry the column."""
     sent = f"s.{quoted(sent_name(index))}"
     return f"IF(s.{quoted(has_name(index))}, {sent}, t.{quoted(column)})" if shape.partials else sent

@@ -1,7 +1,7 @@
-"""What does not fit a mirror, written to `rejects` before the merge that leaves it out.
+"""Write what does not fit a mirror to `rejects`, before the merge that omits it.
 
-A *cell* whose text is no value of its column's type becomes NULL in the mirror and keeps its text here.
-A *change* whose key has such a cell, or none, is left out whole: a mirror never gets a NULL key.
+A *cell* whose text is not a value of its column's type becomes NULL in the mirror; its text is kept here.
+A *change* whose key has such a cell, or is missing, is omitted as a whole: a mirror never gets a NULL key.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def cells(outcomes: DataFrame, table: DataFrame, mirror: Mirror, lane: Lane, bat
     """Cells that do not fit, as rows of `rejects`; None if none can be.
 
     Args:
-        outcomes: a lane's outcomes (`ingest.gold.fold.outcomes`), or rows of texts for a mirror without key.
+        outcomes: a lane's outcomes (`ingest.gold.fold.outcomes`), or rows of texts for a mirror without a key.
         table: ``changes``, in which each cell's own change is looked up.
         mirror: with its columns as decided.
         lane: where they come from.
-        batch: the batch that is being folded: of a cell that no change has sent as it is.
+        batch: the batch that is being folded; used for a cell that no change sent in this form.
     """
     found = [
         F.when(
@@ -110,14 +110,14 @@ def _why(text: Column, logical: str) -> Column:
 
 
 def can_misfit(logical: str) -> bool:
-    """True if some texts are no values of the type."""
+    """True if some texts are not values of the type."""
     return bool(types.family(logical)) and types.delta(logical) != "STRING"
 
 
 def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
     """A lane's new changes without a usable key, as rows of `rejects` with their messages' positions."""
     new = of_lane(table, lane).where((F.col("batch") >= lane.first) & (F.col("op") != "truncate"))
-    if lane.eras:  # those under an older key have been folded by it
+    if lane.eras:  # changes under an older key were folded by that key
         new = new.where(F.col("order_key") > lane.eras[-1].place)
     parsed, fits, raw = key_cells(new, mirror)
     bad = parsed.where(~F.coalesce(fits, F.lit(False)))
@@ -140,7 +140,7 @@ def changes(table: DataFrame, mirror: Mirror, lane: Lane) -> DataFrame:
 
 
 class Outgrown(Exception):
-    """Whole numbers have come that pass the range of their column's declared type."""
+    """Integers arrived that exceed the range of their column's declared type."""
 
     def __init__(self, mirror: Mirror) -> None:
         super().__init__("a column is too narrow for its values")
@@ -148,9 +148,9 @@ class Outgrown(Exception):
 
 
 def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lane]) -> None:
-    """Ask for wider columns where new whole numbers pass a declared range: many sources do not say UNSIGNED.
+    """Request wider columns if new integers exceed a declared range: many sources do not send UNSIGNED.
 
-    A type of the pipeline file's binds, and a frozen mirror keeps its columns: there such cells are rejects.
+    A type from the pipeline file is binding, and a frozen mirror keeps its columns: there such cells are rejected.
 
     Raises:
         Outgrown: there are such numbers; it holds the wider mirror.
@@ -184,18 +184,18 @@ def widen(table: DataFrame, mirror: Mirror, rule: TableRule, lanes: Iterable[Lan
 
 
 def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> dict[str, int]:
-    """Fold as if every cell fitted; where one does not, keep the misfits first and fold again.
+    """Fold as if every cell fitted; if one does not, write the misfits first and fold again.
 
     Args:
         fold: writes a mirror's new rows; True makes cells that do not fit NULL, instead of an error.
         keep_misfits: writes them to `rejects`, and says how many.
 
     Returns:
-        how many there were, as a count of the mirror's; nothing if all fitted.
+        their number, among the mirror's counts; empty if all fitted.
     """
     try:
         fold(False)
-    except (PySparkException, Py4JJavaError) as error:  # the latter where rows are written
+    except (PySparkException, Py4JJavaError) as error:  # the latter while rows are written
         if MISFIT not in str(error):
             raise
     else:
@@ -208,8 +208,8 @@ def meeting(fold: Callable[[bool], None], keep_misfits: Callable[[], int]) -> di
 def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], batch: int) -> int:
     """Append what does not fit to `rejects`, guarded.
 
-    A change is folded more than once: after a kill, and again with later or older changes of its key.  What is kept
-    of it already is left out.
+    A change can be folded more than once: after a kill, or with later or older changes of its key. Its existing rejects
+    are not written again.
 
     Args:
         lake: the lake, through the mirror's own session.
@@ -225,7 +225,7 @@ def keep(lake: Lake, mirror: Mirror, found: list[DataFrame], batch: int) -> int:
         known = F.broadcast(lake.read(REJECTS.name).where(F.col("stage") == STAGE)).alias("known")
         same = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _SAME]
         place = [F.col(f"found.{name}").eqNullSafe(F.col(f"known.{name}")) for name in _PLACE]
-        older = F.col("known.offset").isNull()  # as an older version kept it, without a place
+        older = F.col("known.offset").isNull()  # as an older version wrote it, without a place
         same.append(older | reduce(lambda a, b: a & b, place))
         rows = rows.alias("found").join(known, same, "left_anti")
     written = Observation()

@@ -1,4 +1,6 @@
-"""What is done to one mirror and which way, decided once: a fold by Arrow where it is plain, by Spark where it is not."""
+"""Plan one mirror's part of a batch, once: what is done, and whether Arrow folds it (plain cases) or Spark (all
+others).
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 Work = tuple[tuple[Lane, Steps], ...]
-# Bytes of a mirror that a batch may write anew: at least, for each change, and at most.  Beyond the last a MERGE by
-# Spark takes less of a processor (see benchmarks/notes.md).
+# Bytes of a mirror that a batch may rewrite: at least, for each change, and at most. Beyond the last a MERGE by Spark
+# takes less processor time (see benchmarks/notes.md).
 LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
-CHANGES_AT_MOST = 500_000  # of one mirror, which one process holds at once
+CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
-SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are looked through for them
+SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
 _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
 _LOGGED = {
     "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TIMESTAMP_NTZ": "timestamp_ntz"
@@ -54,7 +56,7 @@ class FoldPlan:
 
     @property
     def fresh(self) -> bool:
-        """True if the table is made with its first rows."""
+        """True if the table is created with its first rows."""
         return bool(self.plan.mirror.keys) and (self.again or not self.before.exists)
 
     @property
@@ -72,9 +74,9 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     """Look at a mirror's table and decide.
 
     Raises:
-        HeldError: the table holds what is not ours.
+        HeldError: the table contains foreign commits.
     """
-    from ingest.gold import retyped, tables, watch  # Spark's, which a plan that is only shown does without
+    from ingest.gold import retyped, tables, watch  # Spark's; a plan that is only shown does not need it
 
     mirror = plan.mirror
     before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
@@ -100,9 +102,9 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
 
 
 def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str:
-    """Why a mirror's rows are not folded again for a new statement: an earlier one has not done to them what it would now.
+    """Why a mirror's rows are not folded again for a new statement: an earlier one would now do something else to them.
 
-    Spark changes the rows as they are.
+    Spark changes the existing rows instead.
     """
     plan = fold.plan
     for one, steps in fold.work:
@@ -118,7 +120,7 @@ def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str
 
 
 def _why_not_read(lake: Lake, work: Work) -> str:
-    """Why what silver holds of earlier batches is Spark's to read; nothing if it is not, or is not needed."""
+    """Why Spark must read the changes of earlier batches; empty if Arrow can, or if they are not needed."""
     lanes = [
         one for one, steps in work if one.folded_high is None or one.inherits_ever or refolds(one, steps)
     ]
@@ -131,13 +133,13 @@ def _why_not_read(lake: Lake, work: Work) -> str:
 
 
 def refolds(lane: Lane, steps: Steps) -> bool:
-    """True if a lane's new changes are not enough: its whole history is folded again."""
+    """True if a lane's new changes are not enough, so that its whole history is folded again."""
     return lane.late or bool(lane.inherits) or bool(steps.new)
 
 
 def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
-    """Why a fold is not Arrow's, as part of a sentence; nothing if it is, as far as the lake need not be asked."""
-    if fold.retyped:  # what cannot be known of its values is written there
+    """Why Spark must fold, as part of a sentence; empty if Arrow can, as far as known without reading the lake."""
+    if fold.retyped:  # values that cannot be known are recorded there
         return "a statement converts its values"
     plan = fold.plan
     why = _not_plain(pipeline, plan.job.rule, plan.mirror, fold.before.types, fold.work)
@@ -149,7 +151,7 @@ def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
 
 
 def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
-    """Why a table of that many bytes is not written anew for that many changes; nothing if it may be."""
+    """Why a table of that many bytes is not rewritten for that many changes; empty if it may be."""
     given = pipeline.rewrite_budget
     most = min(MOST, max(LEAST, EACH * changes)) if given is None else given
     return (
@@ -195,9 +197,10 @@ def _not_plain(
 
 
 def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object]) -> bool:
-    """True if a table has the mirror's columns, or gets them with the file that is written anew.
+    """True if a table has the mirror's columns, or gets them when its file is rewritten.
 
-    Columns come and go with it, but none gets another type; nor do rows of other tables, which the file holds, too.
+    Rewriting can add and drop columns, but not change a type, nor drop a column that rows of other tables in it still
+    use.
     """
     columns = {one.column: logged(one.delta) for one in mirror.columns}
     if rule.shard_column:
@@ -206,7 +209,7 @@ def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object]) -> bool
 
 
 def logged(delta: str) -> str:
-    """A Delta type as a table's log writes it."""
+    """A Delta type in the form of a table's log."""
     return _LOGGED.get(delta, delta.lower())
 
 
@@ -232,9 +235,10 @@ def work_of(
 
 
 def _judged(one: Lane, mirror: Mirror) -> Lane:
-    """The lane with its partial updates among what needs a key's history, if a condition is judged on whole rows.
+    """The lane; if the mirror has a condition, its partial updates need the key's history, because a condition is
+    judged on whole rows.
 
-    A row that has not met it is not in the mirror, which could give what an update leaves out.
+    A row that did not meet it is not in the mirror, so the mirror cannot supply what an update omits.
     """
     if not mirror.where:
         return one
@@ -243,7 +247,7 @@ def _judged(one: Lane, mirror: Mirror) -> Lane:
 
 
 def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Work:
-    """All of the mirror's lanes from their first change on, each with its schema steps."""
+    """All of the mirror's lanes from their first change, each with its schema steps."""
     found = []
     declared = bool(plan.job.rule.keys)
     own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
@@ -257,6 +261,6 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Wo
 def _steps(pipeline: Pipeline, ledger: Ledger, plan: Plan, name: LaneId, one: Lane) -> Steps:
     subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
     found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
-    if one.folded_high is None and one.order_low is not None:  # nothing stands before the first change
+    if one.folded_high is None and one.order_low is not None:  # there are no rows before the first change
         return found.behind(one.order_low)
     return found

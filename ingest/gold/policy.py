@@ -1,16 +1,16 @@
 """Schema policy: what a logged statement means for one mirror, by its table's ``on_schema_change``.
 
-Rules that hold whatever the policy says:
+Rules that apply under every policy:
 
-- A TRUNCATE of a partition holds the mirror: no message tells which rows were in it.
-- A table renamed into a mirror's name holds that mirror: what the table held under its old name is in
-  another mirror.  The swap of an online schema tool, and a table known to be empty, are no such rename
+- A TRUNCATE of a partition holds the mirror: no message says which rows were in it.
+- A table renamed to a mirror's name holds that mirror: the rows that the table had under its old name are in another
+mirror. The swap of an online schema tool, and a table known to be empty, are exceptions
   (`ingest.lake.resolve`).
-- DROP TABLE and RENAME TABLE away remove nothing; the CREATE after them begins a new incarnation, which does.
-  So does a plain CREATE TABLE by itself, for it proves that no such table stood.
-- A default that is no literal leaves the standing rows NULL, and the statement asks for a person's attention.
-- A statement that a person has dismissed does nothing; an approved one does what the policy
-  ``lenient`` would, or ``evolve`` where that is the table's policy.
+- DROP TABLE and RENAME TABLE to another name remove nothing; the CREATE after them begins a new incarnation, which
+clears the mirror. So does a plain CREATE TABLE alone, because it proves that no such table existed.
+- A default that is not a literal leaves existing rows NULL, and the statement asks for the operator's attention.
+- A dismissed statement does nothing; an approved one does what the policy ``lenient`` would, or ``evolve`` if that is
+the table's policy.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, in_charset, named
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
-PARTLY = "partly"  # applied, but the standing rows lack what only the source knows
+PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The table whose mirror is asked about: its policy, its columns' types, its excluded neighbours.
+    """The table of the mirror in question: its policy, its columns' types, and excluded tables around it.
 
-    ``frozen`` is the last batch before which nothing is frozen yet: the mirror's first one, or what it has
-    folded since.  ``rows`` is False of a table that has sent none; ``names`` are the columns that new rows show.
+    Nothing up to batch ``frozen`` is frozen: it is the mirror's first batch, or the last one folded since. ``rows`` is
+    False for a table that has sent no rows; ``names`` are the columns of new rows.
     """
 
     table: TableId
@@ -49,7 +49,7 @@ class Subject:
     names: frozenset[str] = frozenset()
 
     def column(self, name: str, but: object = None) -> str:
-        """A column as the rows spell it: in another letter case only if one column alone has such a name."""
+        """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
         names = (self.names | self.known.keys()) - {but}
         if name in names:
             return name
@@ -59,19 +59,19 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a statement comes to: a state, and what it does (or would do, once approved) in words."""
+    """A statement's state, and what it does (or would do, once approved) in words."""
 
     state: str
     does: tuple[str, ...] = ()
 
 
 def concerns(statement: Statement, table: TableId) -> bool:
-    """True if the statement is about the table; one that could not be read is about its message's table."""
+    """True if the statement is about the table; an unreadable one counts for its message's table."""
     return table in statement.tables
 
 
 def judge(statement: Statement, subject: Subject) -> Verdict:
-    """What a statement comes to under a table's policy."""
+    """Judge a statement under a table's policy."""
     effects = [one for one in statement.effects if subject.table in touched(one)]
     does = tuple(_phrase(effect, subject) for effect in effects)
     if statement.kind == "unknown":
@@ -109,7 +109,7 @@ def _renamed_into(effect: Effect, subject: Subject) -> bool:
 
 
 def _changes_schema(effect: Effect, subject: Subject) -> bool:
-    """True if the effect would change a frozen mirror's columns, or take its rows away."""
+    """True if the effect would change a frozen mirror's columns or remove its rows."""
     match effect.action:
         case "add_column":
             return effect.column not in subject.known
@@ -128,7 +128,7 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
 
 
 def _phrase(effect: Effect, subject: Subject) -> str:
-    """What an effect does to the mirror, for people; `steps` and `shown` do just that."""
+    """What an effect does to the mirror, in words; `steps` and `shown` do exactly that."""
     column, drops = effect.column, subject.policy == "evolve"
     match effect.action:
         case "add_column":
@@ -198,17 +198,21 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Shown:
-    """What applied statements say of a table: its key, its columns, and which are gone since when."""
+    """What applied statements say of a table: its key, its columns, and which columns were dropped, and when."""
 
     keys: tuple[str, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
     comments: dict[str, str] = field(default_factory=dict)
-    again: set[str] = field(default_factory=set)  # names that left and came again since: other columns now
+    again: set[str] = field(
+        default_factory=set
+    )  # names that were dropped and reused since: other columns now
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
-    """The effects on a table that its policy applies, in order, with column names as rows and statements spell them."""
+    """The effects on a table that its policy applies, in order, with column names in the spelling of rows and
+    statements.
+    """
     made: set[str] = set()
     for statement in statements:
         if judge(statement, subject).state in (APPLIED, PARTLY):
@@ -219,7 +223,7 @@ def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple
 
 
 def _made_by(effect: Effect) -> set[str]:
-    """The column names that stand by an effect."""
+    """The column names that exist after an effect."""
     if effect.action == "create_table":
         return {one.name for one in effect.columns}
     name = effect.to if effect.action == "rename_column" else effect.column
@@ -227,7 +231,7 @@ def _made_by(effect: Effect) -> set[str]:
 
 
 def _spelt(effect: Effect, subject: Subject) -> Effect:
-    """The effect with the columns that it finds there as the rows spell them: to MySQL their case does not matter."""
+    """The effect with existing columns in the rows' spelling: MySQL ignores their letter case."""
     if effect.action in ("drop_column", "rename_column", "modify_column", "comment_column"):
         return replace(effect, column=subject.column(effect.column or "", effect.to))
     if effect.action == "add_primary_key":
@@ -236,7 +240,7 @@ def _spelt(effect: Effect, subject: Subject) -> Effect:
 
 
 def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
-    """Columns that the source has dropped or renamed, whatever the policy does about it, with the statements' places."""
+    """Columns that the source has dropped or renamed, under any policy, with the statements' places."""
     found: dict[str, str] = {}
     for statement in statements:
         if judge(statement, subject).state == DISMISSED:
@@ -254,7 +258,7 @@ def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str
 def rings(
     effects: Iterable[tuple[Statement, Effect]],
 ) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
-    """Each effect by itself, but the renames that exchange their names together."""
+    """Group effects: renames that exchange names form one group, every other effect is alone."""
     ring: list[Effect] = []
     for statement, effect in effects:
         ring.append(effect)
@@ -264,7 +268,7 @@ def rings(
 
 
 def by_statement(statements: Iterable[Statement], subject: Subject) -> list[tuple[str, list[Effect]]]:
-    """The effects that the policy applies, by their statement's place."""
+    """The effects that the policy applies, by the place of their statement."""
     found: dict[str, list[Effect]] = {}
     for statement, effect in applied(statements, subject):
         found.setdefault(statement.order, []).append(effect)
@@ -277,7 +281,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
     Args:
         statements: of one table, in order.
         subject: the table.
-        since: the last batch that its mirror has folded.
+        since: the last batch that the mirror has folded.
     """
     found = Shown()
     drops, left = subject.policy == "evolve", set[str]()
@@ -315,7 +319,7 @@ def shown(statements: Iterable[Statement], subject: Subject, since: int = 0) -> 
 
 
 def _exchange(found: Shown, ring: Sequence[Effect], subject: Subject) -> None:
-    """Columns that exchange their names take their types, comments and places in the key along."""
+    """Columns that exchange names keep their types, comments and places in the key."""
     names = {one.column or "": str(one.to) for one in ring}
     found.columns |= {new: _type_of(found, old, subject) for old, new in names.items()}
     found.comments |= {new: found.comments[old] for old, new in names.items() if old in found.comments}
@@ -328,7 +332,7 @@ def _declare(found: Shown, name: str, logical: str) -> None:
 
 
 def _come_again(found: Shown, left: set[str], effect: Effect, *, new: bool) -> None:
-    """A name that had left is another column's from here on; only a new statement makes that news."""
+    """From here on a dropped name belongs to another column; it counts as new only if the statement is new."""
     came = {"add_column": effect.column, "rename_column": effect.to}.get(effect.action)
     if came is not None and came in left:
         left.remove(came)
@@ -360,7 +364,7 @@ def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[Schem
 
 
 def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> Iterator[SchemaStep]:
-    """What a statement delivered again does: the same to the rows that were delivered again before it."""
+    """The effect of a repeated statement: the same, on the rows that were repeated before it."""
     if statement.first is not None:
         order, since = cast("Any", statement.order), cast("Any", statement.since)
         for step in taken.get(statement.first.id, ()):
@@ -374,7 +378,7 @@ _UNSAID = "unsaid"  # the character set of a table's new columns that no stateme
 
 @dataclass(slots=True)
 class _Walk:
-    """What stands at the source, as its statements tell, and what is gone there but still stands in the mirror."""
+    """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
 
     table: TableId
     subject: Subject
@@ -383,11 +387,11 @@ class _Walk:
     types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
     charset: str | None = None  # of new columns
     charsets: dict[str, str | None] = field(default_factory=dict)
-    made: set[str] = field(default_factory=set)  # columns that a statement has made, and none has taken away
+    made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
     presence: Presence = field(default_factory=Presence)
 
     def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
-        """One effect's steps.  A name that comes again starts empty: its old values are another column's."""
+        """One effect's steps. A reused name starts empty: its old values belong to another column."""
         name, to = effect.column or "", str(effect.to)
         order: Any = statement.order
         if self.presence.begins(effect, statement, self.table):
@@ -404,7 +408,7 @@ class _Walk:
                 yield from self._retype(effect, order)
             case "convert_charset":
                 yield from self._convert(effect, order)
-            case "add_column" if name in self.made:  # the same statement again, or IF NOT EXISTS
+            case "add_column" if name in self.made:  # a repeated statement, or IF NOT EXISTS
                 return
             case "add_column":
                 yield from self._revive(name, order)
@@ -437,7 +441,7 @@ class _Walk:
             self.charsets[effect.column] = effect.charset or self.charset
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What the source does to its rows; where no statement has said the old type, their messages may."""
+        """What the source does to its rows; if no statement has named the old type, their messages may."""
         name = effect.column or ""
         step = SchemaStep(
             order,
@@ -456,9 +460,9 @@ class _Walk:
             yield step
 
     def _declared(self, effect: Effect) -> str:
-        """The type that a column is changed to, with its character set if that is another one, or may be.
+        """The type that a column is changed to, with its character set if that changes or may change.
 
-        A MODIFY that names none gives a column of texts its table's.
+        A MODIFY without a character set gives a text column that of its table.
         """
         declared, old = effect.declared or "", self.charsets.get(effect.column or "")
         new = effect.charset or self.charset or (old and _UNSAID)
@@ -466,7 +470,7 @@ class _Walk:
         return in_charset(declared, new) if texts and new and new != old else declared
 
     def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What ``CONVERT TO CHARACTER SET`` does to the columns of texts; where nothing says the type, messages do."""
+        """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
         charset = str(effect.charset)
         for name in sorted({*self.subject.known, *self.subject.names, *self.types} - self.stale):
             old = self.types.get(name, "")
@@ -481,7 +485,9 @@ class _Walk:
             self.charsets[name] = charset
 
     def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
-        """Columns that exchange their names in one statement: the last one's values wait under a name of their own."""
+        """Columns that exchange names in one statement: the last one's values are kept under a temporary name
+        meanwhile.
+        """
         order: Any = statement.order
         waiting = f"{ring[-1].column} exchanged"
         yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)

@@ -1,7 +1,7 @@
-"""What gold would do next, mirror by mirror, decided by the code that decides a run; nothing is written.
+"""What gold would do next, mirror by mirror, decided by the same code as a run; nothing is written.
 
-Book lines of messages that nobody has decoded yet may be added to those of the lake: then the answer
-holds for these messages, and is as good as they are typical.
+Book lines of messages that are not decoded yet may be added to those of the lake: then the answer holds for these
+messages, and is as good as they are typical.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class Foreseen:
     keys: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     added: tuple[Column, ...] = ()
-    retyped: tuple[tuple[str, Column], ...] = ()  # the old Delta type, and the column as it would be
+    retyped: tuple[tuple[str, Column], ...] = ()  # the old Delta type, and the column's new definition
     dropped: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     changes: int = 0
-    why_spark: str = ""  # why Spark folds it, not Arrow
+    why_spark: str = ""  # why Spark folds it instead of Arrow
 
 
 @dataclass(slots=True)
 class Known:
-    """What a lake knows; as it stands here, one that does not exist yet."""
+    """What a lake knows; the defaults are those of a lake that does not exist yet."""
 
     complete: int = 0
     last: int = 0
@@ -63,7 +63,7 @@ class Known:
 
 
 def know(lake: Tables) -> Known:
-    """Read what decides about the next fold."""
+    """Read everything that decides the next fold."""
     found = Known(last=lake.decoded())
     if not found.last:
         return found
@@ -113,7 +113,7 @@ def foresee(
 
 
 def _reshaped(known: Known, mirror: Mirror) -> Foreseen:
-    """A mirror with nothing to fold but what it has folded, by other rules."""
+    """A mirror without new changes that is folded again by other rules."""
     standing = Foreseen(mirror.name, mirror.path, WAIT, pauses.PAUSED, mirror.keys)
     if mirror.path in known.paused:
         return standing

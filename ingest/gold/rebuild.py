@@ -1,8 +1,8 @@
-"""Mirrors folded anew from silver: in a shadow, compared with what stands, published in one commit.
+"""Rebuild mirrors from silver: fold them in a staging table, compare with the existing mirror, publish in one commit.
 
-The shadow is filled by the same fold and the same MERGE as every run, into an empty table.  What is
-published carries the next generation in its identifier, so that the old one's progress means nothing
-any more: also after a RESTORE, whose log remembers batches that its rows have lost.
+The staging table (the shadow) is filled by the same fold and MERGE as in every run. The published table carries the
+next generation in its identifier, which invalidates the old progress: also after a RESTORE, whose log contains batches
+that its rows have lost.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CELL = ("database", "schema", "table", "key", "column", "raw")
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What a rebuild found of one mirror, and whether it was published."""
+    """The outcome of one mirror's rebuild, and whether it was published."""
 
     mirror: str
     state: str  # rebuilt | compared | held | failed
@@ -48,13 +48,13 @@ class Rebuilt:
 def rebuild(
     lake: Lake, names: Sequence[str], *, dry_run: bool, tell: Tell = lambda _mirror, _step: None
 ) -> list[Rebuilt]:
-    """Fold mirrors anew and publish them, each on its own.
+    """Fold mirrors again and publish them, each on its own.
 
     Args:
         lake: the lake, whose lock the caller holds.
         names: the mirrors; none means all.
         dry_run: compare, publish nothing.
-        tell: is told the mirror and the step that begins.
+        tell: called with the mirror and the step that it begins.
 
     Raises:
         IngestError: there is no such mirror, or silver has nothing to fold.
@@ -70,7 +70,7 @@ def rebuild(
 
 
 def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) -> Rebuilt:
-    """One mirror; what it meets in its files does not end the others."""
+    """Rebuild one mirror; a damaged file does not stop the others."""
     try:
         return _one(lake, books, mirror, dry_run, tell)
     except Exception as error:
@@ -81,10 +81,10 @@ def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) 
 
 
 def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:
-    """The mirrors of these names, all if there are none.
+    """The mirrors of these names; all mirrors if no name is given.
 
     Raises:
-        IngestError: a name is no mirror's.
+        IngestError: a name is not that of a mirror.
     """
     by_name = {mirror.name: mirror for mirror in known.values()}
     unknown = [name for name in names if name not in by_name]
@@ -126,12 +126,12 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
 
 
 def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mirror]:
-    """Fold a mirror whose key or rules have changed from its first change up to a batch, and publish it.
+    """Fold a mirror whose key or rules have changed, from its first change up to a batch, and publish it.
 
-    A run killed between the commit and the decision finds the old key decided, and does it again.
+    After a kill between the commit and the decision, the next run still finds the old key decided and repeats the fold.
 
     Returns:
-        what happened, and the mirror as it is decided now: as given if it could not be folded.
+        what happened, and the mirror as now decided; unchanged if it could not be folded.
     """
     books = open_books(lake, 0, last)
     with shadow_of(lake, MIRRORS, histories.FOLDER, REJECTS.name) as shadow:
@@ -149,7 +149,7 @@ def again(lake: Lake, mirror: Mirror, last: int, tell: Tell) -> tuple[Folded, Mi
 
 
 def _paths(lake: Lake, books: Books) -> frozenset[str]:
-    """The mirrors that the books know. All lines are kept: a statement may concern other tables than its own."""
+    """The mirrors in the books. All lines are kept: a statement may concern other tables than its own."""
     tables = {line.table_id for line in books.lines if line.table is not None}
     return frozenset(mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables)
 
@@ -182,11 +182,11 @@ def _next(lake: Lake, mirror: Mirror) -> Mirror:
 def _publish(
     lake: Lake, shadow: Lake, mirror: Mirror, batch: int, decided_at: int, reason: str = "rebuilt"
 ) -> None:
-    """The old states and the rows, in one commit each, then the decision that names their generation.
+    """Publish the history table and the mirror, in one commit each, then the decision that names their generation.
 
-    What does not fit is kept first, as by every fold.
+    What does not fit is written to rejects first, as in every fold.
 
-    A run killed between the two goes on under the old generation, whose progress is the same batch.
+    After a kill between the two, the old generation continues; its progress is the same batch.
     """
     _add_misfits(lake, shadow, mirror, batch)
     states = histories.table_of(mirror)
@@ -207,7 +207,7 @@ def _make(lake: Lake, mirror: Mirror) -> None:
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
-    """Keep cells that did not fit and are not on record yet; close the others' rejects of the mirror."""
+    """Write cells that did not fit and have no reject yet; close the mirror's other rejects."""
     found = shadow.read(REJECTS.name) if shadow.snapshot(REJECTS.name).exists else None
     open_ones = rejects.still_open(lake)
     if open_ones is not None:
@@ -227,7 +227,7 @@ def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
 
 
 def _without(rejected: DataFrame, others: DataFrame) -> DataFrame:
-    """Rejects of cells that are not among others."""
+    """Rejects of cells that are not among the others."""
     same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in _CELL]
     others = others.select(*_CELL).distinct()
     return rejected.alias("one").join(others.alias("other"), same, "left_anti")

@@ -1,8 +1,8 @@
-"""Folding whole histories again through the plain fold, inside Spark, for what SQL cannot fold.
+"""Fold whole histories again with the plain fold, in Spark's Python workers, for what SQL cannot fold.
 
 Two situations need a key's history from its beginning: values inherited over a changed key (the old
 key's state just before the change), and DDL that changes rows without row messages (a default that
-fills, a renamed column).  Both are rare, so all keys that the batch touches go this way together.
+fills, a renamed column). Both are rare, so then all keys of the batch are folded this way.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ ROW = ("order_key", "op", "partial", "before", "after", "types")
 
 @dataclass(frozen=True, slots=True)
 class Beyond:
-    """What a history holds beside row changes: truncates and schema steps, by their order keys."""
+    """A history's events other than row changes: truncates and schema steps, by their order keys."""
 
     truncates: tuple[str, ...] = ()
     steps: tuple[SchemaStep, ...] = ()  # their ``order`` is an order key
 
     @property
     def events(self) -> list[Placed | SchemaStep]:
-        """All of it as the plain fold takes it."""
+        """All events, as input of the plain fold."""
         truncates = [Placed(order_of(at), Change(op=Op.TRUNCATE)) for at in self.truncates]
         return [*truncates, *(step.decoded() for step in self.steps)]
 
 
 def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, links: bool) -> DataFrame:
-    """Outcomes of the touched keys, each folded from its whole history.
+    """The outcomes of the touched keys, each folded from its whole history.
 
     Args:
         mine: all changes of the lane up to the batch.
         touched: events of the batch, with typed keys (`ingest.gold.fold.events`).
         mirror: with its columns as decided.
         beyond: truncates and schema steps of the whole history.
-        links: True closes the touched keys over key changes, in both directions.
+        links: True adds all keys linked by key changes, in both directions.
     """
     keyed = keyed_rows(mine, mirror, ROW)
     wanted = touched.select(
@@ -62,7 +62,7 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
 
 
 def grouped(keyed: DataFrame, wanted: DataFrame, links: bool, columns: Sequence[str]) -> DataFrame:
-    """The histories of wanted keys (and with ``links`` of those linked to them), each in one piece and in order."""
+    """The histories of wanted keys (with ``links``, also of those linked to them), each contiguous and in order."""
     labels = _labels(keyed) if links else {}
     if labels:
         spark = keyed.sparkSession
@@ -85,7 +85,7 @@ def grouped(keyed: DataFrame, wanted: DataFrame, links: bool, columns: Sequence[
 
 
 def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataFrame:
-    """Each change once for every key that it concerns: its own, and the one it leaves."""
+    """Each change once for every key that it concerns: the new key, and the old one."""
     rows = mine.where(F.col("op") != "truncate").select(
         *columns, image("after", mirror.keys).alias("a"), image("before", mirror.keys).alias("b")
     )
@@ -99,7 +99,7 @@ def keyed_rows(mine: DataFrame, mirror: Mirror, columns: Sequence[str]) -> DataF
 
 
 def json_key(cells: list[Column]) -> Column:
-    """A typed key as one text; NULL if a cell is."""
+    """A typed key as one text; NULL if a cell is NULL."""
     there = cells[0].isNotNull()
     for cell in cells[1:]:
         there &= cell.isNotNull()
@@ -108,7 +108,7 @@ def json_key(cells: list[Column]) -> Column:
 
 
 def _labels(keyed: DataFrame) -> dict[str, str]:
-    """Each key that a key change links, with the name of its group; groups are closed over links."""
+    """Each key that a key change links, with the name of its group; linked keys are in one group."""
     pairs = keyed.where(F.size("keys") > 1).select("keys").distinct().collect()
     parent: dict[str, str] = {}
 
@@ -133,7 +133,7 @@ def _schema(mirror: Mirror) -> StructType:
 
 
 def _outcomes(folded: DataFrame, mirror: Mirror) -> DataFrame:
-    """Text keys typed again, and every column said: a whole history leaves nothing open."""
+    """Outcomes with typed keys and every column marked as sent: a whole history leaves nothing unknown."""
     keys = [cast(F.col(f"t{i}"), one.type).alias(key_name(i)) for i, one in enumerate(mirror.key_columns)]
     values = [F.col(value_name(i)) for i in range(len(mirror.columns))]
     flags = [F.lit(True).alias(has_name(i)) for i in range(len(mirror.columns))]
@@ -162,7 +162,7 @@ def _folder(mirror: Mirror, beyond: Beyond) -> Callable[[Iterator[pa.RecordBatch
 
 
 def groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
-    """Neighbouring rows of one group, over the ends of batches."""
+    """Consecutive rows of one group, across the ends of batches."""
     group: list[dict[str, Any]] = []
     for batch in batches:
         for row in batch.to_pylist():
@@ -181,7 +181,7 @@ def _fold(
     names: list[str],
     others: list[Placed | SchemaStep],
 ) -> Iterator[tuple[Any, ...]]:
-    """The end state of every key of one group, as key texts, column texts and whether it is gone."""
+    """The end state of every key of one group: key texts, column texts, and whether it is deleted."""
     for text, live in states(rows, keys, types, others):
         values: Image = live.values if live else {}
         yield (*text, *(values.get(name) for name in names), live is None)
@@ -193,7 +193,7 @@ def states(
     types: dict[str, str],
     others: list[Placed | SchemaStep],
 ) -> Iterator[tuple[list[str | None], Row | None]]:
-    """The end state of every key of one group: its texts, and its row if it lives."""
+    """The end state of every key of one group: its texts, and its row if it exists."""
     table = Table(keys, types)
     events: dict[str, Placed] = {}
     texts: dict[Key, list[str | None]] = {}  # of the group's own keys: a change may name others, too

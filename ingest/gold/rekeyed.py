@@ -1,7 +1,7 @@
-"""A lane whose primary key has changed: its history as one under its last key.
+"""A lane whose primary key has changed: rewrite its history under its last key.
 
-The changes of earlier eras are folded under their own keys, in the order of the eras; the rows that live where an
-era ends stand at that place, as if they were inserted there.  What comes after is a lane like any other.
+The changes of earlier eras are folded under their own keys, era by era; the rows that exist where an era ends are
+treated as inserts at that place. From there on it is a lane like any other.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Rows = Iterator[pa.RecordBatch]
 
 
 def ask(lake: Lake, source: str, table: TableId, last: int | None) -> Evidence:
-    """What the changes of a lane say of its key, in all batches up to one."""
+    """What the changes of a lane show of its key, in all batches up to one."""
     mine = _of(lake, source, table)
     if last is not None:
         mine = mine.where(F.col("batch") <= last)
@@ -93,17 +93,17 @@ def rebased(
         mirror: with its columns as decided.
         told: the lane's eras.
         steps: its schema steps; their ``order`` is an order key.
-        batch: the batch under which the rows of earlier eras count.
-        links: True if changes of a key take values along.
-        lane: the lane's source and table, for the words that lead out.
+        batch: the batch that rows of earlier eras are assigned to.
+        links: True if key changes inherit values.
+        lane: the lane's source and table, for the command in an error.
 
     Raises:
-        HeldError: some row that stands where an era ends has no usable key in the next one, or two have the same.
+        HeldError: a row that exists where an era ends has no usable key in the next one, or two rows have the same.
     """
     base: DataFrame | None = None
     cleared = _cleared(mine, steps)
     for era, after in pairwise(told):
-        if after.place <= cleared:  # no row of it lives
+        if after.place <= cleared:  # no row of it exists
             continue
         part = mine.where((F.col("order_key") > era.place) & (F.col("order_key") <= after.place))
         events = [step.after(era.place) for step in steps if era.place < str(step.order) <= after.place]
@@ -141,7 +141,7 @@ def _within(mirror: Mirror, keys: tuple[str, ...], steps: tuple[SchemaStep, ...]
 
 
 def _live(rows: DataFrame, within: Mirror, beyond: refold.Beyond, links: bool) -> DataFrame:
-    """The rows that live after all changes, as images."""
+    """The rows that exist after all changes, as images."""
     keyed = refold.keyed_rows(rows, within, refold.ROW)
     wanted = keyed.select("key").distinct()
     grouped = refold.grouped(keyed, wanted, links, refold.ROW)
@@ -162,7 +162,7 @@ def _folder(within: Mirror, beyond: refold.Beyond) -> Callable[[Rows], Rows]:
 
 
 def _copies(rows: DataFrame, beyond: refold.Beyond) -> DataFrame:
-    """The rows that live in an era without a key, each as often as it does, folded in one piece."""
+    """The rows at the end of an era without a key, each as often as it exists, folded in one piece."""
     whole = rows.select(F.lit(0).alias("group"), *refold.ROW).repartition(1).sortWithinPartitions("order_key")
 
     def run(batches: Rows) -> Rows:
@@ -174,7 +174,7 @@ def _copies(rows: DataFrame, beyond: refold.Beyond) -> DataFrame:
 
 
 def _numbered(live: Iterator[PlainRow]) -> Rows:
-    """Rows as JSON, each with a number of its own, and the types that its values came in."""
+    """Rows as JSON, each with its own number and the types of its values."""
     task = TaskContext.get()
     first = (task.partitionId() if task else 0) << 40
     rows = [(json.dumps(row.values, ensure_ascii=False), json.dumps(dict(row.types))) for row in live]
@@ -184,7 +184,7 @@ def _numbered(live: Iterator[PlainRow]) -> Rows:
 
 
 def _inserts(images: DataFrame, mine: DataFrame, place: str, batch: int) -> DataFrame:
-    """Images as inserts at a place, just before whatever is there, each at a place of its own."""
+    """Images as inserts just before a place, each with its own position."""
     at = order_of(place)
 
     def run(batches: Rows) -> Rows:

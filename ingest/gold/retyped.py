@@ -1,7 +1,7 @@
-"""Statements that make the source convert a column's values: which mirrors that concerns, and what cannot be known.
+"""Statements that make the source convert a column's values: which mirrors they concern, and what cannot be known.
 
-A mirror whose values change with a type is folded again whole.  Where the source's result cannot be known, its rows
-keep their values, and a reject of the column says so until somebody has loaded them again.
+A mirror whose values change with a type is folded again as a whole. If the source's result cannot be known, its rows
+keep their values, and a reject of the column says so until they are loaded again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ingest.lake.schemas import CHANGES, REJECTS
 
 ACTION, REASON = "retype_column", "values-not-known"
 RESPELT, ALTERED, OPEN = 1, 2, 4
-"""What a step does to a value: it gives it another text; another value; one that no message tells."""
+"""What a step does to a value: gives it another text; another value; a value that no message contains."""
 
 
 class Retyped(NamedTuple):
@@ -44,7 +44,7 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
 
 
 def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
-    """The new steps of all lanes that meet values, with what they do to them."""
+    """The new steps of all lanes that change existing values, with what they do to them."""
     return [
         one
         for lane, steps in work
@@ -58,7 +58,7 @@ def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
 
 
 def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
-    """A column's name and those that its values were sent under before."""
+    """A column's name and the earlier names under which its values were sent."""
     found = [name]
     for step in reversed(list(renames)):
         if step.to and step.to in found and step.column not in found:
@@ -95,7 +95,7 @@ def _of_lane(
 
 
 def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:
-    """What a step does to the values that rows have by a default, and by no message."""
+    """What a step does to values that come from a default and not from a message."""
     does = 0
     for one in others:
         if one.action == "add_column" and one.column in names and one.order < step.order:
@@ -104,12 +104,12 @@ def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[Schem
 
 
 def _effect(step: SchemaStep) -> Callable[..., Column]:
-    # Without type hints, of which Spark would infer another kind of function.
+    # Without type hints: Spark would infer another kind of function from them.
     return F.udf(lambda text, sent: effect(step, text, sent or ""), IntegerType())
 
 
 def changes_values(mirror: Mirror, retyped: Iterable[Retyped]) -> bool:
-    """True if rows of the mirror get other values; in a column of texts another spelling is one."""
+    """True if rows of the mirror get other values; in a text column another spelling counts."""
     texts = _texts(mirror)
     return any(_changes(one.step, one.does, texts) for one in retyped)
 
@@ -123,7 +123,7 @@ def _texts(mirror: Mirror) -> set[str]:
 
 
 def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> int:
-    """Write what cannot be known to `rejects`, guarded; returns how many columns it is."""
+    """Write what cannot be known to `rejects`, guarded; returns the number of columns."""
     texts = _texts(mirror)
     rows = [
         _reject(mirror, one, batch)
@@ -138,7 +138,7 @@ def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> 
 
 
 def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collection[str]) -> bool:
-    """True if no message tells the values of existing rows, or the keys that they have been given."""
+    """True if no message contains the new values of existing rows, or the keys that they were given."""
     return bool(does & OPEN) or (step.column in keys and _changes(step, does, texts))
 
 

@@ -1,7 +1,7 @@
-"""Deciding a mirror's schema for a job: keys, columns and types, and where a policy makes it stop.
+"""Decide a mirror's schema for a job: keys, columns and types, and where a policy holds it.
 
-Keys: the rule's, else the messages', else the decision's, else those of a logged CREATE.  Columns: all
-that rows or applied statements have shown, as far as the policy lets them in.
+Keys: those of the rule, else of the messages, else of the decision, else of a logged CREATE. Columns: all that rows or
+applied statements have shown, as far as the policy accepts them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RESHAPED = "the rules of its tables: entry have changed"
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Why a mirror stops, and the batch before which it does."""
+    """Why a mirror is held, and the batch before which it stops."""
 
     batch: int
     why: str
@@ -45,15 +45,15 @@ class Plan:
     job: Job
     mirror: Mirror
     hold: Hold | None = None
-    frozen: int = 0  # what a frozen mirror takes without asking, as `Subject` has it
+    frozen: int = 0  # the batch up to which a frozen mirror accepts everything, see `Subject`
     whole: str = ""  # why it is folded again from its first change, as part of a sentence
-    left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` does not let in, or a rule excludes
-    noticed: int = 0  # statements that nobody could read
+    left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` omits, or that a rule excludes
+    noticed: int = 0  # statements that could not be read
     told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
 
     @property
     def is_keyless(self) -> bool:
-        """True for a mirror that has columns, no key, and a rule that says what to do about it."""
+        """True for a mirror with columns, without a key, and with a rule for this case."""
         return not self.mirror.keys and bool(self.mirror.columns) and self.job.rule.no_key != "hold"
 
 
@@ -69,13 +69,12 @@ def decide(
 ) -> Plan:
     """The schema for a mirror's new batches: it has folded ``applied``, and ``first`` had its first rows.
 
-    ``stands`` says whether there is a table already, which is folded again if its key has changed.  ``asked`` gives
-    what all changes of a lane up to a batch say of its key, where the lines do not tell.
-
-    The mirror has no key while none is known and none is needed.
+    ``stands`` says whether the table exists; it is folded again if its key has changed. ``asked`` returns what all
+    changes of a lane up to a batch show of its key, if the lines do not say. The mirror has no key while none is known
+    and none is needed.
 
     Raises:
-        HeldError: the mirror cannot have a schema; the text says what to write.
+        HeldError: the mirror's schema cannot be decided; the text says what to write.
     """
     _refuse_unordered(job)
     frozen = max(applied, first)
@@ -124,7 +123,7 @@ def decide(
 
 
 def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
-    """A lane's table as its policy sees it."""
+    """A lane's table, as input of its policy."""
     known = {one.name: one.type for one in mirror.columns} if mirror else {}
     return Subject(
         lane[1],
@@ -157,10 +156,10 @@ def _refuse_unordered(job: Job) -> None:
 
 
 def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
-    """Rows are known by their key; those without one by all their values, a repeated message's among them."""
+    """Rows are identified by their key; without one by all their values, which also identify a repeated message."""
     named = {
         key: job.rule.mask_of(key) for key in keys if key != job.rule.shard_column
-    }  # which no message has
+    }  # no message contains it
     if not keys and job.rule.no_key != "hold":
         named = {name: "" if how == KEEP else how for name, how in job.rule.mask.items()}
     for name, how in named.items():
@@ -176,7 +175,7 @@ def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
 
 
 def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: int) -> Iterator[Hold]:
-    """What stops the job.  A frozen mirror takes everything up to its first rows: nothing is frozen yet."""
+    """What stops the job. A frozen mirror accepts everything up to its first rows: until then nothing is frozen."""
     for name, subject in subjects.items():
         statements = ledger.of(*name)
         for one in statements:
@@ -200,7 +199,7 @@ def _explained(job: Job, statement: Statement, does: Iterable[str]) -> str:
 
 
 def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Shown) -> Iterator[Hold]:
-    """Columns and wider types that rows show and no statement told of, in a frozen mirror."""
+    """Columns and wider types of a frozen mirror that rows show and no statement announced."""
     allowed = {**subject.known, **declared.columns}
     for line in lines:
         if line.batch <= subject.frozen:
@@ -246,9 +245,9 @@ def _decided(
         raise HeldError(f"{job.table} has a column {shard} of its own: give shard_column another name.")
     if shard:
         seen[shard] = "string"
-    if not shown:  # a truncate alone: the key's types are not known yet, and there is nothing to hold
+    if not shown:  # only a truncate: the key's types are not known yet, and there is nothing to hold
         keys = ()
-    if anew and mirror is not None:  # nothing of the old rows stays, so nothing binds the types
+    if anew and mirror is not None:  # no old row is kept, so the types may change freely
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
     if rule.on_schema_change == "ignore" and mirror is not None and mirror.columns:
@@ -269,7 +268,7 @@ def _decided(
 
 
 def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
-    """A pattern spares the key; a key that is left out by name is a mistake."""
+    """A pattern never excludes the key; a key that is excluded by name is a mistake."""
     for name in keys:
         if name in job.rule.without:
             raise HeldError(
@@ -279,7 +278,7 @@ def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
 
 
 def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mapping[str, str]]) -> None:
-    """A condition that no row can meet any more, or on which rows fail, would empty the mirror or stop it."""
+    """Hold for a condition that no row can meet any more, or that fails on rows: it would empty or stop the mirror."""
     where, place = job.rule.where, job.rule.where_place
     if not where or not mirror.columns:
         return
@@ -297,7 +296,7 @@ def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mappin
 
 
 def _refuse_names(job: Job, mirror: Mirror) -> None:
-    """Two columns of one name would take each other's values in some reader."""
+    """Hold for two columns of one name: some readers would confuse their values."""
     given = job.rule.names
     for one in mirror.columns:
         if one.name not in given:
@@ -314,9 +313,9 @@ def _refuse_names(job: Job, mirror: Mirror) -> None:
 def _with_declared(
     rows: dict[str, str], declared: Mapping[str, str], mirror: Mirror | None
 ) -> dict[str, str]:
-    """What rows show of columns, and statements where rows do not tell.
+    """Columns as rows show them, and as statements declare them where rows do not.
 
-    A statement's type and the type that a connector sends may differ for good (TINYINT(1) and boolean).  So a
+    A statement's type and the type that a connector sends may differ permanently (TINYINT(1) and boolean). So a
     statement alone only widens a column, unless the rows carry no types at all.
     """
     found = dict(rows)
@@ -334,7 +333,7 @@ def _with_declared(
 
 
 def _commented(mirror: Mirror, told: dict[str, str]) -> Mirror:
-    """The mirror with what the source says of its columns."""
+    """The mirror with the source's comments on its columns."""
     columns = tuple(replace(one, comment=told.get(one.name, one.comment)) for one in mirror.columns)
     return replace(mirror, columns=columns)
 
@@ -345,7 +344,7 @@ def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
 
 
 def _again(declared: dict[LaneId, Shown]) -> dict[str, str]:
-    """Names that left and came again for other columns, with these columns' types as far as they are told."""
+    """Names that were dropped and reused for other columns, with these columns' types if known."""
     return {
         name: told.columns[name]
         for told in declared.values()
@@ -355,7 +354,7 @@ def _again(declared: dict[LaneId, Shown]) -> dict[str, str]:
 
 
 def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) -> Mirror:
-    """The mirror without the columns that went; of those that came again, nothing binds the types."""
+    """The mirror without dropped columns; a reused name may have any type."""
     kept = (one for one in mirror.columns if one.name not in gone)
     return replace(
         mirror, columns=tuple(_retyped(one, job, again) if one.name in again else one for one in kept)
@@ -363,7 +362,7 @@ def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) ->
 
 
 def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:
-    """Columns dropped at the source, where the policy follows, that no later row has shown again."""
+    """Columns dropped at the source, if the policy follows, that no later row shows again."""
     return _not_again(job, {name: told.gone for name, told in declared.items()})
 
 
@@ -389,7 +388,7 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
             "entry, or wait until all of them have the new one."
         )
     keys = next(iter(finals.values()), ())
-    if not finals and stands:  # nothing new says anything of a key
+    if not finals and stands:  # no new evidence of a key
         return before
     keys = tuple(key for key in keys if key not in shard) + shard if keys else ()
     if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not stands)):
@@ -410,7 +409,7 @@ def _eras(
     applied: int,
     asked: Callable[[], Evidence] | None,
 ) -> tuple[Era, ...]:
-    """A lane's eras: as they were decided, unless a new line or statement says otherwise."""
+    """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     logged, lines = list(logged), job.lines[name]
     statements = policy.by_statement(logged, subject)
     stands = mirror is not None and bool(mirror.columns)
@@ -447,7 +446,7 @@ def _is_news(
     subject: Subject,
     applied: int,
 ) -> bool:
-    """True if something that the mirror has not folded yet says another key than it has."""
+    """True if something that the mirror has not folded yet names another key."""
     keys = set(mirror.keys) - {job.rule.shard_column}
     decided = [keys, *(set(era.keys) for *_, told in mirror.eras for era in told)]
     if job.rule.keys and set(job.rule.keys) not in decided:
@@ -468,7 +467,7 @@ def _is_news(
 def _why_whole(
     job: Job, before: Mirror | None, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
 ) -> str:
-    """Why the rows that stand are folded again; nothing if they are not."""
+    """Why the existing rows are folded again; empty if they are not."""
     if before is None:
         return ""
     if _is_rekeyed(job, before, now, logged, applied):
@@ -479,7 +478,7 @@ def _why_whole(
 def _is_rekeyed(
     job: Job, before: Mirror, now: Mirror, logged: Mapping[LaneId, Sequence[Statement]], applied: int
 ) -> bool:
-    """True if the rows that stand were told apart otherwise than they are now."""
+    """True if the existing rows were identified by another key than now."""
     if not before.columns or not (before.keys or now.keys):
         return False
     if set(before.keys) != set(now.keys):

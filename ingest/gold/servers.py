@@ -1,7 +1,7 @@
-"""A source whose positions another server counts now: its tables wait until somebody says how the two compare.
+"""Detect a failover: hold a source's tables when its positions come from another server than before.
 
-Two servers' positions have no common order: after a failover, new rows would look older than what stands in the
-mirrors, and be lost without a word.  Only messages that name their server are watched (`Change.servers`).
+Two servers' positions have no common order: after a failover, new rows could look older than the mirrors' rows and be
+lost silently. Only messages that name their server are checked (`Change.servers`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ACCEPT = "accept"
 
 
 def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
-    """Look at the servers that the new lines of a mirror name.
+    """Check the servers that the new lines of a mirror name.
 
     Raises:
-        HeldError: within one epoch of a source they are not the one that counted before.
+        HeldError: within one epoch of a source they differ from the earlier one.
     """
     watched = {one.name for one in pipeline.sources if one.server_change != ACCEPT}
     for name, lines in job.lines.items():
@@ -30,12 +30,12 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
 
 
 def _compare(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> None:
-    """What stood in the books before counts, and of the new lines the first."""
+    """Compare with the servers in the books so far, then with the first new line."""
     stands: dict[str, set[str]] = defaultdict(set)
     for told in known:
         stands[_kind(told)].add(told)
     for line in sorted(lines, key=lambda one: (one.batch, one.topic or "", one.partition or 0)):
-        for told in sorted(line.servers, key=line.servers.__getitem__):  # as they came
+        for told in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival
             before = stands[_kind(told)]
             if before and told not in before:
                 raise HeldError(_sentence(pipeline, books, source, before, told))

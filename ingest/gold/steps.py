@@ -1,4 +1,4 @@
-"""The schema steps of a mirror's lane, for whoever folds it apart from the stage: the check of cells."""
+"""The schema steps of a mirror's lane, for code that folds it outside of the stage: the check of cells."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ingest.lake.mirrors import Mirror
 
 
 def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
-    """A function of mirror, source, source table and last batch: the steps in order, each with its batch.
+    """A function of mirror, source, source table and last batch that returns the steps in order, each with its batch.
 
-    The ledger is read once, and only if it is asked for.
+    The ledger is read once, when first needed.
     """
     read: list[ledgers.Ledger] = []
 

@@ -1,4 +1,4 @@
-"""A mirror's table in Delta: how it is made, gets columns and other types, and is rid of what has left."""
+"""A mirror's Delta table: create it, add columns, change types, and drop columns."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ METRICS = {
     "numOutputRows": "written",
     "numTargetBytesAdded": REWRITTEN,
 }
-"""What a commit says that it did, by the names of a MERGE in the log and by those of a mirror's counts."""
-WAS = "%was"  # behind a column's name: the column of another type that had the name before
+"""A commit's metrics: the names that MERGE uses in the log, and those of a mirror's counts."""
+WAS = "%was"  # suffix of a column's name: the column of another type that had the name before
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How a mirror's table is made."""
+    """How a mirror's table is created."""
 
-    plain: bool = False  # without deletion vectors, for readers that do not know them
+    plain: bool = False  # without deletion vectors, for readers that do not support them
     change_feed: bool = False
 
     @classmethod
     def of(cls, pipeline: Pipeline, rule: TableRule) -> Made:
-        """As the pipeline's file says."""
+        """As the pipeline file says."""
         return cls(rule.plain_tables or pipeline.plain_tables, rule.change_feed)
 
     def properties(self, horizon_days: int) -> dict[str, str]:
-        """Its Delta properties; history is kept for the promised days."""
+        """Its Delta properties; history is kept for the retention period."""
         return {
             "delta.enableDeletionVectors": "false" if self.plain else "true",
             "delta.enableChangeDataFeed": "true" if self.change_feed else "false",
@@ -53,7 +53,7 @@ class Made:
 
 
 def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> None:
-    """Make the mirror's table without rows; keys stand first, for Delta keeps statistics of the first columns."""
+    """Create the mirror's table without rows; keys come first, because Delta keeps statistics of the first columns."""
     columns = ", ".join(map(_defined, mirror.columns))
     session.sql(
         f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, made)}"
@@ -61,9 +61,9 @@ def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> Non
 
 
 def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
-    """Make the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard.
+    """Create the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard.
 
-    There is no table to replace, but a write that failed or was killed leaves files there, on which CREATE fails.
+    It does not use CREATE, which fails on files that a failed or killed write has left there.
     """
     columns = [
         F.col(quoted(sent_name(i))).alias(one.column, metadata=_metadata(one))
@@ -76,7 +76,7 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
 
 
 def comment_of(column: MirrorColumn) -> str:
-    """What the table says of a column: the source's comment, its name there if it is another, its type."""
+    """A column's comment in the table: the source's comment, its name there if different, its type."""
     name = f"source column {column.name}" if column.column != column.name else ""
     logical = f"source type {column.type}" if column.type != "unknown" else ""
     return "; ".join(part for part in (column.comment, name, logical) if part)
@@ -97,7 +97,7 @@ def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
 
 
 def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:
-    """Add what the mirror's schema has and its table lacks; run again, it does nothing."""
+    """Add the columns that the table lacks; idempotent."""
     missing = [one for one in mirror.columns if one.column not in present]
     if missing:
         allow_zoneless(lake, session, mirror, [one.delta for one in missing])
@@ -106,7 +106,7 @@ def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tupl
 
 
 def allow_zoneless(lake: Lake, session: SparkSession, mirror: Mirror, new: Sequence[str]) -> None:
-    """A table made without TIMESTAMP_NTZ refuses a column of that type until its feature is switched on."""
+    """Enable TIMESTAMP_NTZ: a table created without it refuses a column of that type until the feature is on."""
     if "TIMESTAMP_NTZ" in new:
         session.sql(
             f"ALTER TABLE {lake.named(mirror.path)} "
@@ -121,11 +121,11 @@ def reshape(
     present: tuple[str, ...],
     steps: Sequence[SchemaStep] = (),
 ) -> None:
-    """Rewrite the mirror where a type has changed or, without a key, a column goes; run again, it does nothing.
+    """Rewrite the mirror if a type has changed or, without a key, a column is dropped; idempotent.
 
-    With a key, columns go behind the MERGE, which carries their values on (`drop_columns`); without one, a column
-    that goes leaves its values to the one that it was renamed to, here.  A column whose name has come again for one
-    of another type is such a column, too, and stands under another name until the MERGE is done (`WAS`).
+    With a key, columns are dropped after the MERGE, which carries their values on (`drop_columns`). Without a key, this
+    function copies a dropped column's values to the column that it was renamed to. A column whose name was reused with
+    another type is dropped, too; until the MERGE is done it has another name (`WAS`).
     """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
@@ -156,14 +156,14 @@ def reshape(
 
 
 def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
-    """True if no ALTER leads from the table's columns to the mirror's, so that all rows are folded again.
+    """True if no ALTER can turn the table's columns into the mirror's, so that all rows are folded again.
 
-    A column that becomes STRING takes the source's own texts, which only silver has.  Of two names that differ in
-    case alone, Delta takes the new one for the old one.
+    A column that becomes STRING takes the source's own texts, which only silver has. Delta cannot distinguish an old
+    and a new name that differ only in case.
 
     Args:
         mirror: with its columns as decided.
-        present: the table's columns with their types, as its log writes them.
+        present: the table's columns with their types, in the form of its log.
     """
     there = {folded(name) for name in present}
     return any(
@@ -180,7 +180,7 @@ def standing(schema: StructType) -> dict[str, str]:
 
 
 def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> bool:
-    """Rewrite the table without the columns that are none of the mirror's any more; False if there are none."""
+    """Rewrite the table without the columns that no longer belong to the mirror; False if there are none."""
     if not left(mirror, present):
         return False
     path = lake.path(mirror.path)
@@ -190,7 +190,7 @@ def drop_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tup
 
 
 def left(mirror: Mirror, present: Iterable[str]) -> list[str]:
-    """Columns that stand in the table and are none of the mirror's any more."""
+    """Columns of the table that no longer belong to the mirror."""
     wanted = {one.column for one in mirror.columns}
     return [name for name in present if name not in wanted]
 
@@ -200,7 +200,7 @@ def _rewrite(frame: DataFrame, path: str) -> None:
 
 
 def _comment(lake: Lake, session: SparkSession, mirror: Mirror, schema: StructType) -> None:
-    """Say of standing columns what the source has said of them since."""
+    """Update the comments of existing columns to what the source has said since."""
     there = {field.name: field.metadata.get("comment") for field in schema.fields}
     for one in mirror.columns:
         if one.comment and there.get(one.column) != comment_of(one):
@@ -211,7 +211,7 @@ def _comment(lake: Lake, session: SparkSession, mirror: Mirror, schema: StructTy
 
 
 def _carried(mirror: Mirror, going: list[str], steps: Sequence[SchemaStep]) -> dict[str, list[str]]:
-    """For each column, the going ones (as Delta names them) whose values it takes over."""
+    """For each column, the dropped ones (by Delta's names) whose values it takes over."""
     names = {column_name(step.column, set()): step.column for step in steps}
     origin = {names.get(column, column): [column] for column in going}
     for step in steps:

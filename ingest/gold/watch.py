@@ -1,7 +1,7 @@
-"""Foreign commits in a mirror: somebody else's RESTORE, DELETE or UPDATE, noticed before anything is folded.
+"""Detect foreign commits in a mirror (RESTORE, DELETE or UPDATE by others) before anything is folded.
 
-Behind a RESTORE the identifiers in the log would skip batches for ever, so such a mirror is held until it
-is rebuilt, which makes the newest commit ours again.
+After a RESTORE the identifiers in the log would skip batches forever, so such a mirror is held until it is rebuilt,
+which makes the newest commit ours again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ingest.lake.mirrors import Mirror
 
 
 def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: int) -> None:
-    """Look at what was committed to a mirror so far.
+    """Check a mirror's commits so far.
 
     Args:
         lake: the lake.
@@ -40,14 +40,14 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
 
 
 def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
-    """The metadata of our last batch's commit, as a rule of the newest one; empty if the log has none.
+    """The metadata of our last batch's commit, usually the newest one; empty if the log has none.
 
     Raises:
-        HeldError: a commit since then changed rows and is not ours.
+        HeldError: a later commit changed rows and is not ours.
     """
     for number in range(version, -1, -1):
         actions = lake.actions(mirror.path, number)
-        if not actions:  # older than the log goes back
+        if not actions:  # older than the log
             return {}
         metadata = metadata_of(actions)
         if "batch" in metadata:
@@ -61,7 +61,7 @@ def _last_batch(lake: Lake, mirror: Mirror, version: int) -> dict[str, Any]:
 
 
 def _changes_rows(action: dict[str, Any]) -> bool:
-    """True for files that come or go with their rows; OPTIMIZE and VACUUM move rows, they change none."""
+    """True for files that add or remove rows; OPTIMIZE and VACUUM move rows without changing them."""
     return any(action.get(kind, {}).get("dataChange", False) for kind in ("add", "remove"))
 
 

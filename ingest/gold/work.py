@@ -1,6 +1,6 @@
-"""Gold's work list: which mirrors have new batches, read from the books alone.
+"""Gold's work list: which mirrors have new batches, read from the books only.
 
-A mirror without a new book line costs nothing: it is not even looked at.
+A mirror without a new book line costs nothing: its table is not opened.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from ingest.lake.tables import Tables
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
-LOOKS = 3  # logs that are asked at once
+LOOKS = 3  # logs that are read at once
 _TABLE = ("source", "database", "schema", "table")
 _TABLE_SQL = ", ".join(f'"{name}"' for name in _TABLE)
-_OF_NEW = ("reads",)  # asked of new lines alone
+_OF_NEW = ("reads",)  # needed for new lines only
 _SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "truncates", "ddl")
 
 
 @dataclass(slots=True)
 class History:
-    """What the books say of a lane up to the last complete batch."""
+    """A lane's audit counts up to the last complete batch."""
 
     high: str | None = None
     last: int = 0  # the last batch with changes or statements
@@ -51,12 +51,12 @@ class History:
     servers: set[str] = field(default_factory=set)
     keys: set[tuple[str, ...]] = field(
         default_factory=set
-    )  # as messages named them: by these, moves were counted
+    )  # as messages named them: moves were counted by these
 
     def recounted(self, keys: Collection[str], earlier: Sequence[Era]) -> History:
-        """The same for another key than messages named: any update may move a row there.
+        """The same for a key other than that of the messages: any update may change it.
 
-        Not so if they named all its columns, or those of a key that the table had then.
+        Not if they named all its columns, or those of a key that the table had then.
         """
         if all(
             set(keys) <= set(one) or any(set(one) == set(era.keys) for era in earlier) for one in self.keys
@@ -65,7 +65,7 @@ class History:
         return replace(self, key_changes=self.updates, inherits=self.partials)
 
     def add(self, line: Line) -> None:
-        """Count one more line as folded."""
+        """Add one more folded line."""
         if line.order_high is not None and (self.high is None or line.order_high > self.high):
             self.high = line.order_high
         if line.changes or line.ddl:
@@ -80,10 +80,10 @@ class History:
 
 @dataclass(slots=True)
 class Books:
-    """The books as gold needs them, kept between the ticks of one session.
+    """The audit counts as gold needs them, kept between the ticks of one session.
 
-    ``complete`` is the last batch that every mirror has folded but those that lag; lines after it are kept one by one,
-    and of a mirror that lags those after its own progress.
+    ``complete`` is the last batch that every mirror has folded, except lagging ones. Later lines are kept one by one;
+    so are those of a lagging mirror after its own progress.
     """
 
     complete: int
@@ -92,10 +92,10 @@ class Books:
     lines: list[Line] = field(default_factory=list)
     lagging: dict[str, int] = field(
         default_factory=dict
-    )  # by path, the last batch that such a mirror has folded
+    )  # by path, the last batch that a lagging mirror has folded
 
     def applied(self, path: str) -> int:
-        """The last batch that a mirror has folded, as far as it needs no look into its log."""
+        """The last batch that a mirror has folded, if known without reading its log."""
         return self.lagging.get(path, self.complete)
 
     @property
@@ -106,15 +106,15 @@ class Books:
 
     @property
     def changes(self) -> int:
-        """How many rows its lines tell of."""
+        """The number of changes in its lines."""
         return sum(line.changes for line in self.lines)
 
     def before(self, batch: int) -> Books:
-        """The same books, as if they ended before that batch."""
+        """The same books, cut off before a batch."""
         return replace(self, last=batch - 1)
 
     def first_rows(self, job: Job) -> int:
-        """The batch that brought a mirror its first rows, or the last complete one if that is later."""
+        """The batch of a mirror's first rows, or the last complete one if that is later."""
         if any(name in self.histories for name in job.lines):
             return self.applied(job.path)
         batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
@@ -122,7 +122,7 @@ class Books:
 
 
 def open_books(lake: Tables, complete: int, last: int) -> Books:
-    """Read the books: sums up to ``complete``, single lines behind it."""
+    """Read the books: sums up to ``complete``, single lines after it."""
     books = Books(complete, last)
     table = f'(SELECT * FROM {{books}} WHERE batch <= {last} AND ("table" IS NOT NULL OR ddl > 0)) AS b'
     books.histories = _histories(lake, table, f"batch <= {complete}") if complete > 0 else {}
@@ -131,7 +131,7 @@ def open_books(lake: Tables, complete: int, last: int) -> Books:
 
 
 def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
-    """The same books, with the lines of mirrors that lag one by one after what each of them has folded."""
+    """The same books, with single lines for lagging mirrors after their own progress."""
     found = replace(books, histories=dict(books.histories), lagging=dict(lagging))
     lanes = [
         (*name[:1], *name[1], lagging[path]) for name, path in _paths(lake.pipeline, books) if path in lagging
@@ -158,16 +158,16 @@ def behind(
     touched: Collection[str],
     lagging: Collection[str],
 ) -> dict[str, int]:
-    """Which of some mirrors lack a batch that the books sum up, with the last one that each has folded.
+    """The mirrors that have not folded all batches that the books sum up, each with the last one it has folded.
 
-    A mirror that is not known yet lacks all of them, unless nothing but statements and truncates ever came for it.
+    A mirror that is not known yet lacks all of them, unless only statements and truncates ever arrived for it.
 
     Args:
         lake: the lake.
         books: its books.
         known: each mirror's schema as last decided.
         touched: the paths of mirrors with new batches.
-        lagging: those of mirrors that were not finished; each goes over its last batch again at the least.
+        lagging: those of unfinished mirrors; each repeats at least its last batch.
     """
     last: dict[str, int] = {}
     with_history: set[str] = set()
@@ -189,7 +189,7 @@ def behind(
     def have_or_fail(path: str) -> int:
         try:
             return have(path)
-        except Exception:  # a damaged log, for example: its own fold meets it again, and the others go on
+        except Exception:  # a damaged log, for example: its own fold reports it, and the others continue
             return last[path]
 
     with ThreadPoolExecutor(LOOKS) as pool:
@@ -199,7 +199,7 @@ def behind(
 
 
 def _paths(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
-    """The lanes that the books sum up, with the paths of their mirrors."""
+    """The lanes in the books' sums, with the paths of their mirrors."""
     for name in books.histories:
         rule = pipeline.rule(name[1])
         if name[1].table is not None and not rule.exclude:
@@ -231,9 +231,9 @@ def _lines(lake: Tables, table: str, where: str) -> list[Line]:
 
 
 def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) -> Books:
-    """The books with statements booked under the tables that they name, too.
+    """The books with statements counted under the tables that they name, too.
 
-    A message is booked under its own table, if it names one; what it says concerns the tables of its statement.
+    A message is counted under its own table, if it names one; its statement may concern other tables.
     """
     histories, lines = dict(books.histories), list(books.lines)
     for one in statements:
@@ -265,18 +265,18 @@ def _line(row: dict[str, object]) -> Line:
 
 @dataclass(slots=True)
 class Job:
-    """One mirror with new batches: its lanes' lines, and what they show of keys and columns."""
+    """One mirror with new batches: its lanes' lines, and the keys and columns in them."""
 
     table: TableId
     path: str
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
-    shapes: frozenset[str] = frozenset()  # of the rules of all its lanes, those without new lines included
-    tables: frozenset[TableId] = frozenset()  # of all its lanes, where entries bring tables under other names
+    shapes: frozenset[str] = frozenset()  # from the rules of all its lanes, including those without new lines
+    tables: frozenset[TableId] = frozenset()  # of all its lanes, if entries map tables to other names
 
     @property
     def first(self) -> int:
-        """The oldest batch that the job might fold."""
+        """The oldest batch that the job may fold."""
         return min(line.batch for lines in self.lines.values() for line in lines)
 
     @property
@@ -285,7 +285,7 @@ class Job:
         return any(line.changes for lines in self.lines.values() for line in lines)
 
     def before(self, batch: int) -> Job:
-        """The job without what came in that batch or later."""
+        """The job without that batch and later ones."""
         lines = {name: [line for line in lines if line.batch < batch] for name, lines in self.lines.items()}
         return replace(self, lines=lines)
 
@@ -302,7 +302,7 @@ def _place(line: Line) -> tuple[int, str]:
 
 
 def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
-    """The mirrors that have something to fold, in a stable order."""
+    """The mirrors that have something to fold, in stable order."""
     found: dict[str, Job] = {}
     for line in books.lines:
         rule = pipeline.rule(line.table_id)
@@ -334,10 +334,10 @@ def lane(
     *,
     declared: bool = False,
 ) -> Lane | None:
-    """A lane as `gather` wants it, for a mirror that has folded up to ``applied``; None if up to date.
+    """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date.
 
-    ``keys`` are the columns by which the mirror tells the lane's rows apart now, ``eras`` those by which it did.  Where
-    they are ``declared``, moves were counted by the declared names, whatever the columns were called then.
+    ``keys`` are the columns that identify the lane's rows now, ``eras`` those that did before. If they are
+    ``declared``, moves were counted by the declared names, whatever the columns were called then.
     """
     history = _copy(books.histories.get(name))
     new = History()
@@ -377,7 +377,7 @@ def lane(
 
 
 def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
-    """Every lane whose rows a mirror holds, those without new batches included."""
+    """Every lane whose rows a mirror holds, including those without new batches."""
     known = [
         *books.histories,
         *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
@@ -397,7 +397,7 @@ def whole(
     *,
     declared: bool = False,
 ) -> Lane:
-    """A lane as a mirror's first run would see it: everything is new.  The rest is as for `lane`."""
+    """A lane as in a mirror's first run: everything is new. The arguments are those of `lane`."""
     every = _copy(books.histories.get(name))
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
