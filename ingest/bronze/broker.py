@@ -1,4 +1,4 @@
-"""Asking a Kafka cluster, through the admin client in Spark's JVM: topics, their ids, their offsets.
+"""Query a Kafka cluster through the admin client in Spark's JVM: topics, their ids, their offsets.
 
 Ends are the last stable offsets unless the source reads uncommitted messages, so that a batch never
 waits for a transaction that is still open.
@@ -25,7 +25,7 @@ _PATIENCE = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
 
 
 class BrokerError(IngestError):
-    """The cluster cannot be asked; the text says which, why, and what to look at."""
+    """The cluster cannot be queried; the text says which one, why, and what to check."""
 
 
 def client_settings(source: Source) -> dict[str, str]:
@@ -39,7 +39,7 @@ def client_settings(source: Source) -> dict[str, str]:
 
 @contextmanager
 def connected(spark: SparkSession, source: Source) -> Iterator[Cluster]:
-    """The cluster of a source, which can be asked for offsets by time while the body runs.
+    """The cluster of a source, which can be queried for offsets by time while the body runs.
 
     Raises:
         BrokerError: no broker answers, or it refuses.
@@ -104,7 +104,7 @@ def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
 
 
 def _names(jvm: Any, admin: Any, source: Source) -> list[str]:
-    """The topics that the source wants and the cluster has."""
+    """The topics of the source that the cluster has."""
     names = admin.listTopics().names().get()
     if source.topics:
         return [topic for topic in source.topics if names.contains(topic)]

@@ -1,7 +1,7 @@
-"""Planning what to read of a file source: new files, growth, and everything that must not happen.
+"""Plan what to read from a file source: new files, growth, and everything that must not happen.
 
-A file is known by its receipts.  It may grow; a file that was rewritten or shrank, or that vanished
-before it was read to its end, is an alarm: nothing of it is read until a person decides.
+A file is known by its receipts. It may grow; a file that was rewritten or shrank, or that vanished before it was read
+to its end, is an alarm: nothing of it is read until the operator decides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024
 MAX_SPLIT = 128 * 1024 * 1024
 _UNREADABLE, _DAMAGED = "cannot be read", "is still damaged"
-_SMALL = 64 * 1024  # an unended piece up to this size is looked at before a task is made of it
+_SMALL = 64 * 1024  # an unfinished piece up to this size is checked before it becomes a task
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A file that is not what it was; the text says what to do."""
+    """A file that has changed unexpectedly; the text says what to do."""
 
     source: str
     file: str
@@ -63,7 +63,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """What one source would read now, and what is wrong with it."""
+    """What would be read from one source now, and its alarms."""
 
     ranges: tuple[Range, ...] = ()
     alarms: tuple[Alarm, ...] = ()
@@ -84,7 +84,9 @@ def listing(source: Source) -> list[Found]:
 
 
 def _listed(source: Source) -> tuple[list[Found], list[str], list[str]]:
-    """The files; what else the glob matches that is no folder (links to nowhere, pipes, devices); links away."""
+    """The files; everything else that the glob matches except folders (broken links, pipes, devices); links that lead
+    out.
+    """
     if "://" in source.path:
         return _remote(source), [], []
     found, others, away = [], [], []
@@ -95,7 +97,7 @@ def _listed(source: Source) -> tuple[list[Found], list[str], list[str]]:
             continue
         try:
             status = os.stat(path)  # noqa: PTH116
-        except OSError:  # a link to nowhere; else it vanished between the two looks
+        except OSError:  # a broken link; else it vanished between the two calls
             others += [path] if os.path.islink(path) else []  # noqa: PTH114
             continue
         if stat.S_ISREG(status.st_mode):
@@ -106,13 +108,13 @@ def _listed(source: Source) -> tuple[list[Found], list[str], list[str]]:
 
 
 def _leads_away(pattern: str) -> Callable[[str], bool]:
-    """Tells of a path if a link leads it out of the source's folder, the part of the pattern without wildcards.
+    """A test whether a link leads a path out of the source's folder, the part of the pattern without wildcards.
 
-    Links within that part are the operator's own. All others may be anybody's who can write there, and would
-    bring any file that this user can read into the lake.
+    Links within that part are the operator's own. All others may belong to anyone who can write there, and could bring
+    any file that this user can read into the lake.
     """
     start = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    fixed = start == pattern  # names one file: a link there is meant
+    fixed = start == pattern  # names one file: a link there is intended
     root = os.path.realpath(os.path.dirname(start))  # noqa: PTH120
 
     @cache
@@ -132,7 +134,7 @@ def _leads_away(pattern: str) -> Callable[[str], bool]:
 
 def _remote(source: Source) -> list[Found]:
     filesystem, pattern = fsspec.core.url_to_fs(source.path, **source.storage)
-    filesystem.invalidate_cache()  # what a client remembers of an earlier look would hide new files
+    filesystem.invalidate_cache()  # a client's cache of an earlier listing would hide new files
     scheme = source.path.partition("://")[0]
     return [
         Found(f"{scheme}://{name}", info["size"], _mtime(info))
@@ -152,15 +154,15 @@ def _mtime(info: dict[str, object]) -> float:
 
 
 def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> FilePlan:
-    """What to read of one file source, in ranges; ``rank`` is its place in the pipeline file."""
+    """Plan what to read from one file source, in ranges; ``rank`` is its place in the pipeline file."""
     try:
         files, others, away = _listed(source)
-    except Exception as error:  # each store's client has errors of its own, for a store that is down too
+    except Exception as error:  # each store's client has its own errors, also for a store that is down
         return FilePlan(alarms=(_unlisted(source, error),))
     warnings = [] if files else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is no file that can be read again: passed over." for path in others]
     work: list[Piece] = []
-    waiting = ""  # the file that could not be read, where arrival orders the source
+    waiting = ""  # the file that could not be read, if arrival orders the source
     alarms = [
         Alarm(source.name, path, f"{shown(path)} leads to {shown(os.path.realpath(path))}, out of the source's folder: "
               "nothing of it was read; move the file here, or name its own folder in `path:`.")
@@ -199,7 +201,7 @@ def _unlisted(source: Source, error: Exception) -> Alarm:
 
 
 def shown(path: str) -> str:
-    """A path for people: bytes that are no text, and line ends, as what they are."""
+    """A path for display; undecodable bytes and line breaks are escaped."""
     return path.encode("utf-8", "backslashreplace").decode().replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -212,7 +214,7 @@ def _ordered(source: Source, files: list[Found]) -> list[Found]:
 def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -> Iterator[Alarm]:
     present = {file.path for file in files}
     for path, state in known.items():
-        if path in present or state.damage:  # to take a damaged file away is one way to mend it
+        if path in present or state.damage:  # removing a damaged file is one way to fix it
             continue
         if state.holes() or state.unread(_compressed(path)):
             what = f"vanished when {state.position} of its bytes were read, and more were there: put it back"
@@ -220,7 +222,7 @@ def _vanished(source: Source, files: list[Found], known: dict[str, FileState]) -
 
 
 def _look(source: Source, file: Found, state: FileState | None) -> Piece | str | None:
-    """The unread end of a file; None if there is nothing to read, a text if it is not what it was."""
+    """The unread end of a file; None if there is nothing to read, a text if the file has changed unexpectedly."""
     if not _is_text(file.path):
         return "has a name that is not UTF-8: rename it"
     packed = _compressed(file.path)
@@ -236,7 +238,7 @@ def _look(source: Source, file: Found, state: FileState | None) -> Piece | str |
         return fault
     if (file.size > state.size or state.rest) if packed else file.size > state.position:
         return _piece(source, file, state.position)
-    state.mtime = file.mtime  # touched, nothing else: not to be compared again by this session
+    state.mtime = file.mtime  # only touched: this session does not compare it again
     return None
 
 
@@ -253,7 +255,7 @@ def _finished(source: Source, file: Found) -> bool:
 
 
 def _piece(source: Source, file: Found, start: int) -> Piece | None:
-    """The bytes behind ``start``; None if they hold no whole record yet, which would be an empty batch."""
+    """The bytes after ``start``; None if they hold no whole record yet, which would be an empty batch."""
     packed, finished = _compressed(file.path), _finished(source, file)
     if not file.size:
         return None
@@ -270,7 +272,7 @@ def _compressed(path: str) -> bool:
 
 
 def framing_of(source: Source) -> str:
-    """How the source's files are cut: as the file says, else as its format's messages usually come."""
+    """The framing of the source's files: as the pipeline file says, else the usual one of its format."""
     return source.framing or formats.load(source.format).ABOUT.framing
 
 
@@ -278,7 +280,7 @@ def framing_of(source: Source) -> str:
 
 
 def _difference(source: Source, file: Found, state: FileState) -> str:
-    """What makes a changed file another one than was read; empty if it only grew, or was touched."""
+    """Why a changed file is not the one that was read; empty if it only grew or was touched."""
     rewritten = "was rewritten after it was read: nothing of it was read now; give new content a new name"
     if file.size < state.size:
         return (
@@ -306,9 +308,9 @@ def _difference(source: Source, file: Found, state: FileState) -> str:
 
 
 def _compare(stream: BinaryIO, file: Found, state: FileState) -> tuple[bool, bytes]:
-    """Whether what was read still stands there, and the bytes on both sides of the position.
+    """Compare what was read, and the bytes on both sides of the position.
 
-    Of a plain file that grew, both ends are compared; of every other one, all that was read.
+    For a plain file that grew both ends are compared, for every other one all that was read.
     """
     if _compressed(file.path):
         return _compare_ranges(decompressed(stream), state)
@@ -325,11 +327,11 @@ def _compare(stream: BinaryIO, file: Found, state: FileState) -> tuple[bool, byt
 
 
 def _compare_ranges(stream: BinaryIO, state: FileState) -> tuple[bool, bytes]:
-    """Hash again what the receipts say was read, in order."""
+    """Hash again the ranges that the receipts say were read, in order."""
     reached, last = 0, b""
     for start, (end, digest) in sorted(state.ranges.items()):
         if start < reached:
-            continue  # a hole read again together with its neighbour
+            continue  # a hole that was read again together with its neighbour
         skip(stream, start - reached)
         found, last = _hash(stream, end - start)
         if found != digest:
@@ -350,7 +352,7 @@ def _matches(stream: BinaryIO, start: int, print_: str) -> bool:
 
 
 def _hash(stream: BinaryIO, count: int) -> tuple[str, bytes]:
-    """The hash of the next bytes, and the last of them."""
+    """The hash of the next bytes, and the last bytes themselves."""
     digest = hashlib.sha256()
     last = b""
     while count > 0 and (block := stream.read(min(count, 1 << 20))):
@@ -364,7 +366,7 @@ def _hash(stream: BinaryIO, count: int) -> tuple[str, bytes]:
 
 
 def _ranges(source: Source, rank: int, work: list[Piece], cores: int) -> Iterator[Range]:
-    """Cut the work so that one large file uses all cores; take at most ``max_bytes``."""
+    """Divide the work so that one large file uses all cores; take at most ``max_bytes``."""
     framing = framing_of(source)
     total = sum(_size(piece) for piece in work)
     step = min(MAX_SPLIT, max(MIN_SPLIT, total // (cores * 2) + 1))
@@ -395,7 +397,7 @@ def _range(source: Source, rank: int, number: int, framing: str, piece: Piece, s
         rank=number,
         start=piece.start,
         end=stop,
-        size=file.size if stop == piece.end else stop,  # what stays unread counts as growth
+        size=file.size if stop == piece.end else stop,  # the unread rest counts as growth
         mtime=file.mtime,
         framing=framing,
         compressed=_compressed(file.path),

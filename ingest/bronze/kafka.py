@@ -1,7 +1,7 @@
-"""Kafka sources: a bounded read of what their partitions hold beyond the receipts.
+"""Kafka sources: a bounded read of what their partitions hold after the receipts.
 
-Spark's own connector reads the messages; a pass-through in Python counts them without looking into
-them, and adds a receipt for each partition of its task.
+Spark's connector reads the messages; a pass-through in Python counts them without parsing, and adds a receipt for each
+partition of its task.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from ingest.lake.datafiles import Layout
 from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.lake import Lake
 
-READ_ERRORS = (PySparkException, Py4JJavaError)  # what a job that broke in its tasks raises
+READ_ERRORS = (PySparkException, Py4JJavaError)  # raised by a job whose tasks fail
 _TASK_MESSAGES = 1_000_000
-# Larger fetches than a client's defaults, which are made for waiting on a trickle.
+# Larger fetches than the client's defaults, which suit a slow stream.
 _FETCH = {
     "kafka.max.poll.records": "10000",
     "kafka.max.partition.fetch.bytes": str(16 * 1024 * 1024),
@@ -65,10 +65,10 @@ class Look:
     plan: Plan
     cluster: str = ""
     topics: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""  # why the cluster could not be asked
+    trouble: str = ""  # why the cluster could not be queried
 
     def alarms(self) -> Iterator[str]:
-        """What makes the run fail, in sentences."""
+        """The sentences that make the run fail."""
         if self.trouble:
             yield self.trouble
         for gap in self.plan.gaps:
@@ -76,12 +76,12 @@ class Look:
 
 
 def look(lake: Lake, source: Source, known: Mapping[Place, Position]) -> Look:
-    """Ask the cluster of one source and plan what to read; a cluster that is down is that source's trouble alone."""
+    """Query the cluster of one source and plan what to read; a cluster that is down affects only its source."""
     accepted: set[Acceptance] | None = None
 
     def is_accepted(gap: Gap) -> bool:
         nonlocal accepted
-        if accepted is None:  # decisions are read only when there is a gap
+        if accepted is None:  # read decisions only if there is a gap
             accepted = _accepted(lake, source)
         return Acceptance.of(gap) in accepted
 
@@ -99,7 +99,7 @@ def _accepted(lake: Lake, source: Source) -> set[Acceptance]:
 
 
 def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
-    """Write down that these gaps' losses are known; the next run goes on with what is there."""
+    """Record that these gaps' losses are known; the next run continues with what is there."""
     decisions.append(
         lake,
         [Decision(ACCEPT_GAP, source.name, Acceptance.of(gap).to_value(), batch, gap.loss) for gap in gaps],
@@ -123,14 +123,14 @@ def frame(lake: Lake, found: Look, cores: int) -> DataFrame:
 
 
 def written(lake: Lake, found: Look, cores: int, layout: Layout, batch: int, now: dt.datetime) -> DataFrame:
-    """The messages of a plan as files that tasks write, and what these report."""
+    """Have tasks write the messages of a plan as files, and return their reports."""
     counting = _counting(found.cluster, found.topics)
     store = storing(layout, batch, now, source=found.source.name, read=counting)
     return _messages(lake, found, cores).mapInArrow(store, REPORT)
 
 
 def standing(found: Look) -> list[dict[str, Any]]:
-    """A receipt for each span of a plan, as a report has them: where it ends, whatever messages it held."""
+    """A receipt for each span of a plan, in the form of a report: where it ends, with or without messages."""
     receipts = [
         KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
         for span in found.plan.spans
@@ -193,7 +193,7 @@ def _ends(spans: list[Span], end: str) -> dict[str, dict[str, int]]:
 def _counting(
     cluster: str, topics: Mapping[str, str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function that passes messages through, and ends with a receipt for each partition it saw."""
+    """A function that passes messages through, and ends with a receipt for each partition."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         seen: dict[Place, list[int]] = {}  # first offset, last offset, count
@@ -217,7 +217,7 @@ def _count(batch: pa.RecordBatch, seen: dict[Place, list[int]]) -> None:
 
 
 def _shares(batch: pa.RecordBatch) -> Iterator[tuple[Place, int, int, int]]:
-    """Each partition of a batch, its first and last offset and its count; nearly always it is one partition."""
+    """Each partition of a batch with its first and last offset and its count; nearly always there is one."""
     if not batch.num_rows:
         return
     topics, partitions, offsets = (batch.column(name) for name in ("topic", "partition", "offset"))
@@ -255,10 +255,10 @@ def _receipts(seen: dict[Place, list[int]], cluster: str, topics: Mapping[str, s
 
 
 def failed(looks: Iterable[Look], error: Exception) -> list[tuple[str, str]]:
-    """The alarms of a read that broke in its tasks, by source; none if it was not Kafka's doing.
+    """The alarms of a read that failed in its tasks, by source; none if Kafka was not the cause.
 
-    Brokers may go away, or take messages away, between the look and the read.  Nothing was landed then, and
-    the next look finds what there is to find.
+    Brokers may fail, or delete messages, between the plan and the read. Then nothing was landed, and the next plan
+    finds the state.
     """
     sources = [one.source for one in looks if one.plan.spans]
     if "kafka" not in str(error):

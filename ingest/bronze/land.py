@@ -1,4 +1,4 @@
-"""One bronze batch: plan over all sources, read in Spark tasks, commit messages and receipts at once."""
+"""Land one bronze batch: plan over all sources, read in Spark tasks, commit messages and receipts together."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GROUP_ROWS = 10_000
 _SHORT = 200  # bytes of a message
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 LITTLE = 4 << 20  # bytes that this process reads itself
-_KINDS = 4  # and days: more than one batch has
+_KINDS = 4  # and days: more than one batch covers
 
 _ARROW = pa.schema(
     [
@@ -54,7 +54,7 @@ _SPARK = (
 
 Row = tuple[Any, ...]  # the columns of `_ARROW`
 Receipts = list[tuple[str, int, bytes]]
-"""Source, batch and what bronze keeps of each receipt."""
+"""Source, batch, and the columns of each receipt."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Landed:
 
 @dataclass(slots=True)
 class Positions:
-    """How far every source of a lake has been read, kept between the ticks of one session."""
+    """The read position of every source of a lake, kept between the ticks of one session."""
 
     batch: int = 0
     files: dict[str, dict[str, FileState]] = field(default_factory=dict)
@@ -78,11 +78,11 @@ class Positions:
 
     @property
     def sources(self) -> set[str]:
-        """The names of the sources that have landed something."""
+        """The names of the sources with landed messages."""
         return self.files.keys() | self.places.keys()
 
     def catch_up(self, lake: Lake, last: int) -> None:
-        """Read the receipts of batches that this session does not know yet."""
+        """Read the receipts of batches that are new to this session."""
         if last <= self.batch:
             return
         for source, batch, value in _receipts(lake, self.batch + 1, last):
@@ -90,7 +90,7 @@ class Positions:
         self.batch = last
 
     def add(self, source: str, batch: int, value: bytes) -> Receipt | KafkaReceipt:
-        """Take in one receipt as it stands in bronze."""
+        """Add one receipt in the form that bronze stores."""
         members = json.loads(bytes(value))
         if "file" in members:
             receipt = Receipt.from_json(value)
@@ -141,14 +141,14 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
 
 
 def _of_files(lake: Lake, source: Source) -> list[Source]:
-    """What of a source is read from files: its own, and those of its snapshots."""
+    """The parts of a source that are read from files: its own files, and those of its snapshots."""
     own = [source] if source.kind == "files" else []
     read = snapshots.source_of(lake.pipeline, source)
     return [*own, read] if read is not None else own
 
 
 def _known(positions: Positions, source: Source) -> dict[str, FileState]:
-    """The files that a source has read: a snapshot's belong to the source of snapshots alone."""
+    """The files that a source has read; files of a snapshot belong to the snapshot source only."""
     of_snapshots = source.format == ingest_snapshot.MARK
     files = positions.files.get(source.name, {})
     return {path: state for path, state in files.items() if ingest_snapshot.holds(path) == of_snapshots}
@@ -157,7 +157,7 @@ def _known(positions: Positions, source: Source) -> dict[str, FileState]:
 def _append(
     lake: Lake, work: list[Range], looks: list[Look], landed: Landed, batch: int, cores: int
 ) -> Receipts:
-    """Read and commit the batch, without what comes after a range that breaks and is followed."""
+    """Read and commit the batch, without the ranges after one that cannot be read."""
     commit = _by_files if lake.writes(BRONZE) else _by_spark
     while True:
         try:
@@ -175,9 +175,9 @@ def _append(
 
 
 def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> Receipts:
-    """Have tasks write the messages and report; write the receipts, and commit both at once.
+    """Have tasks write the messages and report; write the receipts, and commit both together.
 
-    A few messages in files are read and written by this process: a task would take longer to be sent.
+    A few messages in files are read and written by this process: starting a task would take longer.
     """
     now = lake.now()
     layout = lake.layout(BRONZE)
@@ -204,7 +204,7 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
 
 
 def _by_spark(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> Receipts:
-    """The same where Spark alone writes."""
+    """The same if Spark writes everything."""
     with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
         if not lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch):
             raise _overtaken(batch)
@@ -216,7 +216,7 @@ def _overtaken(batch: int) -> IngestError:
 
 
 def _is_little(work: list[Range]) -> bool:
-    """True for work that this process does as fast as Spark would send it to a task."""
+    """True for work that this process does as fast as Spark could start a task for it."""
     return not any(one.compressed for one in work) and sum(one.weight for one in work) <= LITTLE
 
 
@@ -230,7 +230,7 @@ def _receipts(lake: Lake, first: int, last: int) -> Receipts:
 
 @contextmanager
 def _side_by_side(spark: SparkSession) -> Iterator[None]:
-    """A task writes messages and receipts into two files at once; else it would sort all it has read by ``kind``."""
+    """Let a task write messages and receipts into two files at once; otherwise it would sort all rows by ``kind``."""
     before = spark.conf.get(_WRITERS, "0")
     spark.conf.set(_WRITERS, max(_KINDS, int(before or 0)))
     try:
@@ -240,7 +240,7 @@ def _side_by_side(spark: SparkSession) -> Iterator[None]:
 
 
 def _expected(work: list[Range], looks: list[Look]) -> int:
-    """About how many messages a batch will have; those of files are taken to be short."""
+    """The approximate number of messages of a batch; those in files are assumed to be short."""
     offsets = sum(span.end - span.start for one in looks for span in one.plan.spans)
     return offsets + sum(one.weight for one in work) // _SHORT
 
@@ -296,7 +296,7 @@ def _files(lake: Lake, work: list[Range], cores: int) -> DataFrame:
 
 
 def _tasks(work: list[Range], cores: int) -> list[list[Range]]:
-    """Deal the ranges to tasks of about equal size, neighbours together."""
+    """Assign the ranges to tasks of about equal size, neighbours together."""
     total = sum(one.weight + 4096 for one in work)
     count = min(len(work), max(cores, total // files.MAX_SPLIT))
     share = total / count

@@ -1,9 +1,8 @@
-"""Positions in Kafka topics: what the receipts know, what the cluster has, and what to read next.
+"""Positions in Kafka topics: what the receipts record, what the cluster has, and what to read next.
 
-Nothing here talks to a cluster.  A position stands in the receipts with the ids of its cluster and
-topic, so that a topic deleted and made again never looks like progress.  Where a position does not
-lie in what the cluster still has, there is a gap: nothing of that partition is read until a person
-accepts the loss.
+Nothing here connects to a cluster. The receipts hold a position with the ids of its cluster and topic, so that a topic
+deleted and created again never looks like progress. If the cluster no longer has a position, there is a gap: nothing of
+that partition is read until the operator accepts the loss.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ingest.config import Source
 
-_NEAR = 0.9  # of max_messages: a cut in time that gives so many is good enough
+_NEAR = 0.9  # of max_messages: a cut in time with this share is good enough
 
 
 class Place(NamedTuple):
@@ -46,7 +45,7 @@ class KafkaReceipt:
     topic_id: str
 
     def to_json(self) -> bytes:
-        """The receipt as it stands in bronze's ``value``."""
+        """The receipt in the form of bronze's ``value``."""
         members = {
             "topic": self.place.topic,
             "partition": self.place.partition,
@@ -60,7 +59,7 @@ class KafkaReceipt:
 
     @classmethod
     def from_members(cls, found: Mapping[str, Any]) -> KafkaReceipt:
-        """Take a receipt from its JSON object; members of later versions are passed over."""
+        """Read a receipt from its JSON object; members of later versions are ignored."""
         return cls(
             Place(found["topic"], found["partition"]),
             found["from"],
@@ -73,7 +72,7 @@ class KafkaReceipt:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The offset to read next, valid for one incarnation of a topic; ``batch`` is the one that reached it."""
+    """The offset to read next, valid for one incarnation of a topic; ``batch`` is the batch that reached it."""
 
     offset: int
     cluster: str
@@ -81,14 +80,14 @@ class Position:
     batch: int = field(default=0, compare=False)
 
     def after(self, receipt: KafkaReceipt, batch: int) -> Position:
-        """The position once a receipt is known, whatever the order in which receipts come."""
+        """The position after one more receipt; receipts may come in any order."""
         if batch < self.batch or (batch == self.batch and receipt.end <= self.offset):
             return self
         return reached(receipt, batch)
 
 
 def reached(receipt: KafkaReceipt, batch: int) -> Position:
-    """The position that a partition's first known receipt gives."""
+    """The position after a partition's first known receipt."""
     return Position(receipt.end, receipt.cluster, receipt.topic_id, batch)
 
 
@@ -97,10 +96,10 @@ Offsets = Mapping[Place, int]
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The topics of a source as their cluster describes them now.
+    """The topics of a source as their cluster describes them.
 
-    ``since`` gives for every place the offset of the first message with this timestamp (milliseconds)
-    or a later one, and the end where there is none.
+    ``since`` returns for every place the offset of the first message with this timestamp (milliseconds)
+    or a later one, and the end if there is none.
     """
 
     id: str
@@ -139,11 +138,11 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What one source would read now, what it must not pass over, and what else a person should know.
+    """What would be read from one source now, its gaps, and what else the operator should know.
 
-    ``spans`` holds partitions seen for the first time even if they are empty, so that their position
-    stands in the receipts; ``due`` says that the spans are worth a batch: there is something to read, or a
-    position that would be another one the next time (``latest``, an accepted gap).
+    ``spans`` contains partitions seen for the first time even if they are empty, so that the receipts record their
+    position. ``due`` says that the spans are worth a batch: there is something to read, or a position that would differ
+    the next time (``latest``, an accepted gap).
     """
 
     spans: tuple[Span, ...] = ()
@@ -153,7 +152,7 @@ class Plan:
 
     @property
     def reads(self) -> list[Span]:
-        """The spans that may hold messages."""
+        """The spans that may contain messages."""
         return [span for span in self.spans if span.end > span.start]
 
 
@@ -163,10 +162,10 @@ def plan(
     cluster: Cluster,
     accepted: Callable[[Gap], bool] = lambda _gap: False,
 ) -> Plan:
-    """What to read of one Kafka source.
+    """Plan what to read from one Kafka source.
 
-    A partition without a position begins where ``start`` says on the source's first run and at its beginning on
-    later ones: what is new since then was never skipped on purpose.
+    On the source's first run a partition without a position begins where ``start`` says; on later runs at its
+    beginning: newer messages were never skipped on purpose.
     """
     starts = _starts(source, known, cluster)
     spans: list[Span] = []
@@ -227,7 +226,7 @@ def milliseconds(instant: str) -> int:
 
 
 def _selected(source: Source, topic: str) -> bool:
-    """True if the pipeline file still names the topic; one taken out of it is nobody's loss."""
+    """True if the pipeline file still names the topic; a removed topic is not a loss."""
     if source.topics:
         return topic in source.topics
     return re.fullmatch(source.topic_pattern, topic) is not None
@@ -242,7 +241,7 @@ def _gap(place: Place, position: Position, cluster: Cluster) -> Gap | None:
 
 
 def _loss(place: Place, position: Position, cluster: Cluster) -> str | None:
-    """What a position has lost; None if all behind it is still there."""
+    """What has been lost after a position; None if everything is still there."""
     if place.topic not in cluster.topics:
         return f"is gone, its topic deleted after offset {position.offset}"
     if position.cluster != cluster.id:
@@ -259,7 +258,7 @@ def _loss(place: Place, position: Position, cluster: Cluster) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """A person's word that one gap's loss is known; it holds for that gap and for no later one."""
+    """The operator's decision that one gap's loss is known; it covers that gap and no later one."""
 
     place: Place
     was: Position
@@ -294,7 +293,7 @@ class Acceptance:
 def limited(spans: list[Span], limit: int, since: Callable[[int], Offsets]) -> list[Span]:
     """Cut the spans to ``limit`` offsets in all, at about one moment, so that no partition runs far ahead.
 
-    The moment is searched by halving; what is still missing then is shared out in proportion.
+    The moment is found by bisection; the remainder is divided in proportion.
     """
     low = {one.place: one.start for one in spans}
     high = {one.place: one.end for one in spans}

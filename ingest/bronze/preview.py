@@ -1,4 +1,4 @@
-"""A look at messages that nobody has landed yet: the first ones of each source, and nothing is written."""
+"""Sample messages that have not landed yet: the first ones of each source; nothing is written."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sample:
 
 
 def of_files(work: Sequence[Range], count: int) -> Sample:
-    """Messages from the beginning of each file's unread part, about as many of each, ``count`` at most."""
+    """Messages from the beginning of each file's unread part, about equally many of each, ``count`` at most."""
     firsts = list({one.file: one for one in reversed(work)}.values())[::-1][:MOST_FILES]
     found = Sample()
     for number, one in enumerate(firsts):
@@ -58,7 +58,7 @@ def _take(work: Range, count: int, found: Sample) -> None:
 
 
 def of_topics(lake: Lake, look: Look, count: int) -> Sample:
-    """The first unread messages of each partition; a read that breaks is a fault, not an error."""
+    """The first unread messages of each partition; a failed read is a fault, not an error."""
     from ingest.bronze import kafka
 
     spans = [one for one in look.plan.spans if one.end > one.start]
@@ -75,7 +75,7 @@ def of_topics(lake: Lake, look: Look, count: int) -> Sample:
 
 
 def landed(lake: Tables, source: str, batches: tuple[int, int], count: int) -> Iterator[tuple[int, Row]]:
-    """Messages of landed batches with their batch, as they stand in bronze."""
+    """Messages of landed batches with their batch, as stored in bronze."""
     rows = lake.ask(
         f"""SELECT batch, {", ".join(map(duck.name, _INPUT))} FROM {{bronze.message}}
         WHERE source = {duck.text(source)} AND batch BETWEEN {batches[0]} AND {batches[1]} LIMIT {count}"""

@@ -1,4 +1,4 @@
-"""Reading byte ranges of files inside Spark tasks: records with their exact offsets, then a receipt.
+"""Read byte ranges of files in Spark tasks: records with their exact offsets, then a receipt.
 
 Runs in Python workers; imports no Spark.  A range owns the lines that *start* in it, so that any cut
 of a file gives the same records.  What a range cannot read becomes a receipt with a fault.  Lines and
@@ -23,7 +23,7 @@ from ingest.errors import Undecodable
 
 BLOCK = 8 * 1024 * 1024
 WHOLE = 1 << 30  # the largest file that is held in memory: a document, a container, a raw datum
-OPEN_END = 1 << 62  # end of a range whose file is compressed: nobody knows its plain length before
+OPEN_END = 1 << 62  # end of a range whose file is compressed: its plain length is not known before
 OVERSIZE = "ingest.oversize"  # header of a record that was too large to land: its length
 
 
@@ -42,13 +42,13 @@ class Range:
     compressed: bool
     finished: bool  # an unended last record belongs to the file
     max_record_bytes: int
-    exact: bool = True  # a record starts at ``start``; else its first line belongs to the range before
+    exact: bool = True  # a record starts at ``start``; otherwise its first line belongs to the range before
     storage: dict[str, str] = field(default_factory=dict)
-    followed: bool = False  # arrival orders its source, and a range after it is read in the same batch
+    followed: bool = False  # arrival orders its source, and a later range is read in the same batch
 
     @property
     def weight(self) -> int:
-        """About how many bytes will be read."""
+        """The approximate number of bytes to read."""
         return self.size if self.compressed else self.end - self.start
 
 
@@ -63,9 +63,9 @@ _BROKEN = re.compile(r"\[broken range ([0-9]+) ([0-9]+) ([0-9]+)\] ([^\r\n]*+)")
 
 
 def before_broken(work: Sequence[Range], error: str) -> tuple[list[Range], Range, str] | None:
-    """The work up to the range that an error names, that range, and its fault; None if it names none.
+    """The work before the range that an error names, that range, and its fault; None if it names none.
 
-    Where arrival orders changes, what comes after a hole must not be landed before it.
+    If arrival orders changes, nothing after a hole may land before it.
     """
     found = _BROKEN.search(error)
     if found is None:
@@ -80,7 +80,7 @@ Record = tuple[int, bytes | None, int]
 """Offset, bytes (None if too large to keep) and length."""
 Headers = list[dict[str, object]]
 Groups = Iterator[tuple[list[Record], int]]
-"""Records with the offset reached; the first group is empty and tells where the range begins."""
+"""Records with the offset reached; the first group is empty and carries the range's beginning."""
 
 
 def read(work: Range) -> Generator[list[Record], None, Receipt]:
@@ -112,18 +112,18 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
 
 
 def headers(record: Record) -> Headers | None:
-    """What a record from a file says beside its bytes: the length of one that was too large to keep."""
+    """The headers of a record from a file: the length of one that was too large to keep."""
     _, value, length = record
     return [{"key": OVERSIZE, "value": str(length).encode()}] if value is None else None
 
 
 def _may_be_growing(work: Range, error: Exception) -> bool:
-    """True for a compressed file that ends inside its data while somebody may still write it."""
+    """True for a compressed file that ends inside its data and may still be growing."""
     return isinstance(error, EOFError) and not work.finished
 
 
 def _is_damage(error: Exception) -> bool:
-    """True if the content is at fault, so that reading it again is of no use; else the access is."""
+    """True if the content is at fault, so that reading it again does not help; False if the access is."""
     return not isinstance(error, MemoryError) and getattr(error, "errno", None) is None
 
 
@@ -144,7 +144,7 @@ class _Hashed:
         self.whole = hashlib.sha256()
         self.head = b""
         self.tail = b""
-        self.left = False  # something behind these bytes waits for a later run
+        self.left = False  # later bytes wait for another run
 
     def update(self, data: bytes) -> None:
         self.whole.update(data)
@@ -153,18 +153,18 @@ class _Hashed:
         self.tail = (self.tail + data[-FINGERPRINT:])[-FINGERPRINT:]
 
     def mark(self) -> _Hashed:
-        """What was hashed so far, to go back to if the next record turns out not to be whole."""
+        """Remember the hash so far, in case the next record turns out to be incomplete."""
         kept = copy.copy(self)
         kept.whole = self.whole.copy()
         return kept
 
     def back(self, kept: _Hashed) -> None:
-        """Forget what was hashed since `mark`."""
+        """Discard what was hashed since `mark`."""
         self.whole, self.head, self.tail = kept.whole, kept.head, kept.tail
 
 
 def fingerprint(data: bytes) -> str:
-    """The short hash that tells one file's end from another's."""
+    """The short hash that distinguishes one file's end from another's."""
     return f"{len(data)}:{hashlib.sha256(data).hexdigest()[:32]}"
 
 
@@ -187,7 +187,7 @@ def _receipt(work: Range, hashed: _Hashed, read: tuple[int, int], count: int, en
 
 @contextlib.contextmanager
 def _opened(work: Range) -> Iterator[BinaryIO]:
-    """The file's plain bytes, unpacked if need be."""
+    """The file's plain bytes, decompressed if necessary."""
     if "://" in work.file:
         raw = fsspec.open(work.file, "rb", **work.storage).open()
     else:
@@ -197,7 +197,7 @@ def _opened(work: Range) -> Iterator[BinaryIO]:
 
 
 def _go_to(work: Range, stream: BinaryIO) -> int:
-    """Stand at the range's start; streams that cannot seek are read up to it."""
+    """Go to the range's start; streams that cannot seek are read up to it."""
     if not work.compressed:
         stream.seek(work.start)
     elif work.start:
@@ -206,7 +206,7 @@ def _go_to(work: Range, stream: BinaryIO) -> int:
 
 
 def skip(stream: BinaryIO, count: int) -> None:
-    """Read over so many bytes.
+    """Skip so many bytes.
 
     Raises:
         ValueError: there are fewer.
@@ -260,14 +260,14 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
 
 
 def _plain(line: bytes, offset: int) -> bytes:
-    """The line without what belongs to the file: a byte order mark, a carriage return."""
+    """The line without a byte order mark and a carriage return, which belong to the file."""
     if line[-1:] == b"\r":
         line = line.rstrip(b"\r")
     return line if offset else line.removeprefix(framing.BOM)
 
 
 def _last_line(work: Range, hashed: _Hashed, mark: _Hashed, rest: bytes, skipped: int, offset: int) -> Groups:
-    """The bytes behind the last newline: a record if the file is finished, else left for the next run."""
+    """The bytes after the last newline: a record if the file is finished, else left for the next run."""
     if not (rest or skipped) or offset >= work.end:
         return
     if not work.finished:
@@ -300,7 +300,7 @@ def _seek_line(work: Range, stream: BinaryIO) -> int:
 
 
 def _lengths(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
-    """Records behind their lengths, in groups of about a block; one too large is read over."""
+    """Length-prefixed records, in groups of about a block; one that is too large is skipped."""
     offset = _go_to(work, stream)
     yield [], offset
     group: list[Record] = []
@@ -326,7 +326,7 @@ def _lengths(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
 
 
 def _record(work: Range, stream: BinaryIO, hashed: _Hashed, length: int) -> bytes | None:
-    """The record's bytes; None if it is whole but too large to keep, fewer bytes if it is cut."""
+    """The record's bytes; None if it is complete but too large to keep, fewer bytes if it is cut off."""
     left = length
     kept = b""
     while left > 0 and (block := _exactly(stream, min(left, BLOCK))):
@@ -351,7 +351,7 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
 
 
 def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
-    """Framings that need the whole file: records behind ``start``, in groups of about a block."""
+    """Framings that need the whole file: records after ``start``, in groups of about a block."""
     data = _exactly(stream, WHOLE + 1)
     if len(data) > WHOLE:
         raise Undecodable(
@@ -374,12 +374,12 @@ def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
                 done = end
                 yield group, end
                 group, held = [], 0
-    except Undecodable:  # what stands before the damage is landed
+    except Undecodable:  # land what precedes the damage
         hashed.update(data[done:end])
         yield group, end
         raise
     if work.finished:
-        end = len(data)  # blanks behind the last record are read too
+        end = len(data)  # white space after the last record is read, too
     hashed.left = end < len(data)
     hashed.update(data[done:end])
     yield group, end

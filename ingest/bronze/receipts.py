@@ -1,4 +1,4 @@
-"""Receipts: what was read of each file, kept beside the messages so that positions never get lost."""
+"""Receipts: what was read from each file, stored with the messages so that positions are never lost."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ class Receipt:
     head: str = ""  # hash of the file's first bytes, up to FINGERPRINT or the position
     tail: str = ""  # hash of the last bytes before ``end``, up to FINGERPRINT
     fault: str = ""
-    damage: bool = False  # the content is at fault: reading the same bytes again is of no use
-    rest: bool = False  # of a compressed file, whose plain length nobody knows: it may hold more
+    damage: bool = False  # the content is at fault: reading the same bytes again does not help
+    rest: bool = False  # of a compressed file, whose plain length is unknown: it may contain more
 
     def to_json(self) -> bytes:
-        """The receipt as it stands in bronze's ``value``."""
+        """The receipt in the form of bronze's ``value``."""
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, text: bytes | bytearray) -> Receipt:
-        """Read a receipt back; members of later versions are passed over."""
+        """Read a receipt back; members of later versions are ignored."""
         found = json.loads(bytes(text))
         return cls(**{name: value for name, value in found.items() if name in cls.__slots__})
 
 
 @dataclass(slots=True)
 class FileState:
-    """What is known of one file from all its receipts."""
+    """The state of one file according to all its receipts."""
 
-    position: int = 0  # the end of what was read, holes apart
+    position: int = 0  # the end of what was read, apart from holes
     size: int = -1  # of the file when it was last planned
     mtime: float = 0.0
     head: str = ""
     tail: str = ""
     rest: bool = False
-    damage: str = ""  # the fault of a content that cannot be read further as it stands
+    damage: str = ""  # the fault of content that cannot be read further in its present state
     ranges: dict[int, tuple[int, str]] = field(default_factory=dict)  # start -> (end, sha256)
 
     def add(self, receipt: Receipt) -> None:
-        """Take in one receipt, in any order."""
+        """Add one receipt, in any order."""
         if receipt.end > receipt.start:
             self.ranges[receipt.start] = (receipt.end, receipt.sha256)
             if receipt.start == 0:
@@ -67,7 +67,7 @@ class FileState:
             self.damage = receipt.fault if receipt.damage else self.damage
 
     def unread(self, compressed: bool) -> bool:
-        """True if something behind the position was left for later."""
+        """True if something after the position was left for later."""
         return self.rest if compressed else self.position < self.size
 
     def holes(self) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""Bronze's messages as data files, written where they are read; what was written is reported in rows.
+"""Write bronze's messages as data files where they are read, and report the written files as rows.
 
 Runs in Python workers, and for few messages in the driver; imports no Spark.
 """
@@ -36,14 +36,14 @@ def storing(
     source: str = "",
     read: Callable[[Batches], Batches] = lambda batches: batches,
 ) -> Callable[[Batches], Batches]:
-    """The function that ``mapInArrow`` runs: rows of bronze into files, and receipts and files into a report.
+    """The function that ``mapInArrow`` runs: write rows of bronze to files, and report receipts and files.
 
     Args:
         layout: where bronze lies.
         batch: its number.
         now: when it is landed.
         source: the source, where the rows do not name it.
-        read: gives the rows.
+        read: yields the rows.
     """
 
     def run(batches: Batches) -> Batches:
@@ -69,7 +69,7 @@ def storing(
 def written_receipts(
     layout: Layout, receipts: Sequence[Mapping[str, Any]], batch: int, now: dt.datetime
 ) -> list[Added]:
-    """Receipts, as reported, as a file."""
+    """Write reported receipts as a file."""
     rows = fitted(pa.Table.from_pylist(list(receipts), schema=_ARROW), _ARROW)
     return written(layout, _landed(rows, batch, now))
 

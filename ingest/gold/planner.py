@@ -199,8 +199,8 @@ def _not_plain(
 def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object]) -> bool:
     """True if a table has the mirror's columns, or gets them when its file is rewritten.
 
-    Rewriting can add and drop columns, but not change a type, nor drop a column that rows of other tables in it still
-    use.
+    Rewriting can add and drop columns, but cannot change a type; a table with rows of several lanes must have the same
+    columns already.
     """
     columns = {one.column: logged(one.delta) for one in mirror.columns}
     if rule.shard_column:

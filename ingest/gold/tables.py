@@ -63,7 +63,7 @@ def create(lake: Lake, session: SparkSession, mirror: Mirror, made: Made) -> Non
 def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, made: Made) -> None:
     """Create the mirror's table with typed outcomes as its first rows, in one commit; the session carries the guard.
 
-    It does not use CREATE, which fails on files that a failed or killed write has left there.
+    There is no table to replace, but a plain CREATE fails on files that a failed or killed write has left there.
     """
     columns = [
         F.col(quoted(sent_name(i))).alias(one.column, metadata=_metadata(one))

@@ -1,11 +1,11 @@
-"""Places of table events that carry no position of their own, only a second.
+"""Positions for table events that carry no position of their own, only a second.
 
 OceanBase OMS sends a TRUNCATE or a DDL statement with its second alone, between rows that have a second and a
 counter.  Such an event takes the place right after the last row of its second that arrived before it in
-the same partition or file; before all rows of its second if none did.  The place follows from bronze alone,
-so every rebuild, replay and backfill finds it again, however tasks and batches cut the messages.
+the same partition or file; before all rows of its second if none did.  The place depends on bronze alone, so every
+rebuild, replay and backfill finds the same one, however tasks and batches divide the messages.
 
-This half runs in Python workers and imports no Spark; `ingest.silver.events` asks it.
+This half runs in Python workers and imports no Spark; `ingest.silver.events` calls it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def stream_of(pipeline: Pipeline, source: str, topic: str, partition: int) -> St
 def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[Batches], Batches]:
     """For ``mapInArrow``: the table events without a position among messages, as rows of `EVENT`.
 
-    ``marked`` has the texts of which such an event holds one, by source: only messages with one are decoded.
+    ``marked`` holds, by source, texts of which every such event contains one: only messages with one are decoded.
     """
 
     def run(batches: Batches) -> Batches:
@@ -67,7 +67,7 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
 
 
 def _holding(batch: pa.RecordBatch, marked: Mapping[str, Sequence[str]]) -> pa.Array:
-    """Which messages hold a mark of their source, in any letter case."""
+    """The messages that contain a mark of their source, in any letter case."""
     found = pa.repeat(pa.scalar(False), batch.num_rows)
     for name, marks in marked.items():
         mine = pc.equal(batch.column("source"), name)
@@ -103,7 +103,7 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
 
 
 def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, list[Sequence[Change]]]]:
-    """Each source's messages with their changes; nothing for what cannot be decoded."""
+    """Each source's messages with their changes; messages that cannot be decoded have none."""
     ranks = {source.name: rank for rank, source in enumerate(how.pipeline.sources)}
     decks: dict[str, Deck] = {}
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Complete re-snapshots: a truncate at the beginning of an epoch, for each table that was told anew in it.
+"""Complete re-snapshots: a truncate at the beginning of an epoch, for each table that was re-snapshot in it.
 
-Nobody sent it, so it is made here whenever the epoch's first batch is decoded.  To the fold and the checks
-it is a truncate like any other: rows of which the epoch says nothing go, rows that it tells stay.
+The source does not send it, so it is created here whenever the epoch's first batch is decoded. The fold and the checks
+treat it like any truncate: rows that the epoch does not contain are deleted.
 """
 
 from __future__ import annotations

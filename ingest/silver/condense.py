@@ -1,14 +1,14 @@
-"""Old silver condensed: changes go that no later history can need, in one guarded commit.
+"""Log compaction of old silver: drop changes that no later history can need, in one guarded commit.
 
-A change goes if for every key that it concerns a later one sets the whole row.  What stands before such a row
-cannot show through it, also not together with changes that come late: so the fold of what is left is the fold
-of everything, whatever follows.  The last whole row of a key stays with all behind it, be that updates of some
-columns, its delete (a changed key may still ask for the deleted row's values) or a later change of its key;
-truncates and statements stay.  Keys are compared as texts: two texts of one value are two keys here, and both stay.
+A change is dropped if, for every key that it concerns, a later one sets the whole row. Nothing from before such a row
+can affect it, not even with changes that arrive late: so the fold of the remaining changes always equals the fold of
+all. Kept are the last whole row of a key and everything after it: updates of some columns, its delete (a key change may
+still need the deleted row's values) or a later change of its key; also truncates and statements. Keys are compared as
+texts: two texts of one value are two keys here, and both are kept.
 
-One thing alone asks for what has gone: a change of a key that does not carry the whole row, arrives behind the
-window and stands before what was kept.  A lane that ever had such changes is never condensed, and where the first
-one comes that late, the mirror waits (`ingest.gold.forgotten`).
+Only one thing can need a dropped change: a key change without the whole row that arrives after the window and precedes
+what was kept. A lane that ever had such changes is never condensed; if the first one arrives that late, the mirror is
+held (`ingest.gold.forgotten`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
 from ingest.lake.session import new_session
 
 FILE = 128 << 20  # bytes of changes that are written into one file, about
-LEAST = 0.1  # of the old changes must go, or they are not worth writing anew
+LEAST = 0.1  # of the old changes must be droppable, or a rewrite is not worth it
 _LANE = ("source", "database", "schema", "table")
 _PLACE = (*_LANE, "batch", "order_key")
 _SORTED = ("database", "schema", "table", "order_key")
@@ -43,7 +43,7 @@ Keys = tuple[str, ...]
 
 
 def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
-    """Drop superseded changes of old batches, and say how many went.
+    """Drop superseded changes of old batches, and return their number.
 
     Args:
         lake: the lake, whose lock the caller holds.
@@ -94,7 +94,7 @@ def _older(lake: Lake, before: dt.datetime) -> int:
 
 
 def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
-    """The lanes with changes behind the batch condensed last that can be condensed, by their keys' columns."""
+    """The lanes that can be condensed, with changes after the last condensed batch, by their keys' columns."""
     sums = (
         lake.read(BOOKS.name)
         .where(F.col("table").isNotNull() & (F.col("batch") <= upto))
@@ -116,7 +116,7 @@ def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
 
 
 def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Keys:
-    """The key by which a table's changes are told apart; nothing if all of them are needed."""
+    """The key that identifies a table's changes; empty if all changes are needed."""
     rule = lake.pipeline.rule(table)
     mirror = known.get(mirror_path(mirrors.target(rule, table)))
     if mirror is None or mirror.eras or rule.history or rule.exclude:
@@ -125,7 +125,7 @@ def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Ke
 
 
 def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFrame:
-    """The places of the changes that nothing can need any more, and behind which place that is so."""
+    """The places of the changes that nothing can need any more, and the place after which that holds."""
     rows = _of(old, lanes).where(F.col("op") != "truncate")
     after, before = (image(name, keys) for name in ("after", "before"))
     told = rows.select(*_PLACE, "op", "partial", "after", "before", after.alias("a"), before.alias("b"))
@@ -152,7 +152,7 @@ def _of(old: DataFrame, lanes: Iterable[LaneId]) -> DataFrame:
 
 
 def _text(cells: Texts) -> Column:
-    """A key's texts as one; NULL if one is nowhere."""
+    """A key's texts as one; NULL if one is missing."""
     there = reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
     return F.when(there, F.to_json(F.struct(*[cell.alias(f"k{i}") for i, cell in enumerate(cells)])))
 
@@ -171,12 +171,12 @@ def _same(names: Sequence[str]) -> list[Column]:
 def _now(
     lake: Lake, batch: int, floors: Mapping[LaneId, str], lanes: Mapping[Keys, Sequence[LaneId]]
 ) -> Condensed:
-    """What is condensed after this, with what was before."""
+    """The state of compaction after this run, including earlier ones."""
     known = condensed.read(lake)
     merged, keys = dict(known.floors), dict(known.keys)
     under = {lane: by for by, some in lanes.items() for lane in some}
     for lane, floor in floors.items():
         merged[lane] = max(floor, merged.get(lane, ""))
         again = lane in known.floors and keys.get(lane) != under[lane]
-        keys[lane] = () if again else under[lane]  # dropped under two keys: no key is safe
+        keys[lane] = () if again else under[lane]  # condensed by two keys: no key is safe
     return Condensed(max(batch, known.batch), merged, keys)

@@ -1,7 +1,7 @@
-"""The silver stage: ``bronze -> changes``, then ``ddl``, ``rejects`` and ``books`` from what was written.
+"""The silver stage: ``bronze -> changes``, then ``ddl``, ``rejects`` and ``books`` from the written rows.
 
-``changes`` is one write and one commit for all kinds; the three small tables are appended from it,
-guarded, and a rerun adds what a killed run left out.
+``changes`` is one write and one commit for all kinds; the three small tables are appended from it, guarded, and a rerun
+adds what a killed run did not write.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class Decoded:
 
 
 def pending(lake: Lake, last: int, since: int = 0) -> tuple[int, ...]:
-    """Landed batches that are not decoded in full yet, from the one behind ``since`` on."""
+    """Landed batches after ``since`` that are not fully decoded yet."""
     done = lake.progress(STAGE, BOOKS.name)
     return tuple(range(max(since, done) + 1, last + 1))
 
 
 def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
-    """Decode every landed batch up to ``last`` that silver has not finished, from behind ``since`` on.
+    """Decode every landed batch after ``since`` and up to ``last`` that silver has not finished.
 
-    The books are committed last: they are what says that a batch is complete.
+    The books are committed last: they mark a batch as complete.
     """
     batches = pending(lake, last, since)
     if not batches:
@@ -70,7 +70,9 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
 def _append(
     lake: Lake, schema: TableSchema, kind: str, rows: Callable[[pa.Table], pa.Table], span: Span
 ) -> None:
-    """A small table's rows from those of their kind in ``changes``, without batches that a killed run has appended."""
+    """Append a small table's rows from those of their kind in ``changes``, except for batches that a killed run has
+    appended.
+    """
     first, last = max(span[0], lake.progress(STAGE, schema.name) + 1), span[1]
     if first > last:
         return
@@ -86,7 +88,7 @@ def _append(
 
 
 def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, cores: int) -> None:
-    """One commit for all pending batches; a rerun after a kill begins behind what is there."""
+    """Write all pending batches in one commit; a rerun after a kill continues after the last written one."""
     done = lake.progress(STAGE, CHANGES.name)
     todo = [batch for batch in batches if batch > done]
     if not todo:
@@ -126,7 +128,7 @@ def lifted(messages: DataFrame, how: Lifting) -> DataFrame:
 
 
 def _shipped(pipeline: Pipeline) -> Pipeline:
-    """The pipeline as the workers need it: without connections, secrets or checks."""
+    """The pipeline for the workers: without connections, secrets or checks."""
     sources = tuple(
         replace(source, kafka={}, storage={}, bootstrap_servers="", registry="", database=None)
         for source in pipeline.sources
@@ -186,7 +188,7 @@ def _beside(page: pa.Table, columns: Mapping[str, list[str | None]]) -> pa.Table
 
 
 def _book_rows(lines: list[Line]) -> pa.Table:
-    """The lines as rows; their times are microseconds, which a moment in Python need not be able to hold."""
+    """The lines as rows; times stay microseconds, because Python's datetime cannot hold all of them."""
     rows = [tuple(_book_cell(line, name) for name in BOOKS.arrow.names) for line in lines]
     return table_of(rows, BOOKS.arrow.names, BOOKS.arrow)
 
@@ -199,7 +201,7 @@ def _book_cell(line: Line, name: str) -> object:
 
 
 def _unbalanced(told: receipts.Told, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
-    """Compare the books with bronze's own receipts, which count before anything is decoded."""
+    """Compare the books with bronze's receipts, which are counted before anything is decoded."""
     landed = told.landed | replay.landed(told.moved, batches)
     booked: dict[tuple[int, str], int] = {}
     faults = []

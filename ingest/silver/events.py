@@ -1,4 +1,4 @@
-"""Which row stands before each table event that has a second and no position; see `ingest.silver.anchors`."""
+"""Find the row before each table event that has a second but no position; see `ingest.silver.anchors`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, 
 from ingest.silver.lift import INPUT, Lifting, Spot
 from ingest.silver.messages import Messages
 
-_FALLBACK = 5  # batches to look back where the books do not say which
+_FALLBACK = 5  # batches to look back if the books do not say which
 
 
 def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[int, ...]]:
-    """For each table event among the messages that has no position, that of the row before it; empty for none."""
+    """For each table event among the messages that has no position, the position of the row before it; empty if
+    none.
+    """
     sources = {
         source.name: formats.load(source.format).ABOUT.event_marks
         for source in lake.pipeline.sources

@@ -1,8 +1,8 @@
-"""The lift: bronze rows through a format's ``parse`` into rows of ``changes``, in Arrow batches.
+"""Decode bronze rows by a format's ``parse`` into rows of ``changes``, in Arrow batches.
 
-Runs in Python workers and imports no Spark.  It makes all kinds of rows: changes, DDL events, rejects
-and, at its end, the book lines of what it saw.  A batch is decoded message by message, written column
-by column (`ingest.silver.sheet`) and booked line by line (`ingest.silver.tally`).
+Runs in Python workers and imports no Spark. It yields all kinds of rows: changes, DDL events, rejects and, at its end,
+the book lines of all it decoded. A batch is decoded message by message, written column by column
+(`ingest.silver.sheet`) and counted line by line (`ingest.silver.tally`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys
 from ingest.silver import sheet, tally
 
-DECODER = "1"  # raised whenever a parser's reading of some message changes
+DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
 INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
 
@@ -44,13 +44,12 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lifting:
-    """What the workers need to know; small, and without secrets but that of the masks.
+    """What the workers need; small, and without secrets other than the masks' secret.
 
-    ``anchors`` gives the position of the row before each table event that has none; None where nobody looked.
-
-    ``starts`` says where each source's epochs begin, ``epochs`` in which one a deck is; ``batch``
-    replaces the number of the bronze rows on a replay, whose rows keep the arrival of their own bytes.
-    ``schemas`` gives each source with a registry its schemas by id.
+    ``anchors`` has the position of the row before each table event without one; None if it was not looked up.
+    ``starts`` says where each source's epochs begin, ``epochs`` which epoch a deck is in. ``batch`` replaces the number
+    of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
+    each source with a registry.
     """
 
     pipeline: Pipeline
@@ -77,7 +76,7 @@ class Refused(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What one book line counts: a table's messages in one partition of one batch."""
+    """The key of a book line: a table's messages in one partition of one batch."""
 
     batch: int
     topic: str
@@ -86,7 +85,7 @@ class Place(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The messages of one place, and where their rows stand among all rows."""
+    """The messages of one place, and the range of their rows among all rows."""
 
     place: Place
     messages: list[Sequence[Change]]
@@ -124,7 +123,7 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
 
 
 class Deck:
-    """One source's parser with its hints and its books."""
+    """One source's decoder: its parser, hints and audit counts."""
 
     def __init__(self, lifting: Lifting, rank: int, name: str) -> None:
         source = lifting.pipeline.sources[rank]
@@ -143,7 +142,7 @@ class Deck:
         self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:
-        """The rows of one batch of this source's messages; each decodes whole or becomes one reject."""
+        """The rows of one batch of this source's messages; each message is decoded as a whole or becomes one reject."""
         if self.batch is not None:
             batches = pa.repeat(pa.scalar(self.batch, pa.int64()), bronze.num_rows)
         else:
@@ -172,7 +171,7 @@ class Deck:
     # --- decoding ---
 
     def _anchored(self, bronze: pa.RecordBatch, at: int, changes: Sequence[Change]) -> Sequence[Change]:
-        """A table event without a position right after the row before it, else before all rows of its second."""
+        """Place a table event without a position right after the row before it, else before all rows of its second."""
         assert self.anchors is not None
         if not any(change.second_only for change in changes):
             return changes
@@ -186,7 +185,7 @@ class Deck:
         ]
 
     def decoded(self, bronze: pa.RecordBatch) -> tuple[Taken, list[Refused]]:
-        """The changes of each message, and what could not be decoded."""
+        """The changes of each message, and the messages that could not be decoded."""
         taken: Taken = {}
         refused: list[Refused] = []
         parse, hints, masks = self.parse, self.hints, self.masks
@@ -207,14 +206,14 @@ class Deck:
         return taken, refused
 
     def _parse_either(self, message: Message, hints: Hints) -> Iterable[Change]:
-        """Rows that were read from the source itself stand beside its messages, in a form of their own."""
+        """Parse a message, or a row read from the source itself, which has another form."""
         parse = ingest_snapshot.parse if ingest_snapshot.holds(message.topic) else self.parse
         return parse(message, hints)
 
     def _weeded(
         self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken, refused: list[Refused]
     ) -> tuple[Taken, list[Refused]]:
-        """The messages whose changes can be written, and all others."""
+        """Separate the messages whose changes can be written from all others."""
         kept: Taken = {}
         for at, changes in taken.items():
             try:
@@ -243,7 +242,7 @@ class Deck:
         return Written(spans, at, rows, orders, page)
 
     def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[Place, Taken]:
-        """Messages by their book line; a message is booked under its first change's table."""
+        """Messages by book line; a message counts for its first change's table."""
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
         places = list(zip(*map(sheet.listed, columns), strict=True))
         groups: dict[tuple[tuple[int, str, int], TableId], Taken] = {}
@@ -256,7 +255,7 @@ class Deck:
         return {Place(*place, table): mine for (place, table), mine in groups.items()}
 
     def _arrivals(self, bronze: pa.RecordBatch, taken: Taken) -> list[str]:
-        """The arrival of each message, as it stands in its order keys: its own, unless it says another one."""
+        """The arrival of each message as written in its order keys: its own, unless it names another one."""
         names = ("batch", "partition", "offset", "topic")
         batches, partitions, offsets, topics = (sheet.listed(bronze.column(name)) for name in names)
         found = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
@@ -310,7 +309,7 @@ class Deck:
         return known
 
     def books(self) -> pa.RecordBatch:
-        """The book lines of everything taken so far, as rows."""
+        """The book lines of everything decoded so far, as rows."""
         lines = self.lines.values()
         return sheet.books(
             self.name, [line.batch for line in lines], [clean(line.to_json()) for line in lines]
@@ -320,7 +319,7 @@ class Deck:
 def _by_table(
     own: TableId, written: Written, start: int, end: int
 ) -> Iterator[tuple[TableId, list[Change], list[str]]]:
-    """The rows of one span by the table that each is about, which need not be its message's first."""
+    """The rows of one span by their own table, which need not be that of their message's first change."""
     rows, orders = written.rows[start:end], written.orders[start:end]
     tables = {row.table for row in rows}
     if tables <= {own}:
@@ -365,5 +364,5 @@ def _refuse_oversize(headers: list[Mapping[str, Any]]) -> None:
 
 
 def clean(text: str) -> str:
-    """Lone surrogates cannot be written: show them as what they are."""
+    """Escape lone surrogates, which cannot be written."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Some of bronze's messages, to be decoded or looked through where they are: in data files, or as Spark reads them."""
+"""Some of bronze's messages, to be decoded or searched where they are: in data files, or as Spark reads them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
 
-FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process goes through itself
+FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process handles itself
 _TASK = 128 << 20  # bytes of bronze's files for one task
-_AT_ONCE = 2_000  # messages: what is made of them are Python objects for a while
+_AT_ONCE = 2_000  # messages: they become Python objects for a while
 _WANTED = pa.schema([BRONZE.arrow.field(name) for name in INPUT])
 
 
@@ -31,7 +31,7 @@ class Messages:
     cores: int = 1  # tasks that run at once
 
     def through(self, look: Callable[[Batches], Batches], ddl: str) -> list[dict[str, Any]]:
-        """What a function makes of the messages, given in batches of their columns `INPUT`."""
+        """Apply a function to the messages, given in batches of their columns `INPUT`."""
         if self.pieces is None:
             rows = self.frame().select(*INPUT).mapInArrow(look, ddl).collect()
         elif self._are_few(self.pieces):
@@ -60,7 +60,7 @@ def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
 def _each(
     tasks: Sequence[Sequence[FilePart]], look: Callable[[Batches], Batches]
 ) -> Callable[[Batches], Batches]:
-    """The function that ``mapInArrow`` runs over the numbers of tasks."""
+    """The function that ``mapInArrow`` runs over the task numbers."""
 
     def run(batches: Batches) -> Batches:
         for batch in batches:
@@ -77,7 +77,7 @@ def _read(pieces: Sequence[FilePart]) -> Batches:
 
 
 def _dealt(pieces: Sequence[FilePart], tasks: int) -> list[list[FilePart]]:
-    """Neighbouring row groups to so many tasks of about equal size, or fewer."""
+    """Assign neighbouring row groups to at most so many tasks of about equal size."""
     parts = [part for piece in pieces for part in piece.parts()]
     share = sum(part.rows for part in parts) / tasks
     found: list[list[FilePart]] = [[]]

@@ -1,4 +1,4 @@
-"""A sample of messages decoded where the command runs, by the code that decodes a batch, without Spark."""
+"""Decode a sample of messages in the command's process, by the same code as a batch, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Foretold:
 
 
 class _Asked(dict[int, str]):
-    """A registry's schemas, asked for when they are needed; its first failure is kept and ends the asking."""
+    """A registry's schemas, fetched when needed; after its first failure nothing more is fetched."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     found, given = Foretold(), list(messages)
     if not given:
         return found
-    import pyarrow as pa  # takes longer to import than most plans take
+    import pyarrow as pa  # importing it takes longer than most plans
 
     from ingest.silver.lift import INPUT, Lifting, lift
 
@@ -86,7 +86,7 @@ def _input() -> pa.Schema:
 
 
 def _sort(page: pa.RecordBatch, found: Foretold) -> None:
-    """Keep what one page of rows says beyond the changes themselves."""
+    """Keep the DDL, rejects and book lines of one page of rows."""
     for row in _without_changes(page):
         told = json.loads(row["payload"])
         if row["kind"] == "book":

@@ -1,7 +1,7 @@
-"""Silver decoded anew from bronze: in a shadow, compared with what stands, published table by table.
+"""Rebuild silver from bronze: decode into staging tables, compare with the existing tables, publish one by one.
 
-``changes`` goes first and the books last, each in one commit under its own next generation; a run killed
-in between leaves tables that say the same of every batch, or is mended by rebuilding again.
+``changes`` is published first and the books last, each in one commit under its own next generation. If a run is killed
+in between, the tables still agree on every batch, or rebuilding again repairs them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ingest.silver.decode import STAGE, decode
 from ingest.silver.receipts import told_by
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
-_REJECT = "reason STRING, detail STRING, decoder STRING"  # written by several hands, spaced in several ways
-_UNORDERED = ("keys", "columns")  # of books: in the order in which tasks saw them first
+_REJECT = "reason STRING, detail STRING, decoder STRING"  # JSON from several writers, with different spacing
+_UNORDERED = ("keys", "columns")  # of books: in the order in which tasks first saw them
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Rebuilt:
 
     @property
     def none(self) -> bool:
-        """True if every table is what bronze gives."""
+        """True if every table already equals what bronze gives."""
         return all(one.none for one in self.differences.values())
 
 
@@ -56,9 +56,9 @@ def rebuild(
     Args:
         lake: the lake, whose lock the caller holds.
         cores: how many tasks run at once.
-        since: only the batches behind this one; 0 means all.
+        since: only the batches after this one; 0 means all.
         dry_run: compare, publish nothing.
-        tell: is told each step.
+        tell: called with each step.
 
     Raises:
         IngestError: bronze no longer holds every batch, or the new books do not balance.
@@ -86,9 +86,9 @@ def rebuild(
 
 
 def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapping[str, Difference]) -> None:
-    """Write down which mirrors hold rows of changes that are about to differ.
+    """Record which mirrors hold rows of changes that are about to differ.
 
-    A run killed between here and their rebuild leaves them as they are: so the next one knows it.
+    If the run is killed before their rebuild, the next one knows that they are outdated.
     """
     if differences[CHANGES.name].none:
         return
@@ -108,17 +108,17 @@ def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapp
 
 
 def _only(schema: TableSchema, since: int) -> str:
-    """The rows that are made anew, in SQL; empty for all. Gold's rejects lie in silver's table and stay."""
+    """The rows to replace, as a SQL condition; empty for all. Gold's rejects are in silver's table and are kept."""
     batch = "coalesce(replayed_in, batch)" if schema is BOOKS else "batch"
     parts = ["stage = 'silver'"] if schema is REJECTS else []
     return " AND ".join(parts + ([f"{batch} > {since}"] if since else []))
 
 
 def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
-    """Refuse to decode anew what bronze no longer holds.
+    """Refuse to decode again what bronze no longer holds.
 
     Raises:
-        IngestError: there is nothing behind ``since``, messages of some batch are gone, or changes are condensed.
+        IngestError: there is no batch after ``since``, messages of some batch are gone, or changes are condensed.
     """
     if since >= last:
         raise IngestError(
@@ -156,7 +156,7 @@ def _difference(lake: Lake, shadow: Lake, schema: TableSchema, since: int) -> Di
 
 
 def _rows(lake: Lake, schema: TableSchema, since: int) -> DataFrame:
-    """A table's rows of this stage; of ``changes`` without book lines, which the books show merged."""
+    """A table's rows of this stage; for ``changes`` without book lines, which are in the books, merged."""
     if not lake.exists(schema.name):
         return lake.spark.createDataFrame([], schema.columns)
     lake.ensure(schema)

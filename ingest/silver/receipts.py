@@ -1,4 +1,4 @@
-"""What bronze says of itself before anything is decoded: how many messages landed, and which are replays."""
+"""Bronze's own counts before anything is decoded: how many messages landed, and which are replays."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Told:
     """Bronze's own counts."""
 
     landed: dict[tuple[int, str], int] = field(default_factory=dict)  # (batch, source) -> messages
-    moved: list[Moved] = field(default_factory=list)  # all replays of the lake, summed up
+    moved: list[Moved] = field(default_factory=list)  # all replays of the lake, summed
 
 
 def told_by(value: Column) -> Column:
-    """How many messages a receipt says were landed with it."""
+    """The number of messages that landed with a receipt."""
     return F.get_json_object(value.cast("string"), "$.count").cast("bigint")
 
 
 def told(lake: Lake, batches: Sequence[int]) -> Told:
-    """The receipts of some batches and all replays."""
+    """Read the receipts of some batches, and all replays."""
     found = Told()
     for page in lake.pages(BRONZE, _WANTED, "receipt", (batches[0], batches[-1])):
         for row in page.to_pylist():

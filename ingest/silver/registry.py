@@ -1,7 +1,7 @@
-"""Schemas of framed values: fetched once from the registry, kept in the lake, shipped to the workers.
+"""Schemas of framed values: fetched once from the registry, stored in the lake, sent to the workers.
 
-Before a batch is decoded the driver collects the schema ids in its frames, asks the registry for those
-that the lake does not hold, and stores them there: decoding the same bytes again needs no registry.
+Before a batch is decoded the driver collects the schema ids in its frames, fetches those that the lake does not hold,
+and stores them there: decoding the same bytes again needs no registry.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ingest.silver.messages import Messages
 
 FRAMED = "source STRING, id BINARY, count BIGINT"
 _SECONDS = 300.0  # for all schemas of one source and batch
-_MOST = 10_000  # ids asked for in one batch, the commonest first: rubbish can look like a frame
+_MOST = 10_000  # ids fetched for one batch, the most frequent first: random bytes can look like a frame
 
 Texts = Mapping[str, Mapping[int, str]]
 """Source name to schema id to the schema's JSON text; a source without a registry has no entry."""
@@ -33,10 +33,10 @@ Texts = Mapping[str, Mapping[int, str]]
 def schemas(lake: Lake, messages: Messages) -> Texts:
     """Every schema that the framed values of these bronze messages may need.
 
-    An id that the registry does not know stays out; its messages are rejected, and a replay asks again.
+    An id that the registry does not know is left out; its messages are rejected, and a replay fetches it again.
 
     Raises:
-        SetupError: a registry that must be asked gives no answer.
+        SetupError: a registry that is needed does not answer.
     """
     sources = [source for source in lake.pipeline.sources if source.registry]
     if not sources:
@@ -61,7 +61,7 @@ def _stored(lake: Lake) -> dict[str, dict[int, str]]:
 
 
 def _framed(messages: Messages, sources: list[str]) -> dict[str, set[int]]:
-    """The ids behind a zero byte in values, keys and headers; some may be none, and are asked for in vain."""
+    """The ids after a zero byte in values, keys and headers; some may not be real ids, and fetching them fails."""
     counts: Counter[tuple[str, int]] = Counter()
     for row in messages.through(framed(sources), FRAMED):
         counts[row["source"], int.from_bytes(row["id"], "big")] += row["count"]
@@ -105,7 +105,7 @@ def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
                 f"source {source.name}: the registry takes more than {_SECONDS:g} s for the schemas of one batch: "
                 "its messages wait in bronze; run again when it answers faster."
             )
-        with suppress(KeyError):  # unknown to the registry: the messages say so, one by one
+        with suppress(KeyError):  # unknown to the registry: each of its messages is rejected with that reason
             try:
                 found[number] = schema_registry.fetch(source.registry, number)
             except SetupError as error:

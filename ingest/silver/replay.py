@@ -1,9 +1,9 @@
-"""Replays: rejected messages decoded again, in a new batch, from the bytes that bronze has kept.
+"""Replays: decode rejected messages again, in a new batch, from the bytes in bronze.
 
-A replay is a row of bronze (kind ``replay``) that stands at the place of the old bytes and carries the
-new batch's number, so that it is committed like any landed batch and a killed run takes it up again.
-Its rows keep the arrival of their bytes in their order; the old batch's books gain a line that says
-where its rejects went, and a rebuild rejects again in the old batch what the new one decodes.
+A replay is a row of bronze (kind ``replay``) with the place of the old bytes and the new batch's number, so it is
+committed like any landed batch, and the run after a kill finishes it. Its rows keep the arrival of their bytes in their
+order. The old batch's books get a line that says where its rejects went, and a rebuild rejects again in the old batch
+what the new one decodes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Lift = Callable[[DataFrame, Lifting], DataFrame]
 
 
 def replayed_batch() -> Column:
-    """Of a replay in bronze, the batch whose message it decodes again; NULL of any other row."""
+    """For a replay in bronze, the batch whose message it decodes again; NULL for any other row."""
     return F.get_json_object(F.col("value").cast("string"), "$.batch").cast("bigint")
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """So many rejects of one batch and partition, replayed in another batch."""
+    """The number of rejects of one batch and partition that were replayed in another batch."""
 
     batch: int
     old: int
@@ -45,20 +45,20 @@ class Moved:
     count: int
 
     def line(self) -> Line:
-        """The book line that the old batch gains."""
+        """The book line that is added to the old batch."""
         line = Line(self.old, self.source, self.topic, self.partition, None, None, None)
         line.replayed, line.replayed_in = self.count, self.batch
         return line
 
     def refusals(self) -> Line:
-        """The old batch's line for the messages that it had rejected, when it is decoded anew."""
+        """The old batch's line for the messages that it had rejected, when it is decoded again."""
         line = Line(self.old, self.source, self.topic, self.partition, None, None, None)
         line.messages = line.rejected = self.count
         return line
 
 
 def touching(found: Sequence[Moved], batches: Sequence[int]) -> list[Moved]:
-    """The replays that happen in some batches, or whose messages came in them."""
+    """The replays that run in some batches, or whose messages landed in them."""
     return [one for one in found if one.batch in batches or one.old in batches]
 
 
@@ -77,11 +77,11 @@ def _rows(lake: Lake) -> DataFrame:
 def decoded(
     lake: Lake, own: DataFrame, batches: Sequence[int], found: Sequence[Moved], lifting: Lifting, lift: Lift
 ) -> DataFrame:
-    """The rows of ``changes`` of some batches, where replays are among them or point into them.
+    """The rows of ``changes`` of some batches that contain replays, or that replays point into.
 
     Args:
         lake: the lake.
-        own: the batches' own messages.
+        own: the messages of the batches themselves.
         batches: their numbers.
         found: the lake's replays.
         lifting: what decodes them.
@@ -106,14 +106,16 @@ def decoded(
 
 
 def _bytes(lake: Lake, replays: DataFrame) -> DataFrame:
-    """The old messages, under their own batch's number: their rows keep its arrival."""
+    """The old messages, with their own batch's number: their rows keep its arrival."""
     places = F.broadcast(replays.select(*PLACE, replayed_batch().alias("batch")))
     kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
     return kept.join(places, [*PLACE, "batch"], "left_semi")
 
 
 def _refusals(replays: DataFrame, *, hide: bool) -> DataFrame:
-    """The rejects of the old batches, as their replays remember them; ``hide`` what they quoted before there were masks."""
+    """The rejects of the old batches, as recorded in their replays; ``hide`` removes quotations from before masks were
+    set.
+    """
     reason, decoder = (
         F.get_json_object(F.col("value").cast("string"), f"$.reject.{name}").alias(name)
         for name in ("reason", "decoder")
@@ -150,7 +152,7 @@ def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, st
 def appoint(
     lake: Lake, lifting: Callable[[Lake, Messages], Lifting], lift: Lift, reason: str = ""
 ) -> tuple[int | None, int, int]:
-    """Commit a new batch that decodes again what is rejected and can be decoded now.
+    """Commit a new batch that decodes again the rejected messages that can be decoded now.
 
     Args:
         lake: the lake, whose lock the caller holds.
@@ -159,7 +161,7 @@ def appoint(
         reason: only rejects of this reason code.
 
     Returns:
-        The new batch, None if there is none; how many messages it replays, how many stay rejected.
+        The new batch, None if there is none; how many messages it replays, and how many stay rejected.
     """
     waiting = still_open(lake)
     if waiting is None:
@@ -213,6 +215,6 @@ def _appointed(lake: Lake, rows: Sequence[dict[str, object]], batch: int) -> Dat
 
 
 def _pointer(row: dict[str, object]) -> bytes:
-    """Where the bytes are, and what was said of them."""
+    """The place of the bytes, and why they were rejected."""
     reject = {name: row[name] for name in ("reason", "detail", "decoder")}
     return json.dumps({"batch": row["batch"], "reject": reject}, ensure_ascii=False).encode()

@@ -1,8 +1,7 @@
-"""Rows of ``changes`` as Arrow columns, one column after the other.
+"""Write rows of ``changes`` as Arrow columns, one column after the other.
 
-A row of twenty-two values made one by one costs more than decoding its message.  So what is the same
-in all rows is repeated by Arrow, what stands in bronze is taken from its own columns, and the rest is
-one list per column.
+Building a row of twenty-two values one by one costs more than decoding its message. So Arrow repeats values that are
+equal in all rows, values from bronze are taken from its columns, and the rest is one list per column.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def changes(
     """Changes and DDL events as rows; ``at`` is the bronze row of each.
 
     Raises:
-        Exception: a text that cannot be written, or a number past its column; of any row.
+        Exception: a text of any row cannot be written, or a number is out of its column's range.
     """
     places = pa.array(at, pa.int32())
     ops = [change.op for change in rows]
@@ -108,7 +107,7 @@ def books(source: str, batches: Sequence[int], payloads: Sequence[str]) -> pa.Re
 
 
 def listed(column: pa.Array) -> list[Any]:
-    """A column's values as a list: by way of numpy, five times as fast where nothing speaks against it."""
+    """A column's values as a list: through numpy where possible, which is five times as fast."""
     if column.null_count == len(column):
         return [None] * len(column)
     if (column.null_count and not pa.types.is_binary(column.type)) or pa.types.is_nested(column.type):
@@ -117,9 +116,9 @@ def listed(column: pa.Array) -> list[Any]:
 
 
 def _shared(values: list[Any]) -> list[bytes | None]:
-    """JSON of values that parsers share between rows, written once for each; nothing for empty ones.
+    """JSON of values that parsers share between rows, serialized once each; empty ones give nothing.
 
-    The list holds every value, so that no two of them can have one identity.
+    The list keeps every value alive, so that no two of them can have the same identity.
     """
     marks = list(map(id, values))
     distinct = dict(zip(marks, values, strict=True))

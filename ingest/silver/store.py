@@ -1,4 +1,4 @@
-"""The changes of messages as data files, written where they are decoded; what was written is reported in rows.
+"""Write decoded changes as data files where they are decoded, and report the written files as rows.
 
 Runs in Python workers, and for few messages in the driver; imports no Spark.
 """

@@ -1,4 +1,4 @@
-"""What the books say of rows: counted for all rows of one line at once."""
+"""Audit counts of rows: all rows of one book line are counted at once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MARKS: frozenset[Op | None] = CONTROL_OPS | {None}
 
 
 def with_rows(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Sequence[Change]]:
-    """The messages that hold more than marks; these are counted and not kept."""
+    """The messages that contain more than marks; marks are counted and not kept."""
     if _MARKS.isdisjoint(_ops(messages.values())):
         return messages
     return {at: changes for at, changes in messages.items() if not _is_control(changes)}
 
 
 def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Sequence[Change]]:
-    """The statements alone: those about an excluded table may tell what it brings to another one."""
+    """The statements only: those about an excluded table may affect another one."""
     if _DDL not in _ops(messages.values()):
         return {}
     found = {at: [one for one in changes if one.op is _DDL] for at, changes in messages.items()}
@@ -36,7 +36,7 @@ def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Se
 
 
 def count_excluded(line: Line, messages: Sequence[Sequence[Change]]) -> None:
-    """Count the messages of an excluded table, of which only statements are kept."""
+    """Count the messages of an excluded table; only its statements are kept."""
     ddl = sum(map(_holds_statement, messages)) if _DDL in _ops(messages) else 0
     line.messages += len(messages)
     line.ddl += ddl
@@ -44,7 +44,7 @@ def count_excluded(line: Line, messages: Sequence[Sequence[Change]]) -> None:
 
 
 def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
-    """Count each message by the strongest thing that it holds: a statement, a row, a mark."""
+    """Count each message by the strongest thing that it contains: a statement, a row, a mark."""
     ops = _ops(messages)
     control = 0 if _MARKS.isdisjoint(ops) else sum(map(_is_control, messages))
     ddl = sum(map(_holds_statement, messages)) if _DDL in ops else 0
@@ -57,7 +57,7 @@ def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
 
 
 def _ops(messages: Collection[Sequence[Change]]) -> set[Op | None]:
-    """What all messages say happened; None for one that says nothing."""
+    """The operation of each message; None for one without any."""
     return {change.op for changes in messages for change in changes} | (
         {None} if not all(messages) else set()
     )
@@ -74,7 +74,7 @@ def _holds_statement(changes: Sequence[Change]) -> bool:
 
 
 def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
-    """What gold and the reports want to know of a line's rows without reading them again.
+    """Count what gold and the reports need to know of a line's rows without reading them again.
 
     Args:
         line: the book line.
@@ -96,9 +96,9 @@ def _count_times(line: Line, changes: Iterable[Change]) -> None:
 
 
 def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Sequence[int]) -> None:
-    """Who counted the rows' positions, each with the offset of its first row."""
+    """The servers that counted the rows' positions, each with the offset of its first row."""
     named = [change.servers for change in rows]
-    # Backwards, so that of equal names the first offset stays.
+    # Backwards, so that the first offset of each name is kept.
     for servers, offset in dict(zip(reversed(named), reversed(offsets), strict=True)).items():
         for one in servers:
             name = f"{epoch} {one}"
@@ -125,7 +125,7 @@ def _count_changes(line: Line, rows: list[Change]) -> None:
 
 
 def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
-    """Every column seen, with a type that holds what every row says it holds."""
+    """Every column seen, with a type that can hold the values of all rows."""
     names = known.keys()
     for change in rows:
         image = change.before if change.after is None else change.after
