@@ -1,7 +1,7 @@
-"""The class-data archive: Spark's loaded classes on disk, which takes seconds off every start.
+"""The class-data sharing archive (AppCDS): Spark's loaded classes on disk, which saves seconds at every start.
 
-A training run writes it once, at its exit. It fits one Java, one garbage collector and one class path, which
-are its name; anything else, or no archive, is a slower start and nothing more.
+A training run writes it once, at its exit. It is valid for one Java, one garbage collector and one class path, which
+are its name; without a matching archive Java starts more slowly, nothing else.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def options(file: Path) -> list[str]:
 
 
 def path(java: Java, class_path: Sequence[Path], flags: Sequence[str]) -> Path:
-    """Where the archive for these lies, or would lie."""
+    """The archive's path, whether or not it exists."""
     import pyspark
 
     parts = [
@@ -52,7 +52,7 @@ def discard(file: Path) -> bool:
 def build(file: Path) -> bool:
     """Write the archive by a training run in a process of its own; False if this Java cannot.
 
-    Nothing depends on it, so whatever goes wrong here is no error.
+    Nothing depends on it, so a failure here is not an error.
 
     Raises:
         SetupError: the cache cannot be written.

@@ -1,7 +1,8 @@
-"""Books: where every message went, per batch, source, partition and table; and gold's work list.
+"""The books (audit counts): where every message went, per batch, source, partition and table. They are also gold's work
+list.
 
-A message is counted once, by the strongest thing that it holds: a ddl event before a row change
-before a control mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
+A message is counted once, by the strongest thing that it contains: a DDL event before a row change before a control
+mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Line:
     truncates: int = 0
     partials: int = 0
     key_changes: int = 0
-    inherits: int = 0  # changed keys whose row is not sent whole
+    inherits: int = 0  # key changes whose row is not sent whole
     noted: int = 0
     order_low: str | None = None
     order_high: str | None = None
@@ -56,8 +57,8 @@ class Line:
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
-    replayed: int = 0  # of the batch's rejects, those that a later batch decoded after all
-    replayed_in: int | None = None  # that batch; a line that says so says nothing else
+    replayed: int = 0  # those of the batch's rejects that a later batch decoded
+    replayed_in: int | None = None  # that batch; such a line has no other counts
 
     @property
     def table_id(self) -> TableId:
@@ -66,7 +67,7 @@ class Line:
 
     @property
     def balanced(self) -> bool:
-        """True if every message went somewhere."""
+        """True if every message is accounted for."""
         return self.messages == (
             self.change_messages + self.ddl + self.control + self.routed_out + self.rejected
         )
@@ -85,7 +86,7 @@ class Line:
             self.servers[name] = min(offset, self.servers.get(name, offset))
 
     def to_json(self) -> str:
-        """The line as it travels in ``changes.payload``."""
+        """The line in the form of ``changes.payload``."""
         return orjson.dumps(self).decode()
 
     @classmethod
@@ -96,7 +97,7 @@ class Line:
         return cls(**{name: value for name, value in found.items() if name in names})
 
     def place(self) -> tuple[object, ...]:
-        """What makes two lines the same line."""
+        """The key of a line: lines with equal keys are merged."""
         return (
             self.batch,
             self.source,
@@ -110,7 +111,7 @@ class Line:
 
 
 def merged_columns(left: dict[str, str], right: dict[str, str]) -> dict[str, str]:
-    """Columns of both, each with the type that holds the values of both."""
+    """Columns of both, each with a type that can hold the values of both."""
     merged = dict(left)
     for name, logical in right.items():
         merged[name] = types.common(merged[name], logical) if name in merged else logical
@@ -118,7 +119,7 @@ def merged_columns(left: dict[str, str], right: dict[str, str]) -> dict[str, str
 
 
 def merged(lines: Iterable[Line]) -> list[Line]:
-    """One line per place, in a stable order."""
+    """One line per place, in stable order."""
     found: dict[tuple[object, ...], Line] = {}
     for line in lines:
         known = found.setdefault(line.place(), line)

@@ -1,4 +1,4 @@
-"""The one folder outside the tree that keeps what is fetched or built once: jars, launchers, class archives."""
+"""The cache folder, which keeps what is fetched or built once: jars, launchers, class archives."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def writable(*parts: str) -> Path:
 
 
 def unwritable(target: Path, error: OSError) -> SetupError:
-    """The one sentence for a cache that cannot be written."""
+    """The error for a cache that cannot be written."""
     reason = error.strerror or str(error)
     return SetupError(f"{target} cannot be written ({reason}): name another cache folder with {VARIABLE}.")

@@ -1,6 +1,6 @@
 """Commits into the product's own tables without Spark: one entry in the log, or none.
 
-An entry is put under the next version's number unless there is one.  The identifier of a commit is read before each
+An entry is written under the next version's number, if that is free. The writer's identifier is checked before each
 attempt, also after another commit was faster: a writer's batch is committed once.
 """
 
@@ -24,12 +24,12 @@ from ingest.errors import IngestError
 from ingest.lake import delta
 
 if TYPE_CHECKING:
-    from ingest.lake.datafiles import Added  # Arrow, which not all who ask need
+    from ingest.lake.datafiles import Added  # Arrow, which not all callers need
 
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_CHECKPOINT = 10  # commits, as Spark has it
+_CHECKPOINT = 10  # commits, as in Spark
 
 
 class TakenError(IngestError):
@@ -37,19 +37,19 @@ class TakenError(IngestError):
 
 
 def within_reach(path: str) -> bool:
-    """True for a table that is written here; on other stores Spark does it.
+    """True for a table that can be written here; on other stores Spark does it.
 
-    The library reads %20 in a folder's name as a space, and opens another folder for a backslash: such a lake is
-    Spark's, too.
+    The library reads %20 in a folder's name as a space, and opens another folder for a backslash: such a lake is left
+    to Spark, too.
     """
     return "://" not in path and not _ODD.search(path)
 
 
 @lru_cache
 def takes_commits(folder: str) -> bool:
-    """True for a lake whose file system has hard links, by which alone a name is given to one of two writers.
+    """True for a lake whose file system has hard links: only they give a name to exactly one of two writers.
 
-    Some mounts of object stores have none.  A folder that is not there yet has those of the folder above.
+    Some mounts of object stores have none. For a folder that does not exist yet, its parent decides.
     """
     place = Path(folder)
     while not place.is_dir():
@@ -59,7 +59,7 @@ def takes_commits(folder: str) -> bool:
         one.touch()
         os.link(one, other)
     except OSError as error:
-        return error.errno not in _NO_LINKS  # a folder that cannot be written is refused by what writes there
+        return error.errno not in _NO_LINKS  # the writer reports a folder that cannot be written
     finally:
         for file in (one, other):
             with contextlib.suppress(OSError):
@@ -70,11 +70,11 @@ def takes_commits(folder: str) -> bool:
 def create(
     path: str, schema: str, partition_by: Sequence[str], properties: Mapping[str, str], metadata: str
 ) -> None:
-    """Make an empty table, if there is none. ``schema`` is the JSON that Spark writes of it."""
+    """Create an empty table, if there is none. ``schema`` is the JSON that Spark writes for it."""
     from deltalake import CommitProperties, DeltaTable, Schema
     from deltalake.exceptions import CommitFailedError
 
-    with contextlib.suppress(CommitFailedError):  # another run was faster: the table is there
+    with contextlib.suppress(CommitFailedError):  # another run was faster: the table exists
         DeltaTable.create(
             path,
             schema=Schema.from_json(schema),
@@ -138,7 +138,7 @@ def _entry(
 
 
 def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
-    """Write an entry of the log, whole, unless there is one; what a killed process leaves has no entry's name."""
+    """Write a log entry atomically, unless it exists; what a killed process leaves does not have an entry's name."""
     log = Path(path, "_delta_log")
     whole = log / f".{uuid.uuid4()}.tmp"
     try:
@@ -152,19 +152,21 @@ def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
 
 
 def _checkpoint(path: str, version: int) -> None:
-    """As often as Spark does it; old entries of the log stay until `ingest maintain`, which keeps what is promised."""
+    """Write a checkpoint as often as Spark does; old log entries stay until `ingest maintain`, which keeps the promised
+    versions.
+    """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     if version % _CHECKPOINT == 0:
-        # the sum that Hadoop's client keeps beside a file it wrote: of another writer's it would say that it is damaged
+        # the checksum that Hadoop's client keeps for a file it wrote: it would report another writer's file as damaged
         Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
-        with contextlib.suppress(DeltaError, OSError):  # the commit is there, and the next one tries again
+        with contextlib.suppress(DeltaError, OSError):  # the commit is written, and the next one tries again
             DeltaTable(path).create_checkpoint()
 
 
 def clean(path: str) -> None:
-    """Drop entries of the log that are older than its retention, but for those that a younger version needs."""
+    """Drop log entries older than the retention, except those that a newer version needs."""
     from deltalake import DeltaTable
 
     DeltaTable(path).cleanup_metadata()

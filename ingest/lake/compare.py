@@ -1,4 +1,4 @@
-"""Two states of one table compared: rows missing, rows too many, cells that differ, and a few of each."""
+"""Compare two states of one table: missing rows, surplus rows, cells that differ, and a sample of each."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ingest.lake.names import quoted
 
 SAMPLE = 10
 _BEFORE, _AFTER = "before", "after"
-_NUMBER, _THERE = "%n", "%there"  # no column of a mirror has a percent sign
+_NUMBER, _THERE = "%n", "%there"  # no column name of a mirror contains a percent sign
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
     """What a rebuild would change. ``missing`` and ``surplus`` describe the table as it is now.
 
-    ``cells`` counts differing cells by column. Each sample has the row's key, and its columns as they
-    stand now and as they would be.
+    ``cells`` counts differing cells by column. Each sample has the row's key, and its columns as they are and as they
+    would be.
     """
 
     rows: int  # as rebuilt
@@ -35,7 +35,7 @@ class Difference:
 
     @property
     def none(self) -> bool:
-        """True if the table is what the rebuild gives."""
+        """True if the table equals the rebuilt one."""
         return not (self.missing or self.surplus or self.differing)
 
 
@@ -73,7 +73,7 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
 
 
 def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
-    """Compare rows without a key: each as often as it is there."""
+    """Compare rows without a key, as multisets."""
     totals = _unequal(present, rebuilt, columns)
     found = totals.agg(
         F.sum(F.when(F.col(_NUMBER) > 0, F.col(_NUMBER))).alias("missing"),
@@ -101,7 +101,7 @@ def groups(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str], by: S
 
 
 def _unequal(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Rows that one side has oftener than the other, with the difference."""
+    """Rows that one side has more often than the other, with the difference."""
     mine, theirs = (one.select(*map(quoted, columns)) for one in _exact(present, rebuilt))
     both = mine.withColumn(_NUMBER, F.lit(-1)).unionByName(theirs.withColumn(_NUMBER, F.lit(1)))
     sums = both.groupBy(*map(quoted, columns)).agg(F.sum(_NUMBER).alias(_NUMBER))
@@ -109,7 +109,9 @@ def _unequal(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> 
 
 
 def _exact(*frames: DataFrame) -> list[DataFrame]:
-    """As texts, where all have them, floating numbers (to SQL, 0.0 and -0.0 are one), and what is text on one side alone."""
+    """Compare as text: floating-point columns (SQL treats 0.0 and -0.0 as equal), and columns that are text on one side
+    only.
+    """
     kinds = [{one.name: one.dataType.simpleString().upper() for one in frame.schema} for frame in frames]
     texts = {
         name: F.col(quoted(name)).cast("string")

@@ -1,7 +1,7 @@
-"""What of silver has been condensed: up to which batch, and up to which place each lane's history has holes.
+"""The state of silver's compaction: up to which batch, and up to which place each lane's history has holes.
 
-It is a decision (kind ``condense``), written before the changes go: a run killed in between only believes that
-more is gone than is.  The newest one holds; one of batch 0 says that silver is whole again.
+It is a decision (kind ``condense``), written before the changes are dropped: after a kill in between, more counts as
+dropped than is. The newest one applies; one with batch 0 says that silver is complete again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Condensed:
 
 
 def read(lake: Lake) -> Condensed:
-    """What the newest decision says."""
+    """Read the newest decision."""
     found = decisions.read(lake).newest(CONDENSE).get(CHANGES.name)
     if found is None:
         return Condensed()
@@ -45,7 +45,7 @@ def read(lake: Lake) -> Condensed:
 
 
 def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, ...]]]) -> None:
-    """Refuse to fold changes by a key when those that it tells apart may have been dropped under another one.
+    """Refuse to fold changes by a key if changes that it distinguishes may have been dropped under another key.
 
     Args:
         lake: the lake.
@@ -70,13 +70,13 @@ def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, .
 
 
 def ever(lake: Lake) -> bool:
-    """True if changes have been dropped at some time: the log of ``changes`` says it without reading a table."""
+    """True if changes have ever been dropped: the log of ``changes`` says so without reading a table."""
     writer = f"{lake.pipeline.name}/{CONDENSE}/"
     return any(one.startswith(writer) for one in lake.snapshot(CHANGES.name).transactions)
 
 
 def decide(lake: Lake, now: Condensed, reason: str) -> None:
-    """Write down what is condensed from now on."""
+    """Record what is condensed from now on."""
     floors = [
         [*lane[:1], list(lane[1]), floor, *([now.keys[lane]] if lane in now.keys else [])]
         for lane, floor in sorted(now.floors.items(), key=str)
@@ -86,12 +86,12 @@ def decide(lake: Lake, now: Condensed, reason: str) -> None:
 
 
 def refuse(lake: Lake, since: int) -> None:
-    """Refuse to decode again some of the batches that lack changes: the others would miss what was in them.
+    """Refuse to decode only some of the batches that lack changes: the others would miss what was in them.
 
     Raises:
         IngestError: a batch after ``since`` is condensed, and so is one before it.
     """
-    last = read(lake).batch if since else 0  # all of bronze decoded again needs nothing of what is there
+    last = read(lake).batch if since else 0  # decoding all of bronze again needs nothing of silver
     if since < last:
         raise IngestError(
             f"The changes of batches 1 to {last} are condensed, so batch {since + 1} cannot be decoded again by "

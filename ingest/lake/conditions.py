@@ -1,4 +1,4 @@
-"""Which rows meet a table's ``where:``, asked of DuckDB by whoever folds a mirror or judges it."""
+"""Evaluate a table's ``where:`` with DuckDB, for the fold and the checks alike."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FRACTION = re.compile(r"(:[0-9]{2}\.[0-9]{6})[0-9]+")
-FAILED = "%where-failed"  # begins the words of a condition that cannot be judged on some row
+FAILED = "%where-failed"  # prefix of the error of a condition that cannot be evaluated on some row
 
 
 class ConditionError(ValueError):
-    """A condition cannot be judged on a row: a text that is no number, for example."""
+    """A condition cannot be evaluated on a row: for example a text that is not a number."""
 
 
 def met(where: str, cells: Callable[[str], pa.Array | pa.ChunkedArray], rows: int) -> pa.Array:
-    """For each of some rows, whether a condition is true; NULL is not.
+    """For each row, whether a condition is true; NULL counts as false.
 
     Args:
         where: the condition.
-        cells: gives the typed cells of a column, by the source's name.
+        cells: returns the typed cells of a column, by the source's name.
         rows: how many there are.
 
     Raises:
@@ -38,7 +38,7 @@ def met(where: str, cells: Callable[[str], pa.Array | pa.ChunkedArray], rows: in
 
 
 def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str, str]) -> bool:
-    """The same of one row's canonical texts; one that is no value of its logical type is NULL."""
+    """The same for one row's canonical texts; a text that is not a value of its logical type is NULL."""
     texts: list[str | None] = []
     for name in conditions.columns(where):
         text = values.get(name)
@@ -52,7 +52,7 @@ def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str
 
 
 def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> list[bool]:
-    """The same of canonical texts that are values of their Delta types, in the order of the condition's columns."""
+    """The same for canonical texts that are values of their Delta types, in the order of the condition's columns."""
     import pyarrow as pa
 
     cells = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(deltas))]
@@ -62,7 +62,7 @@ def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Seque
 
 
 def refused(where: str, deltas: Sequence[str]) -> str:
-    """Why a condition cannot be asked of columns of these Delta types, in its columns' order; nothing if it can."""
+    """Why a condition cannot be evaluated on columns of these Delta types, in its columns' order; empty if it can."""
     import duckdb
 
     nulls = ", ".join(f"CAST(NULL AS {_duck(delta)}) AS c{i}" for i, delta in enumerate(deltas))

@@ -1,7 +1,7 @@
-"""Data files of the product's own tables: written and described with Arrow, in whichever process holds the rows.
+"""Write and describe data files of the product's own tables with Arrow, in the process that holds the rows.
 
-A file counts only once a commit names it (`ingest.lake.commits`).  What a task or a killed run leaves behind without
-one is deleted by `ingest maintain`.
+A file counts only once a commit names it (`ingest.lake.commits`). `ingest maintain` deletes what a task or a killed run
+has left without a commit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what every engine calls the folder of NULL
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the folder name of NULL in every engine
 _BOUND = 256  # characters of the longest text that serves as a bound of its column
 
 
 class Added(NamedTuple):
-    """One data file as a commit names it."""
+    """One data file, as in a commit."""
 
     path: str  # under the table's folder
     size: int
@@ -37,7 +37,7 @@ class Added(NamedTuple):
     written_at: int  # milliseconds
 
     def to_json(self) -> bytes:
-        """The file as a task reports it."""
+        """The file in the form of a task's report."""
         return orjson.dumps(self._asdict())
 
     @classmethod
@@ -48,25 +48,25 @@ class Added(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the files of a table go, and what is in them; small enough to be sent to every task."""
+    """Where a table's files are written, and what they contain; small enough to be sent to every task."""
 
     folder: str
     columns: pa.Schema  # of the table, in its order
     partition_by: tuple[str, ...] = ()
     statistics: tuple[str, ...] = ()  # columns of integers or short texts
-    repeated: tuple[str, ...] = ()  # columns whose values come often
+    repeated: tuple[str, ...] = ()  # columns whose values repeat often
     sorted_by: tuple[str, ...] = ()  # how rows that are written together are sorted
 
     @property
     def stored(self) -> pa.Schema:
-        """The columns of the files; those of the partitioning are left out."""
+        """The columns of the files, without those of the partitioning."""
         return pa.schema([one for one in self.columns if one.name not in self.partition_by])
 
 
 class Files:
     """New files of one table, one for each partition that gets rows.
 
-    Use it as a context: what an error interrupts is removed.
+    Use it as a context manager: after an error the files are removed.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -84,7 +84,7 @@ class Files:
                 one.discard()
 
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Write rows; columns that they lack are NULL, but those of the partitioning must be there."""
+        """Write rows; missing columns are NULL, except those of the partitioning, which are required."""
         for values, mine in self._parted(rows):
             if values not in self._open:
                 partition = dict(zip(self._layout.partition_by, values, strict=True))
@@ -108,14 +108,14 @@ class Files:
                 yield key, mine
 
     def finish(self) -> list[Added]:
-        """Close the files and describe them; from here on they stay, whatever happens."""
+        """Close the files and describe them; from here on they are not removed."""
         done = [one.finish() for one in self._open.values()]
         self._open = {}
         return done
 
 
 def fitted(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
-    """Rows under a schema: its columns in its order, those that are missing as NULL."""
+    """Rows in the form of a schema: its columns in its order, missing ones as NULL."""
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     have = set(table.column_names)
     columns = [
@@ -127,7 +127,7 @@ def fitted(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
 
 @dataclass(slots=True)
 class _Bounds:
-    """What a file's statistics say of one column."""
+    """A file's statistics of one column."""
 
     low: Any = None
     high: Any = None
@@ -142,7 +142,7 @@ class _Bounds:
 
     @property
     def is_short(self) -> bool:
-        """True if both ends can be given in the statistics."""
+        """True if both bounds fit the statistics."""
         ends = (self.low, self.high)
         return None not in ends and not any(isinstance(one, str) and len(one) > _BOUND for one in ends)
 
@@ -174,14 +174,14 @@ class _File:
             self._flush()
 
     def _flush(self) -> None:
-        """Write what waits as one row group, or more if it is large."""
+        """Write the buffered rows as one row group, or more if there are many."""
         rows = pa.concat_tables(self.waiting)
         self.waiting = []
         by = [name for name in self.layout.sorted_by if pc.count_distinct(rows.column(name)).as_py() > 1]
         if by:
             rows = rows.sort_by([(name, "ascending") for name in by])
         self.writer = self.writer or self._opened()
-        groups = 1 + rows.nbytes // (2 * _GROUP_BYTES)  # one page may hold many long messages
+        groups = 1 + rows.nbytes // (2 * _GROUP_BYTES)  # one page may contain many long messages
         self.writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
         self.rows += rows.num_rows
         for name, bounds in self.bounds.items():
@@ -218,7 +218,7 @@ class _File:
         return Added(self.path, self.place.stat().st_size, self.partition, orjson.dumps(stats).decode(), now)
 
     def discard(self) -> None:
-        """Remove the file, as far as it is there."""
+        """Remove the file, if it exists."""
         if self.writer is not None:
             with contextlib.suppress(Exception):
                 self.writer.close()
@@ -227,7 +227,7 @@ class _File:
 
 
 def written(layout: Layout, rows: pa.Table | pa.RecordBatch) -> list[Added]:
-    """Rows as files; none for no rows."""
+    """Write rows as files; none if there are no rows."""
     with Files(layout) as files:
         files.add(rows)
         return files.finish()
@@ -246,7 +246,7 @@ class FilePart:
     size: int = 0  # of the whole file
 
     def read(self) -> Iterator[pa.Table]:
-        """The rows, one row group after the other; a column that the file lacks is NULL."""
+        """Read the rows, one row group after the other; a column that the file lacks is NULL."""
         with self._open() as file:
             there = [one.name for one in self.columns if one.name in file.schema_arrow.names]
             for group in self.groups or range(file.num_row_groups):
@@ -257,7 +257,7 @@ class FilePart:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[pq.ParquetFile]:
-        """The file; what is wrong with it names it."""
+        """Open the file; errors name it."""
         try:
             with pq.ParquetFile(
                 self.path, coerce_int96_timestamp_unit="us"
@@ -297,7 +297,7 @@ _ARROW: dict[object, pa.DataType] = {
 
 
 def arrow_schema(types: Mapping[str, object]) -> pa.Schema:
-    """A product table's columns, given as its log writes them."""
+    """A product table's columns, from the form of its log."""
     return pa.schema([(name, _arrow(kind)) for name, kind in types.items()])
 
 

@@ -1,7 +1,7 @@
-"""The ledger of decisions: what people and this software decided, in the order in which they did.
+"""The ledger of decisions by the operator and by this software, in their order.
 
-It is read once for each version of its table.  The order is a counter in the rows, never the clock, which may step
-back between two decisions; rows of an older version have none and keep the order of their moments.
+It is read once for each version of its table. The order is a counter in the rows, never the clock, which may step back
+between two decisions; rows of an older version have no counter and keep the order of their times.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 
 SCHEMA, CONDENSE, EPOCH, RESNAPSHOT = "schema", "condense", "epoch", "resnapshot"
 PAUSE, RESUME, APPROVE, DISMISS = "pause", "resume", "approve", "dismiss"
-REPLAYED, RETRIED = "replay", "retry"  # who asked for it; what came of it is in the tables
+REPLAYED, RETRIED = "replay", "retry"  # who requested it; its results are in the tables
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
-DECODED, REBUILT = "decoded-again", "rebuilt"  # changes that mirrors have folded before; a mirror
+DECODED, REBUILT = "decoded-again", "rebuilt"  # for changes that mirrors have folded before; for a mirror
 FOLDED = "statement"  # what a statement did to a mirror
-ALERT = "alert"  # what was said of a trouble, and to whom
+ALERT = "alert"  # what was sent about a problem, and to whom
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One decision: what kind it is, what it is about, and what was decided."""
+    """One decision: its kind, its subject, and what was decided."""
 
     kind: str
     subject: str  # mirror, source, table or reject
     value: dict[str, Any] = field(default_factory=dict)
     batch: int | None = None
     reason: str = ""
-    by: str = ""  # the run, where it is left out
+    by: str = ""  # the run, if it is not given
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """All decisions, oldest first; of a mirror's schema only the newest."""
+    """All decisions, oldest first; only the newest schema of each mirror."""
 
     all: tuple[Decision, ...] = ()
     last: int = 0  # the newest one's number
@@ -61,7 +61,7 @@ class Decisions:
 
 
 def user() -> str:
-    """Who decides: INGEST_USER where another process decides for a user, else the account's name."""
+    """Who decides: INGEST_USER if another process decides for a user, else the account's name."""
     try:
         return os.environ.get("INGEST_USER") or getpass.getuser()
     except (KeyError, OSError):  # no name in the user database, as in some containers
@@ -82,7 +82,7 @@ def read(lake: Tables) -> Decisions:
 
 
 def append(lake: Lake, decisions: Iterable[Decision]) -> None:
-    """Write decisions down, in their order."""
+    """Append decisions, in their order."""
     found = list(decisions)
     if not found:
         return
@@ -122,6 +122,6 @@ def _read(lake: Tables) -> Decisions:
 
 
 def _place(row: Row) -> tuple[Any, ...]:
-    """What tells the newest of a mirror's schemas."""
+    """The sort key that finds the newest of a mirror's schemas."""
     number, batch = row["number"], row["batch"]
     return number is not None, number or 0, batch is not None, batch or 0, row["decided_at"]

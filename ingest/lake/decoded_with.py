@@ -1,8 +1,8 @@
-"""Which options each batch was decoded with, so that a changed one does not hold for new batches alone.
+"""The options that each batch was decoded with, to detect a changed option that would apply to new batches only.
 
-A source's format, options and table rules decide what its messages mean.  Silver writes them down as a decision
-(kind ``decoding``) whenever they differ from the last ones; a backfill writes down the batch from which on today's
-hold.  What is not on record, as in lakes of older versions, is not reported.
+A source's format, options and table rules decide what its messages mean. Silver records them as a decision (kind
+``decoding``) whenever they differ from the last ones; a backfill records the batch from which today's apply. What is
+not recorded, as in lakes of older versions, is not reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MASKS = "masks"
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """Batches of a source that were decoded otherwise than the pipeline file says now."""
+    """Batches of a source that were decoded with other settings than those of the pipeline file."""
 
     source: str
     first: int
@@ -39,7 +39,7 @@ class Outdated:
     differences: tuple[str, ...]  # "timezone was UTC and is Asia/Shanghai"
 
     def sentence(self, pipeline: Pipeline, newest: int) -> str:
-        """What is wrong and what helps, for people."""
+        """What is wrong and what to do, in a sentence."""
         count = newest - self.first + 1
         backfill = command("backfill", pipeline.file, "--last", count)
         which = f"batch {self.first}" if self.first == self.last else f"batches {self.first} to {self.last}"
@@ -51,7 +51,7 @@ class Outdated:
 
 
 def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:
-    """What decides how a source's messages are decoded, as the ledger keeps it."""
+    """The settings that decide how a source's messages are decoded, in the ledger's form."""
     options = {one.name: getattr(source.options, one.name) for one in fields(Options)}
     options["table"] = [[pattern, *table] for pattern, table in source.options.table]
     options["extra"] = dict(source.options.extra)
@@ -65,7 +65,7 @@ def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:
 
 
 def _masks_of(pipeline: Pipeline) -> dict[str, Any]:
-    """All entries with their masks, for the first that fits a table applies; of the secret only its fingerprint."""
+    """All entries with their masks, because the first that fits a table applies; only the fingerprint of the secret."""
     used = any(how in MASKED_BY_SECRET for rule in pipeline.tables for how in rule.mask.values())
     return {
         "tables": [
@@ -76,7 +76,7 @@ def _masks_of(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def note(lake: Lake, sources: Iterable[str], first: int) -> None:
-    """Write down today's settings of these sources, for batches from ``first`` on, where others are on record."""
+    """Record today's settings of these sources for batches from ``first`` on, if they differ from the recorded ones."""
     known = _by_source(lake)
     named = {source.name: source for source in lake.pipeline.sources}
     found = []
@@ -104,7 +104,9 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
 
 
 def _by_source(lake: Tables) -> dict[str, list[tuple[int, dict[str, Any]]]]:
-    """Each source's settings with the batch from which on they hold; a later decision beats those at or after it."""
+    """Each source's settings with the batch from which they apply; a later decision replaces those at or after its
+    batch.
+    """
     found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for one in decisions.read(lake).of(DECODING):
         first = one.batch or 1
@@ -131,17 +133,19 @@ def _differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 
 
 def refuse_mixed_masks(lake: Tables, last: int, begun: int = 0) -> None:
-    """Refuse to go on beside batches up to ``last`` whose values are masked otherwise than the pipeline file says now.
+    """Refuse to continue if values of batches up to ``last`` are masked in another way than the pipeline file says now.
 
     Raises:
-        HeldError: with a column that it concerns and the command that masks all of them alike.
+        HeldError: with an affected column and the command that masks all values alike.
     """
     if problem := mixed_masks(lake, last, begun) or lost_masks(lake):
         raise HeldError(problem)
 
 
 def lost_masks(lake: Tables) -> str:
-    """Which masked column or table has got a name at the source that no mask fits, and what helps; empty if none has."""
+    """Which masked column or table was renamed at the source to a name that no mask fits, and what to do; empty if
+    none.
+    """
     pipeline = lake.pipeline
     if not pipeline.masks:
         return ""
@@ -160,7 +164,7 @@ def lost_masks(lake: Tables) -> str:
 
 
 def _lost(pipeline: Pipeline, effect: dict[str, Any]) -> tuple[str, str, str] | None:
-    """Old and new name, and what to write, of a rename that a mask does not follow."""
+    """Old and new name, and what to write, for a rename that a mask does not follow."""
     if effect["action"] not in ("rename_column", "rename_table"):
         return None
     table = TableId(*effect["table"])
@@ -175,7 +179,7 @@ def _lost(pipeline: Pipeline, effect: dict[str, Any]) -> tuple[str, str, str] | 
 
 
 def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
-    """Which value would get another mask than in batches up to ``last``, and what helps; empty if none would.
+    """Which values would be masked in another way than in batches up to ``last``, and what to do; empty if none.
 
     ``begun`` is the last batch that a killed run may have decoded in part.
     """
@@ -210,11 +214,11 @@ def _mixed(pipeline: Pipeline, column: str, first: int, was: str, how: str) -> s
 
 
 def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Each source with the first batch of a span up to ``last``, and the masks that hold there."""
+    """Each source with the first batch of a span up to ``last``, and the masks that apply there."""
     known = _by_source(lake)
     for source in lake.pipeline.sources:
         spans = known.get(source.name, [])
-        if not spans or spans[0][0] > 1:  # what is not on record was decoded by a version without masks
+        if not spans or spans[0][0] > 1:  # what is not recorded was decoded by a version without masks
             yield source.name, 1, {}
         for first, then in spans:
             if first <= last:
@@ -234,7 +238,7 @@ def _columns_seen(lake: Tables, last: int) -> dict[tuple[str, TableId], set[str]
 
 
 def _how(masks: dict[str, Any], table: TableId, column: str) -> str:
-    """How a column was masked by the entries on record."""
+    """How a column was masked by the recorded entries."""
     fitting = (dict(given) for match, given in masks.get("tables", ()) if matches(match, table))
     return TableRule(mask=next(fitting, {})).mask_of(column)
 

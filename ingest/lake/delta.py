@@ -1,8 +1,8 @@
-"""A Delta table's log, read without Spark: version, identifiers, columns and the files that make up the table.
+"""Read a Delta table's log without Spark: version, identifiers, columns and the files that make up the table.
 
 The log is small and its rules are few (https://github.com/delta-io/delta/blob/master/PROTOCOL.md): the newest
-checkpoint, then the commits after it, and of two actions on one file the later counts.  Reading it takes a
-millisecond, of which 500 mirrors leave no more; a library that also writes takes five and knows no list of identifiers.
+checkpoint, then the commits after it, and of two actions on one file the later one counts. Reading it takes a
+millisecond, which matters for 500 mirrors; a library that also writes takes five and has no list of identifiers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _READABLE = frozenset(
 
 
 class UnreadableError(IngestError):
-    """The log, or what it describes, is more than is read here: Spark must."""
+    """The log, or the table, uses something that is not supported here: Spark must read it."""
 
 
 @lru_cache(maxsize=8192)
@@ -40,9 +40,9 @@ def _statistics(text: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a table. ``deleted`` counts the rows that its deletion vector takes out."""
+    """One file of a table. ``deleted`` counts the rows that its deletion vector removes."""
 
-    path: str  # as the log has it: under the table's folder, percent-encoded
+    path: str  # as in the log: under the table's folder, percent-encoded
     size: int
     partition: Mapping[str, str | None]
     stats: str = ""
@@ -50,7 +50,7 @@ class DataFile:
 
     @property
     def rows(self) -> int | None:
-        """How many rows it adds to the table, if the log says so."""
+        """The number of its rows in the table, if the log says so."""
         found = _statistics(self.stats).get("numRecords")
         return None if found is None else found - self.deleted
 
@@ -62,19 +62,19 @@ class DataFile:
 
     @property
     def place(self) -> str:
-        """Its path as the file system has it."""
+        """Its path in the file system."""
         return unquote(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A Delta table as its log describes it at a version."""
+    """A Delta table at a version, according to its log."""
 
     version: int  # -1: no table
     transactions: dict[str, int]
-    types: Mapping[str, object] = field(default_factory=dict)  # of its columns, as the log writes them
+    types: Mapping[str, object] = field(default_factory=dict)  # of its columns, in the log's form
     table_id: str = ""
-    size: int | None = None  # bytes of its data files, where the log tells it at once
+    size: int | None = None  # bytes of its data files, if the log has the sum
     files: tuple[DataFile, ...] = ()
     partition_by: tuple[str, ...] = ()
     physical: Mapping[str, str] = field(
@@ -82,7 +82,7 @@ class Snapshot:
     )  # a column's name in the files, where it differs
     comments: Mapping[str, str] = field(default_factory=dict)
     is_plain: bool = (
-        False  # files can be added without Spark: no feature of the table asks more of its writers
+        False  # files can be added without Spark: no feature of the table requires more of its writers
     )
 
     @property
@@ -97,7 +97,7 @@ class Snapshot:
 
     @property
     def rows(self) -> int | None:
-        """How many rows it has; None if a file has no count."""
+        """The number of rows; None if a file has no count."""
         counts = [one.rows for one in self.files]
         return None if None in counts else sum(one for one in counts if one is not None)
 
@@ -106,10 +106,10 @@ NO_TABLE = Snapshot(-1, {})
 
 
 def snapshot(folder: str, version: int | None = None) -> Snapshot:
-    """The state of the Delta table in a local folder, now or at a version; `NO_TABLE` where there is none.
+    """The state of the Delta table in a local folder, now or at a version; `NO_TABLE` if there is none.
 
     Raises:
-        UnreadableError: the log is damaged, no longer goes back to the version, or uses what is not known here.
+        UnreadableError: the log is damaged, no longer has the version, or uses something that is not supported here.
     """
     log = stores.place(folder) / "_delta_log"
     commits, checkpoints = _listed(log, version)
@@ -128,7 +128,7 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
 
 
 def _identity(file: Place) -> tuple[int, ...]:
-    """What changes with a file."""
+    """A value that changes whenever the file does."""
     found = file.stat()
     return found.st_mtime_ns, found.st_ino, found.st_size
 
@@ -137,7 +137,7 @@ def _identity(file: Place) -> tuple[int, ...]:
 def _read(
     folder: str, version: int, parts: tuple[str, ...], newest: str, identity: tuple[int, ...]
 ) -> Snapshot:
-    """The state that a log's parts come to; kept while its newest file is the same."""
+    """The state after all parts of a log; cached while its newest file is the same."""
     log = stores.place(folder) / "_delta_log"
     state = _continued(log, version)
     if state is None:
@@ -151,12 +151,12 @@ def _read(
 
 
 def _continued(log: Place, version: int) -> _State | None:
-    """What was read of the log before, and the commits since; None if it has to be read from its checkpoint."""
+    """The cached state plus the commits since; None if the log has to be read from its checkpoint."""
     seen = _last.get(str(log))
     if seen is None or seen.version > version:
         return None
     try:
-        if _identity(seen.newest) != seen.identity:  # another table lies there now
+        if _identity(seen.newest) != seen.identity:  # another table is there now
             return None
         state = seen.state.copy()
         for number in range(seen.version + 1, version + 1):
@@ -170,7 +170,7 @@ def actions(folder: str, version: int) -> list[dict[str, Any]]:
     """The actions of one commit.
 
     Raises:
-        FileNotFoundError: the log does not go back so far.
+        FileNotFoundError: the log no longer has it.
     """
     return list(_actions(stores.place(folder) / "_delta_log" / f"{version:020d}.json"))
 
@@ -197,7 +197,7 @@ def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _listed(log: Place, version: int | None) -> tuple[dict[int, str], dict[int, list[str]]]:
-    """The names of the commits and the whole checkpoints of a log, by version, up to one."""
+    """The names of a log's commits and complete checkpoints, by version, up to one."""
     commits: dict[int, str] = {}
     parts: dict[int, dict[tuple[int, int], str]] = {}
     try:
@@ -222,7 +222,7 @@ def _listed(log: Place, version: int | None) -> tuple[dict[int, str], dict[int, 
 
 def _actions(path: Place) -> Iterator[dict[str, Any]]:
     try:
-        for line in path.read_bytes().split(b"\n"):  # names may hold other line ends
+        for line in path.read_bytes().split(b"\n"):  # names may contain other line breaks
             if line:
                 yield orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -230,7 +230,7 @@ def _actions(path: Place) -> Iterator[dict[str, Any]]:
 
 
 def _checkpoint(path: Place) -> Iterator[dict[str, Any]]:
-    """The actions of a checkpoint that say how the table is."""
+    """The actions of a checkpoint that describe the table's state."""
     rows = duck.rows(
         "SELECT txn.appId AS app, txn.version AS number, metaData AS meta, protocol, add.path AS path, "
         "add.size AS size, add.partitionValues AS partition, add.stats AS stats, add.deletionVector AS vector "
@@ -258,7 +258,7 @@ def _checkpoint(path: Place) -> Iterator[dict[str, Any]]:
 
 @dataclass(slots=True)
 class _State:
-    """What the actions so far come to."""
+    """The state after the actions so far."""
 
     files: dict[tuple[str, str], DataFile] = field(default_factory=dict)
     transactions: dict[str, int] = field(default_factory=dict)
@@ -266,7 +266,7 @@ class _State:
     protocol: Mapping[str, Any] = field(default_factory=dict)
 
     def copy(self) -> _State:
-        """The same, to be changed."""
+        """A copy that can be changed."""
         return replace(self, files=self.files.copy(), transactions=self.transactions.copy())
 
     def take(self, actions: Iterator[dict[str, Any]]) -> None:
@@ -321,7 +321,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A log as it was read last."""
+    """A log as last read."""
 
     version: int
     newest: Place
@@ -341,7 +341,7 @@ def _vector(found: Mapping[str, Any]) -> str:
 
 
 def deleted_rows(folder: str, version: int) -> dict[str, list[int]]:
-    """The rows that deletion vectors take out of a table's files, by the file's place under the folder."""
+    """The rows that deletion vectors remove from a table's files, by the file's path under the folder."""
     from deltalake import DeltaTable
 
     found: dict[str, list[int]] = {}

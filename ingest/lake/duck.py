@@ -1,4 +1,4 @@
-"""DuckDB, which reads the Parquet files of a lake where Spark is not needed.
+"""DuckDB connections that read a lake's Parquet files where Spark is not needed.
 
 Values are written into the text of queries and never bound: a bound parameter imports pandas, which takes longer than
 most answers.
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @cache
 def connection() -> DuckDBPyConnection:
-    """This process' database in memory, which knows no zone but UTC and fetches nothing."""
+    """This process' in-memory database, which uses UTC only and downloads nothing."""
     return opened()
 
 
 def opened(file: str = ":memory:") -> DuckDBPyConnection:
-    """A new database in memory, or in a file of its own."""
+    """A new database, in memory or in its own file."""
     import duckdb
 
     found = duckdb.connect(
@@ -50,7 +50,7 @@ def rows(query: str) -> list[dict[str, Any]]:
 
 
 def text(value: str) -> str:
-    """A text as SQL; a zero byte would end the query there."""
+    """A text as a SQL literal; a zero byte would end the query there."""
     parts = ["'" + part.replace("'", "''") + "'" for part in value.split("\0")]
     return parts[0] if len(parts) == 1 else f"({' || chr(0) || '.join(parts)})"
 

@@ -1,7 +1,7 @@
-"""Epochs as people decided them: where a source's sequence started again, and which tables were read again.
+"""Epochs as the operator decided them: where a source's sequence started again, and which tables were read again.
 
-A start is a row of `decisions` (kind ``epoch``), and so is the word that a re-snapshot of a table in the
-newest epoch has begun or is complete (kind ``resnapshot``); of several words about one thing the last counts.
+A start is a row of `decisions` (kind ``epoch``); so is the decision that a re-snapshot of a table in the newest epoch
+has begun or is complete (kind ``resnapshot``). The last decision on a subject counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Resnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """All that was decided, in the order of the starts."""
+    """All epochs, in the order of their starts."""
 
     starts: dict[str, tuple[Start, ...]] = field(default_factory=dict)
     resnapshots: tuple[Resnapshot, ...] = ()
@@ -77,12 +77,12 @@ def _in_order(one: tuple[str, Start]) -> tuple[object, ...]:
 
 
 def decide(lake: Lake, source: str, start: Start, reason: str, *, stands: bool = True) -> None:
-    """Write down that an epoch begins, or that it does not after all."""
+    """Record that an epoch begins, or withdraw that decision."""
     _append(lake, EPOCH, source, start, {"stands": stands}, reason)
 
 
 def tell(lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool) -> None:
-    """Write down that a table is read again, or that this is complete."""
+    """Record that a table is read again, or that this is complete."""
     _append(lake, RESNAPSHOT, source, start, {"table": list(table), "complete": complete}, reason)
 
 
@@ -97,7 +97,7 @@ def with_batch(batch: int, last: int) -> Start:
     """The start with a whole batch.
 
     Raises:
-        IngestError: it is further away than the next one.
+        IngestError: it is later than the next one.
     """
     if not 1 <= batch <= last + 1:
         raise IngestError(f"Batch {batch} is not landed, nor the next one to come: give 1 to {last + 1}.")
@@ -105,12 +105,12 @@ def with_batch(batch: int, last: int) -> Start:
 
 
 def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
-    """The start at messages, one in a partition; the others of the source follow with the next batch.
+    """The start at given messages, one for a partition; the other partitions of the source follow with the next batch.
 
     Of files, those that the same batch read after the named one belong to the new epoch, too.
 
     Raises:
-        IngestError: a text is no place, or bronze has no message there.
+        IngestError: a text is not a place, or bronze has no message there.
     """
     places = [_place(lake, source, text) for text in texts]
     if len({(place.topic, place.partition) for place in places}) < len(places):
@@ -158,7 +158,7 @@ def _files_behind(lake: Lake, source: str, place: MessagePlace) -> list[MessageP
 
 
 def tables(lake: Tables, source: str, since: int = 0) -> list[TableId]:
-    """The tables of which a source sent anything in batch ``since`` or later."""
+    """The tables that a source sent anything for in batch ``since`` or later."""
     rows = lake.ask(
         f"""SELECT DISTINCT "database", "schema", "table" FROM {{books}} WHERE source = {text(source)}
         AND "table" IS NOT NULL AND batch >= {since} AND (changes > 0 OR ddl > 0)"""

@@ -1,7 +1,7 @@
-"""Values as texts that are equal for equal values alone.
+"""Values as texts that are equal only for equal values.
 
-Neither ``to_json``, which cuts times to milliseconds, nor SQL's own equality, for which 0.0 is -0.0, tells all values
-of a type apart.
+Neither ``to_json``, which cuts times to milliseconds, nor SQL's equality, for which 0.0 is -0.0, distinguishes all
+values of a type.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def content(values: Iterable[tuple[Column, str]]) -> Column:
 
 
 def key_json(cells: Iterable[Column]) -> Column:
-    """Key cells as a JSON object for people, under the columns' names, with all of a time's digits."""
+    """Key cells as a JSON object for display, under the columns' names, with all digits of times."""
     return F.to_json(F.struct(*cells), _OPTIONS)
 
 
 def key_json_sql(cells: Iterable[tuple[str, str]]) -> str:
-    """The same as SQL, from names and SQL for their cells."""
+    """The same as SQL text, from names and the SQL of their cells."""
     named = ", ".join(f"{literal(name)}, {cell}" for name, cell in cells)
     options = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in _OPTIONS.items())
     return f"to_json(named_struct({named}), map({options}))"

@@ -1,6 +1,6 @@
-"""What went wrong with a table's files, in one sentence: a full disk, a refused access, a damaged file.
+"""Describe a failure of a table's files in one sentence: a full disk, a refused access, a damaged file.
 
-Spark and Delta tell these in traces of hundreds of lines; what an operator needs of them is the path.
+Spark and Delta report these in traces of hundreds of lines, of which the operator needs the path.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
 _CALLING = "An error occurred while calling"
 
-# What the text says, and what is said of it; the first that fits holds.
+# A pattern of the failure's text, and its description; the first match applies.
 _KINDS = (
     (
         re.compile(r"No space left on device|ENOSPC|Disk quota exceeded|There is not enough space"),
@@ -30,7 +30,7 @@ _KINDS = (
             r"|ParquetDecodingException|Corrupted? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"
             r"|DELTA_DELETION_VECTOR_(?:CHECKSUM|SIZE)|DELTA_FILE_NOT_FOUND|FileNotFoundException|FAILED_TO_READ"
             r"|Parquet (?:magic bytes not found|file size is)|Couldn't deserialize thrift|decompression failed"
-            r"|Failed to open local file|No magic bytes found|No files found that match"  # Arrow's and DuckDB's words
+            r"|Failed to open local file|No magic bytes found|No files found that match"  # Arrow's and DuckDB's texts
         ),
         "a data file is damaged or missing{at}",
     ),
@@ -45,7 +45,7 @@ _KINDS = (
 
 
 def fault(error: BaseException) -> str | None:
-    """What a failure says of files, as a sentence without its full stop; None if it says something else."""
+    """A failure of files as a sentence without its full stop; None for any other failure."""
     text = _whole(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         text = f"No space left on device\n{text}"
@@ -57,7 +57,7 @@ def fault(error: BaseException) -> str | None:
 
 
 def of_mirror(error: BaseException, file: object, name: str, folder: str) -> str:
-    """What keeps a mirror from being read or written, and the words that lead out."""
+    """What keeps a mirror from being read or written, and the command to type."""
     if not damaged(error):
         again = f", then `{command('retry', file)}`" if fault(error) else ""
         return f"{said(error)}{again}".replace(", then run again,", ",")
@@ -68,13 +68,13 @@ def of_mirror(error: BaseException, file: object, name: str, folder: str) -> str
 
 
 def damaged(error: BaseException) -> bool:
-    """True if a table's own files are the trouble, so that only a copy or a rebuild brings them back."""
+    """True if a table's own files are at fault, so that only a backup or a rebuild restores them."""
     found = fault(error) or ""
     return "damaged" in found
 
 
 def said(error: BaseException) -> str:
-    """A failure in one line: its fault if it is one, else what the library says, without Java's frame."""
+    """A failure in one line: its fault if known, else the library's message, without Java's stack frames."""
     if (found := fault(error)) is not None:
         return found
     lines = str(error).strip().splitlines() or [""]
@@ -85,7 +85,7 @@ def said(error: BaseException) -> str:
 
 
 def _path(error: BaseException, text: str) -> str:
-    """The first file that a text names; a path of another kind if there is none."""
+    """The first file that a text names, else the first path of another kind."""
     if isinstance(error, OSError) and error.filename:
         return str(error.filename)
     paths = [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
@@ -94,12 +94,12 @@ def _path(error: BaseException, text: str) -> str:
 
 
 def _plain(path: str) -> str:
-    """A local file as a shell takes it; a URI of another store as it is."""
+    """A local file as a path for a shell; the URI of another store as it is."""
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith(("file:", "/")) else path
 
 
 def _whole(error: BaseException) -> str:
-    """The texts of a failure and its causes; an interrupted query tells the cause only there."""
+    """The texts of a failure and its causes; an interrupted query names its cause only there."""
     texts, seen = [], set[int]()
     found: BaseException | None = error
     while found is not None and id(found) not in seen:

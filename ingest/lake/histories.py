@@ -1,4 +1,4 @@
-"""Tables of old states: where one lies next to its mirror, and which columns it has of its own."""
+"""History tables: their paths, and their own columns next to those of the mirror."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FROM, TO, CURRENT, TAKEN = (
     "%to",
     "%current",
     "%taken",
-)  # no source column's Delta name has a percent sign
+)  # no source column's Delta name contains a percent sign
 _EXTRA = (
     (FROM, "valid_from", "timestamp"),
     (TO, "valid_to", "timestamp"),
@@ -23,7 +23,7 @@ _EXTRA = (
 
 
 def named(mirror: Mirror, before: Mirror | None) -> Mirror:
-    """The mirror with names for its history's own columns, which stay whatever columns the source gets later.
+    """The mirror with names for its history's own columns, which stay the same whatever columns the source gets later.
 
     Args:
         mirror: as decided now.
@@ -39,7 +39,7 @@ def named(mirror: Mirror, before: Mirror | None) -> Mirror:
 def table_of(mirror: Mirror) -> Mirror:
     """The history table of a mirror, as a mirror of its own.
 
-    A source column that came later under the name of one of its own columns has another name there.
+    A later source column with the name of one of its own columns gets another name there.
     """
     mirror = named(mirror, None)
     own = {folded(name) for name in mirror.history}

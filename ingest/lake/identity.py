@@ -1,7 +1,7 @@
-"""Refuse a lake that this pipeline file would damage: another pipeline's, or one restored in parts.
+"""Refuse a lake that this pipeline file would damage: one of another pipeline, or one restored in parts.
 
-A lake's tables name their pipeline in each writer's identifier, and their progress in its number, so nothing
-outside them has to be kept.  Every refusal ends the run before anything is read or written.
+A lake's tables name their pipeline in each writer's identifier, and their progress in its number, so nothing has to be
+stored outside of them.  Every refusal ends the run before anything is read or written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ingest.lake.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The bronze table that a process has worked with, and its newest batch then."""
+    """The bronze table that a process has worked with, and its newest batch at that time."""
 
     table_id: str = ""
     batch: int = 0
 
 
 def refuse_shared(pipelines: Iterable[Pipeline]) -> None:
-    """Two pipeline files that name one lake would number each other's batches.
+    """Refuse two pipeline files with the same lake: they would number each other's batches.
 
     Raises:
         IngestError: two do.
@@ -51,7 +51,7 @@ def look(lake: Tables) -> Seen:
 
 
 def check(lake: Tables, before: Seen) -> None:
-    """Compare the lake with its pipeline file and with what this process saw of it before.
+    """Compare the lake with its pipeline file and with its earlier state in this process.
 
     Raises:
         IngestError: the lake belongs to another pipeline, lacks a table that others were made from, or was
@@ -85,7 +85,7 @@ def _refuse_another_name(lake: Tables, bronze: Snapshot) -> None:
 
 
 def _refuse_parts(lake: Tables, landed: int) -> None:
-    """A table that is ahead of the one it is made from would skip the next batches as done already."""
+    """Refuse a table that is ahead of its input: it would skip the next batches as done."""
     decoded = lake.progress("silver", CHANGES.name)
     pairs = [(CHANGES, decoded, BRONZE, landed)]
     pairs += [(one, lake.progress("silver", one.name), CHANGES, decoded) for one in (DDL, REJECTS, BOOKS)]

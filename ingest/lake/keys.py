@@ -1,6 +1,6 @@
-"""Which keys a change concerns, for rows of ``changes`` in Spark: the rule of `ingest.fold.key_of_change`.
+"""The keys that a change concerns, for rows of ``changes`` in Spark: the rule of `ingest.fold.key_of_change`.
 
-The rule is here once as a column and once as SQL; a test holds both equal to the plain one.
+The rule is here once as a column and once as SQL text; a test checks that both equal the plain one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Texts = list[Column]
 
 
 def cell(name: str, text: Column | str, parsed: Column, otherwise: Column) -> Column:
-    """A key cell from an image that has the column, be it NULL there; else from elsewhere.
+    """A key cell from an image that has the column, even if it is NULL there; else from another image.
 
     Args:
         name: the key column.
         text: the image's JSON.
         parsed: the cell as parsed from it; NULL also if the image lacks the column.
-        otherwise: the cell of the image that is asked next.
+        otherwise: the cell of the next image.
     """
     has = F.coalesce(F.array_contains(F.json_object_keys(text), name), F.lit(False))
     return F.when(parsed.isNotNull() | has, parsed).otherwise(otherwise)
@@ -35,7 +35,7 @@ def cell_sql(name: str, text: str, parsed: str, otherwise: str) -> str:
 
 
 def key_texts(keys: Sequence[str]) -> tuple[Texts, Texts]:
-    """The key's texts of a change's own row, and of the row that it leaves: equal unless the key changes.
+    """The key texts of a change's new row and of its old row: equal unless the key changes.
 
     For rows of ``changes`` with the images after and before parsed as ``a`` and ``b`` (`ingest.lake.images`).
     A NULL text means that the change has no usable key.
@@ -50,7 +50,7 @@ def key_texts(keys: Sequence[str]) -> tuple[Texts, Texts]:
 
 
 def moves(own: Texts, left: Texts) -> Column:
-    """True where a change leaves another key than its own, compared as texts."""
+    """True if a change's old key differs from its new one, compared as texts."""
     found = F.lit(False)
     for mine, other in zip(own, left, strict=True):
         found |= ~mine.eqNullSafe(other)

@@ -1,4 +1,4 @@
-"""One lake: where its tables are, and how rows get into them under a guard."""
+"""One lake: where its tables are, and how rows are written to them under a guard."""
 
 from __future__ import annotations
 
