@@ -28,9 +28,9 @@ from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
-_LOG_DAYS = 30  # for which a log is kept that says nothing else
+_LOG_DAYS = 30  # retention of a log whose table does not set one
 Span = tuple[int, int]
-"""The first and the last of some batches."""
+"""The first and the last batch of a range."""
 
 
 @dataclass(slots=True)
@@ -41,13 +41,13 @@ class Lake(Tables):
     pipeline: Pipeline
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
     select: str = ""  # a pattern: only mirrors that fit it are folded
-    paused: frozenset[str] = frozenset()  # paths of mirrors that a person made wait
+    paused: frozenset[str] = frozenset()  # paths of mirrors that the operator has paused
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
-    shadow: str = ""  # a folder that takes what a rebuild writes, before it is compared and published
-    shadowed: tuple[str, ...] = ()  # the tables that lie there: their names, or how they begin
+    shadow: str = ""  # the folder that a rebuild writes to, before its tables are compared and published
+    shadowed: tuple[str, ...] = ()  # the tables in that folder: their names, or prefixes of names
     kept: dict[str, tuple[object, object]] = field(
         default_factory=dict
-    )  # what was read of a table, by path, and its version
+    )  # cached reads of tables, by path, with their version
     _known: set[str] = field(default_factory=set)
     _landings: dict[int, str | None] = field(default_factory=dict)
     _creating: threading.RLock = field(
@@ -55,7 +55,7 @@ class Lake(Tables):
     )  # one thread creates or extends a table, or appends a frame
 
     def path(self, name: str) -> str:
-        """The absolute place of a table by its name under the lake."""
+        """The absolute path of a table by its name under the lake."""
         root = self.shadow if self.shadowed and name.startswith(self.shadowed) else self.pipeline.lake
         return f"{root.rstrip('/')}/{name}"
 
@@ -64,14 +64,14 @@ class Lake(Tables):
         return f"delta.{quoted(self.path(name))}"
 
     def snapshot(self, name: str) -> Snapshot:
-        """A table's version and its writers' progress; Spark reads the logs that are not read without it."""
+        """A table's version and its writers' progress; Spark reads logs that cannot be read without it."""
         if self.is_local:
             with suppress(UnreadableError):
                 return super(Lake, self).snapshot(name)
         return log.snapshot(self.spark, self.path(name))
 
     def actions(self, name: str, version: int) -> list[dict[str, Any]]:
-        """The actions of one of a table's commits; none if its log does not go back so far."""
+        """The actions of one of a table's commits; none if its log no longer has it."""
         if self.is_local:
             with suppress(FileNotFoundError):
                 return delta.actions(self.path(name), version)
@@ -113,7 +113,7 @@ class Lake(Tables):
         return [row.asDict(recursive=True) for row in found.collect()]
 
     def frame(self, query: str) -> DataFrame:
-        """The rows of a query in DuckDB's SQL, as `Tables.ask` takes it, by Spark."""
+        """The rows of a query as in `Tables.ask`, in DuckDB's SQL, run by Spark."""
         return self._asked(query, self._product)
 
     def _product(self, name: str, kind: str | None) -> DataFrame:
@@ -124,7 +124,7 @@ class Lake(Tables):
         return rows.where(F.col("kind") == kind) if kind else rows
 
     def _asked(self, query: str, table: Callable[[str, str | None], DataFrame]) -> DataFrame:
-        """A query in DuckDB's SQL over tables that Spark knows by names of the moment."""
+        """A query in DuckDB's SQL over temporary views of Spark."""
         import sqlglot
 
         views: list[str] = []
@@ -145,7 +145,7 @@ class Lake(Tables):
         return self.spark.read.format("delta").load(self.path(name))
 
     def rows(self, schema: TableSchema) -> DataFrame:
-        """A product table's rows; columns that one made by an older version lacks are NULL."""
+        """A product table's rows; columns missing from a table of an older version are NULL."""
         found = self.read(schema.name)
         absent = {one.name: F.lit(None).cast(one.dataType) for one in schema.lacking(found.columns)}
         return found.withColumns(absent)
@@ -195,7 +195,7 @@ class Lake(Tables):
         return name in self._known or self.snapshot(name).exists
 
     def ensure(self, schema: TableSchema) -> None:
-        """Create a product table if it is not there, without any rows."""
+        """Create a product table without rows, if it does not exist."""
         with self._one_creates(schema):
             if not self._grown(schema).exists:
                 self._create(schema)
@@ -216,11 +216,11 @@ class Lake(Tables):
         self._known.add(schema.name)
 
     def _one_creates(self, schema: TableSchema) -> AbstractContextManager[object]:
-        """Hold other threads back while a table may have to be created or extended: Delta refuses two at once."""
+        """Lock out other threads while a table may have to be created or extended: Delta refuses two at once."""
         return nullcontext() if schema.name in self._known else self._creating
 
     def _grown(self, schema: TableSchema) -> Snapshot:
-        """The table as it is, with the columns that one made by an older version lacked."""
+        """The existing table, with the columns added that an older version did not have."""
         state = self.snapshot(schema.name)
         if state.exists and schema.name not in self._known:
             self._grow(schema, state)
@@ -228,7 +228,9 @@ class Lake(Tables):
         return state
 
     def _writing(self, frame: DataFrame, schema: TableSchema, state: Snapshot) -> DataFrameWriter:
-        """An append; the first one makes the table in the same commit, with its comments and properties."""
+        """A writer for an append; the first one creates the table in the same commit, with its comments and
+        properties.
+        """
         if state.exists:
             return frame.write.format("delta").mode("append")
         properties = self._properties(schema)
@@ -243,14 +245,14 @@ class Lake(Tables):
         return properties
 
     def _grow(self, schema: TableSchema, state: Snapshot) -> None:
-        """Add the columns that a table made by an older version lacks."""
+        """Add the columns that a table of an older version lacks."""
         if missing := schema.lacking(state.columns):
             columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
             self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
 
     @property
     def is_local(self) -> bool:
-        """True if logs are read without Spark: in a folder, not in a store of Hadoop's."""
+        """True if logs are read without Spark: the lake is not in a store that only Hadoop reaches."""
         return commits.within_reach(self.pipeline.lake)
 
     @property
@@ -259,14 +261,14 @@ class Lake(Tables):
         return self.is_local and commits.takes_commits(self.pipeline.lake)
 
     def writes(self, schema: TableSchema) -> bool:
-        """True if Arrow writes a product table: the pipeline file says so, and no feature of the table rules it out."""
+        """True if Arrow writes a product table: the pipeline file says so, and no feature of the table prevents it."""
         if self.pipeline.writer != "arrow" or not self.takes_commits:
             return False
         state = self.snapshot(schema.name)
         return state.is_plain or not state.exists
 
     def layout(self, schema: TableSchema) -> Layout:
-        """How the data files of a product table are written, which is made if it is not there."""
+        """How the data files of a product table are written; creates the table if it does not exist."""
         self.ensure(schema)
         return Layout(
             self.path(schema.name),
@@ -282,20 +284,20 @@ class Lake(Tables):
         """Append rows in one commit, guarded: the same stage and batch is never written twice.
 
         Args:
-            rows: as Spark or Arrow has them, or as files that are written already.
+            rows: a frame of Spark, a table of Arrow, or files that are written already.
             schema: the table.
-            stage: who writes.
-            batch: which batch.
+            stage: the writer.
+            batch: its number.
 
         Returns:
-            False if the batch was there already, and nothing was written.
+            False if the batch had been written before, so that nothing was written.
 
         Raises:
             IngestError: another run committed this batch first.
         """
         if isinstance(rows, pa.Table) and not self.writes(schema):
             rows = self.spark.createDataFrame(fitted(rows, schema.arrow), schema.columns).coalesce(1)
-        # A frame may have read its own table, and Delta refuses two such appends at once.
+        # A frame may read the table that it appends to, and Delta refuses two such appends at once.
         with self._creating if isinstance(rows, DataFrame) else self._one_creates(schema):
             before = self._grown(schema)
             writer = self.writer(stage, schema.name, self.generation(before, stage, schema.name))
@@ -330,7 +332,7 @@ class Lake(Tables):
             raise self._overtaken(schema.name, batch) from None
 
     def _check_ours(self, name: str, before: Snapshot, batch: int) -> None:
-        """A commit under an identifier already used is skipped without a word: look whose it is."""
+        """Delta silently skips a commit under a used identifier: check whose commit it is."""
         path = self.path(name)
         after = log.snapshot(self.spark, path)
         for version in range(before.version + 1, after.version + 1):
@@ -365,19 +367,20 @@ class Lake(Tables):
         )
         if only:
             writing = writing.option("replaceWhere", only)
-        if new_schema:  # this would also forget a partitioning
+        if new_schema:  # this would also drop a partitioning
             writing = writing.option("overwriteSchema", "true")
         writing.save(self.path(name))
 
     def append_unguarded(
         self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, object] = NOTHING
     ) -> None:
-        """Append driver rows to a history table (`runs`, `checks`, `decisions`); a shadow keeps no history.
+        """Append driver rows to a history table (`runs`, `checks`, `decisions`); rebuilds into a staging folder keep no
+        history.
 
         Args:
             rows: in the order of the schema's columns.
             schema: the table.
-            marks: what `last_marks` gives back without reading the table.
+            marks: what `last_marks` returns later without reading the table.
         """
         if not rows or self.shadow:
             return
@@ -399,7 +402,7 @@ class Lake(Tables):
         return found if isinstance(found, int) else None
 
     def last_marks(self, name: str) -> dict[str, Any]:
-        """All that the newest commit of a table carries; nothing if there is no table."""
+        """All marks of a table's newest commit; empty if there is no table."""
         if self.is_local:
             return super(Lake, self).last_marks(name)
         state = self.snapshot(name)
@@ -413,14 +416,16 @@ class Lake(Tables):
         return json.dumps(found)
 
     def landed_by(self, batch: int) -> str | None:
-        """The run that landed a batch, which tells it from another batch of its number; None if bronze's log forgot."""
+        """The run that landed a batch, which distinguishes batches of equal number; None if bronze's log no longer has
+        it.
+        """
         if batch not in self._landings:
             state = self.snapshot(BRONZE.name)
             self._landings[batch] = log.run_of(self.spark, self.path(BRONZE.name), state.version, batch)
         return self._landings[batch]
 
     def now(self) -> dt.datetime:
-        """The moment, in UTC without a zone: what Spark takes for a TIMESTAMP in a UTC session."""
+        """The current time, in UTC without a zone: the form of a TIMESTAMP in a UTC session of Spark."""
         return dt.datetime.now(dt.UTC)
 
 

@@ -1,4 +1,4 @@
-"""The source tables that have sent rows, as the books name them."""
+"""The source tables that have sent rows, by their names in the books."""
 
 from __future__ import annotations
 

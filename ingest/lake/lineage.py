@@ -1,8 +1,9 @@
-"""What a run read and wrote, sent to a lineage service as OpenLineage events, where the pipeline file asks for it.
+"""Send what a run read and wrote to a lineage service as OpenLineage events, if the pipeline file says so.
 
 One job is one pipeline, one run is one run: START as soon as there is something to do, then COMPLETE, or FAIL with
 the reasons. Inputs are topics and file patterns, outputs are the mirrors that were written, with their columns.
-The client is `openlineage-python`, an optional package. What cannot be sent is a warning, never a fault of the run.
+The client is `openlineage-python`, an optional package. An event that cannot be sent is a warning, never a failure of
+the run.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 
 PRODUCER = "urn:ingest"
 _MOST = 500  # characters of one failure
-_SECONDS = 5.0  # a service that is silent for longer is not waited for
+_SECONDS = 5.0  # timeout of the service
 _TRIES = {"total": 1, "connect": 1, "read": 0, "backoff_factor": 0.2}
 Messages = Mapping[tuple[str, str | None], int]
-"""How many messages came from each source and topic."""
+"""The number of messages from each source and topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class WrittenTable:
 
 @dataclass(frozen=True, slots=True)
 class _Word:
-    """One thing to say of a run."""
+    """One event of a run."""
 
     state: str  # START | COMPLETE | FAIL
     moment: dt.datetime
@@ -53,7 +54,7 @@ class _Word:
 
 @dataclass(slots=True)
 class Teller:
-    """Tells of one run; without ``openlineage:`` in the pipeline file it says nothing and costs nothing."""
+    """Emits the events of one run; without ``openlineage:`` in the pipeline file it does nothing."""
 
     lake: Lake
     warnings: list[str] = field(default_factory=list)
@@ -62,20 +63,20 @@ class Teller:
     _started: bool = False
 
     def start(self) -> None:
-        """Say once that the run works on something."""
+        """Send START, once."""
         if not self._started:
             self._started = True
             self._tell(_Word("START", self.began))
 
     def end(self, failures: list[str], messages: Messages, written: Iterable[WrittenTable]) -> None:
-        """Say how the run ended, without secrets, Java's traces and long texts of the source."""
+        """Send how the run ended, without secrets, Java's traces and long texts of the source."""
         self.start()
         failures = [struck(first_line(text), self.lake.pipeline)[:_MOST] for text in failures]
         state = "FAIL" if failures else "COMPLETE"
         self._tell(_Word(state, dt.datetime.now(dt.UTC), failures, messages, written))
 
     def _tell(self, word: _Word) -> None:
-        """Send one event; who did not take the first is not bothered with the second."""
+        """Send one event; after a failure no further one is sent."""
         where = self.lake.pipeline.lineage
         if where is None or self.warnings:
             return
@@ -86,7 +87,7 @@ class Teller:
             self.warnings.append(
                 "openlineage: the package openlineage-python is missing: type `pip install 'ingest[lineage]'`."
             )
-        except Exception as error:  # whatever a service or its client meets
+        except Exception as error:  # any error of a service or its client
             text = struck(first_line(error), self.lake.pipeline)
             reason = f"{type(error).__name__}: {text[:200]}"
             self.warnings.append(f"openlineage: the {word.state} event was not taken ({reason}).")
@@ -125,7 +126,7 @@ def _event(lake: Lake, where: Lineage, word: _Word) -> Any:
 
 
 def _inputs(pipeline: Pipeline, messages: Messages) -> Iterator[Any]:
-    """What was read; before that is known, what the pipeline file names."""
+    """The inputs; before they are known, those that the pipeline file names."""
     from openlineage.client import event_v2 as events
     from openlineage.client import facet_v2 as facets
 
@@ -158,7 +159,7 @@ def _place(source: Source, topic: str | None) -> tuple[str, str]:
 
 
 def place(path: str) -> tuple[str, str]:
-    """Namespace and name of a path, as OpenLineage names file systems and stores."""
+    """Namespace and name of a path, by OpenLineage's rules for file systems and stores."""
     scheme, apart, rest = path.partition("://")
     if not apart:
         return "file", path

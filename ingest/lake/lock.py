@@ -1,8 +1,8 @@
 """The lake's lock: it gives a second run a clear error; correctness comes from Delta's transaction identifiers.
 
-On this machine it is the file system's own (`flock`): held for as long as the run lives, let go of by the
-system when the process ends, seen by every process that shares the file system. A lake that only Spark's
-clients reach has a file that its holder writes again every few seconds; its age is that of the store's clock.
+On this machine it is the file system's own (`flock`): held while the run lives, released by the system when the process
+ends, seen by every process that shares the file system. A lake that only Spark's clients reach has a file that its
+holder rewrites every few seconds; its age is measured by the store's clock.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ import psutil  # type: ignore[import-untyped]
 from ingest.errors import IngestError, LockedError, SetupError, first_line
 
 NAME = "_ingest.lock"
-HEARTBEAT = 10.0  # seconds between two signs of life in a store
-STALE = 60.0  # seconds without one after which the holder counts as dead
-ORPHAN = 20.0  # seconds that the JVM of a killed run is given to end
-_MOMENT = 1.0  # seconds for which a lock without a holder's name is asked again
+HEARTBEAT = 10.0  # seconds between two heartbeats in a store
+STALE = 60.0  # seconds without a heartbeat after which the holder counts as dead
+ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
+_MOMENT = 1.0  # seconds to retry reading a lock without a holder's name
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
-_ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second one
+_ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second writer
 
 
 @contextlib.contextmanager
@@ -46,7 +46,7 @@ def held(lake: str, what: str) -> Iterator[None]:
 
 
 def check(lake: str) -> None:
-    """Raise before Spark is started what `held` would raise later; a lake in a store is not looked at.
+    """Raise before Spark starts what `held` would raise later; a lake in a store is not checked.
 
     Raises:
         LockedError: a live run holds the lake.
@@ -54,7 +54,7 @@ def check(lake: str) -> None:
     """
     if _is_local(lake):
         file, left = _locked(lake)
-        if not left:  # else `held` waits for what is left of the dead run
+        if not left:  # else `held` waits for the rest of the dead run
             _forget(lake)
         os.close(file)
 
@@ -68,7 +68,7 @@ def _holder(what: str) -> dict[str, Any]:
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
-    """The holder that a lock names; nothing for a damaged one."""
+    """The holder that a lock names; None for a damaged lock."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(data)
         return found if isinstance(found, dict) else {}
@@ -100,7 +100,7 @@ def _held_file(lake: str, what: str) -> Iterator[None]:
         yield
     finally:
         try:
-            _forget(lake)  # before it is let go of
+            _forget(lake)  # before it is released
         finally:
             os.close(file)
 
@@ -111,7 +111,7 @@ def _sign(file: int, what: str) -> None:
 
 
 def _forget(lake: str) -> None:
-    with contextlib.suppress(OSError):  # a lake that was deleted meanwhile has none
+    with contextlib.suppress(OSError):  # a lake that was deleted meanwhile has no lock
         Path(_path(lake)).unlink()
 
 
@@ -120,7 +120,7 @@ def _path(lake: str) -> str:
 
 
 def _locked(lake: str) -> tuple[int, dict[str, Any]]:
-    """The lock's file, open and locked, and the holder that died without letting go of it, if one did."""
+    """The lock's file, open and locked, and the holder that died without releasing it, if any."""
     deadline = time.monotonic() + _MOMENT
     while True:
         file = _opened(lake)
@@ -128,12 +128,12 @@ def _locked(lake: str) -> tuple[int, dict[str, Any]]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = _parsed(os.pread(file, 1 << 16, 0))
-            if error.errno in _NO_LOCKS:  # then Delta's identifiers alone keep two runs apart
+            if error.errno in _NO_LOCKS:  # then only Delta's identifiers keep two runs apart
                 return file, holder
             os.close(file)
             if holder or time.monotonic() > deadline:
                 raise _in_use(lake, holder, "another process") from None
-            time.sleep(0.05)  # another process only looks, or has not yet written who it is
+            time.sleep(0.05)  # another process is only checking, or has not written its name yet
             continue
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(file), os.stat(_path(lake))):  # noqa: PTH116
@@ -154,7 +154,7 @@ def _opened(lake: str) -> int:
 
 
 def _jvm() -> dict[str, Any] | None:
-    """The JVM of this process' Spark session, if one is up: it may outlive a killed Python."""
+    """The JVM of this process' Spark session, if any: it may outlive a killed Python process."""
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process().children(recursive=True):
             with contextlib.suppress(psutil.Error):
@@ -164,7 +164,7 @@ def _jvm() -> dict[str, Any] | None:
 
 
 def _wait_for_orphan(left: dict[str, Any]) -> None:
-    """The JVM of a killed run ends with its pipe; do not write while it may finish a commit."""
+    """Wait for the JVM of a killed run, which ends with its pipe: it may still finish a commit."""
     jvm = left.get("jvm")
     if not isinstance(jvm, dict) or left.get("host") != socket.gethostname():
         return
@@ -213,7 +213,7 @@ def _held_object(lock: StoredFile, what: str) -> Iterator[None]:
 
 def _beat(lock: StoredFile, mine: dict[str, Any], stop: threading.Event) -> None:
     while not stop.wait(HEARTBEAT):
-        with contextlib.suppress(OSError, IngestError):  # the next sign of life may get through
+        with contextlib.suppress(OSError, IngestError):  # the next heartbeat may succeed
             if _parsed(lock.read()).get("token") != mine["token"]:
                 return
             lock.replace(mine)
@@ -222,8 +222,8 @@ def _beat(lock: StoredFile, mine: dict[str, Any], stop: threading.Event) -> None
 class StoredFile:
     """The lock's file, through Hadoop's client of the running session: no credentials or jars of its own.
 
-    A second lock is refused by HDFS, and by a store that knows ``If-None-Match``; elsewhere two runs that
-    start within the same moment may both begin, and Delta's identifiers keep them apart.
+    HDFS refuses a second lock, and so does a store that supports ``If-None-Match``; elsewhere two runs that start at
+    the same moment may both begin, and Delta's identifiers keep them apart.
     """
 
     def __init__(self, lake: str) -> None:
@@ -238,7 +238,7 @@ class StoredFile:
         self.path = _path(lake)
 
     def create(self, holder: dict[str, Any]) -> bool:
-        """Take the lock if it is free; of two at once the store lets one through, if it can."""
+        """Take the lock if it is free; of two runs at once the store admits one, if it can."""
         with self._reached():
             if self._at(self.path)[0].exists(self._at(self.path)[1]):
                 return False
@@ -267,7 +267,7 @@ class StoredFile:
         return None
 
     def read(self) -> bytes:
-        """What is in the lock; nothing if there is none."""
+        """The lock's content; empty if there is none."""
         try:
             files, where = self._at(self.path)
             stream = files.open(where)
@@ -279,7 +279,7 @@ class StoredFile:
             return b""
 
     def replace(self, holder: dict[str, Any]) -> None:
-        """Write the holder over whoever was there."""
+        """Overwrite the holder."""
         self._write(self.path, holder, over=True)
 
     def remove(self, path: str) -> None:

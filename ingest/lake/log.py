@@ -1,7 +1,7 @@
-"""What a Delta table's own log knows, read through Spark: for stores that only Hadoop reaches, and for writers.
+"""Read a Delta table's log through Spark: for stores that only Hadoop reaches, and for writers.
 
 Every stage commit carries Delta's transaction identifier (``txnAppId``, ``txnVersion``), so progress
-lives with the data: nothing outside the tables can be lost or restored out of step.
+is stored with the data: nothing outside the tables can be lost or restored separately.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def snapshot(spark: SparkSession, path: str) -> Snapshot:
-    """The newest state of the Delta table at ``path``; `NO_TABLE` where there is none."""
+    """The newest state of the Delta table at ``path``; `NO_TABLE` if there is none."""
     activate(spark)  # Delta reads a checkpoint with the thread's session
     log = _class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, path)
     none = _class(spark, "scala.Option").empty()
@@ -47,7 +47,7 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
 
 
 def _class(spark: SparkSession, name: str) -> Any:
-    """A Java class by its whole name: asked for part by part, each package is looked for in every jar."""
+    """Get a Java class by full name: with chained access py4j would search every jar for each package."""
     return getattr(spark._jvm, name)
 
 
@@ -57,9 +57,9 @@ def progress(spark: SparkSession, path: str, writer: str) -> int:
 
 
 def _transactions(state: Any, checksum: Any) -> dict[str, int]:
-    """Each writer's last number: from the checksum that Delta writes with a commit, if it has them.
+    """Each writer's last number, from the checksum file that Delta writes with a commit if it contains them.
 
-    Otherwise Delta must put the whole state together, which takes a Spark job for every version of every table.
+    Otherwise Delta must reconstruct the whole state, which takes a Spark job for every version of every table.
     """
     found = checksum.get().setTransactions() if checksum.isDefined() else None
     if found is not None and found.isDefined():
@@ -74,16 +74,16 @@ def _each(entries: Any) -> Iterator[Any]:
 
 
 def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:
-    """The ``userMetadata`` that a commit carries, as a mapping; empty if it is none of ours."""
+    """A commit's ``userMetadata`` as a mapping; empty if the commit is not ours."""
     return metadata_of(actions(spark, path, version))
 
 
 def run_of(spark: SparkSession, path: str, version: int, batch: int) -> str | None:
-    """The run whose commit wrote a batch, looked for from ``version`` back; None if the log does not hold it."""
+    """The run whose commit wrote a batch, searched backwards from ``version``; None if the log no longer has it."""
     for number in range(version, -1, -1):
         try:
             found = commit_metadata(spark, path, number)
-        except Py4JJavaError:  # older than the log goes back
+        except Py4JJavaError:  # older than the log
             return None
         if found.get("batch", batch + 1) <= batch:
             return found.get("run") if found["batch"] == batch else None
@@ -91,7 +91,7 @@ def run_of(spark: SparkSession, path: str, version: int, batch: int) -> str | No
 
 
 def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:
-    """The actions of one commit, read from its own file in the table's log."""
+    """The actions of one commit, read from its file in the table's log."""
     file = _class(spark, "org.apache.hadoop.fs.Path")(f"{path}/_delta_log/{version:020d}.json")
     fs = file.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
     stream = fs.open(file)
@@ -99,4 +99,4 @@ def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]
         text = _class(spark, "org.apache.commons.io.IOUtils").toString(stream, "UTF-8")
     finally:
         stream.close()
-    return [orjson.loads(line) for line in text.split("\n") if line]  # names may hold other line ends
+    return [orjson.loads(line) for line in text.split("\n") if line]  # names may contain other line breaks

@@ -1,7 +1,7 @@
-"""Mirrors: which there are, where they lie, and the columns that each was last decided to have.
+"""Mirrors: which ones exist, their paths, and the columns last decided for each.
 
-A mirror's schema is a decision (kind ``schema``), written before the Delta table is made or altered,
-so that a killed run finds again what it was about to do, and a rebuild takes the same types.
+A mirror's schema is a decision (kind ``schema``), written before the Delta table is created or altered, so that the run
+after a kill knows what was intended, and a rebuild uses the same types.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Column:
 
 
 class Era(NamedTuple):
-    """A stretch of a lane's history with one key; it begins after ``place``, the first with the first change."""
+    """A part of a lane's history with one key; it begins after ``place``, the first one with the first change."""
 
     place: str
     keys: tuple[str, ...]
@@ -56,22 +56,22 @@ class Mirror:
     keys: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
     generation: int = 0
-    history: tuple[str, ...] = ()  # the own columns of its table of old states, once it has one
+    history: tuple[str, ...] = ()  # the own columns of its history table, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
-    shape: str = ""  # the rules that its rows and columns follow, as `TableRule.shape` has them
+    shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
-        """A lane's eras; nothing if its key has never changed."""
+        """A lane's eras; empty if its key has never changed."""
         return next((eras for *lane, eras in self.eras if lane == [source, table]), ())
 
     @property
     def where(self) -> str:
-        """The condition that its rows meet; empty if all are there."""
+        """The condition of its rows; empty if it holds all rows."""
         return str(json.loads(self.shape).get("where", "")) if self.shape else ""
 
     @property
     def name(self) -> str:
-        """The name people use: the parts joined by dots."""
+        """The displayed name: the parts joined by dots."""
         return str(self.table)
 
     @property
@@ -118,7 +118,7 @@ class Mirror:
 
 
 def target(rule: TableRule, source: TableId) -> TableId:
-    """The mirror that a source table goes into: its own name, or the rule's ``into`` template."""
+    """The mirror of a source table: its own name, or the rule's ``into`` template."""
     if not rule.into:
         return source
     values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
@@ -137,7 +137,7 @@ def known(lake: Tables) -> dict[str, Mirror]:
 
 
 def outdated(lake: Tables) -> list[Mirror]:
-    """Mirrors that hold rows of changes which were decoded again since, and have not been rebuilt after that."""
+    """Mirrors that hold rows of changes which were decoded again later, and that have not been rebuilt since."""
     paths: set[str] = set()
     for one in decisions.read(lake).of(DECODED, REBUILT):
         paths = paths | set(one.value["mirrors"]) if one.kind == DECODED else paths - {one.subject}
@@ -146,13 +146,13 @@ def outdated(lake: Tables) -> list[Mirror]:
 
 
 def awaited(lake: Tables) -> frozenset[str]:
-    """Paths of mirrors of which there was nothing before old changes were decoded again, and that are not made yet."""
+    """Paths of mirrors that did not exist before old changes were decoded again, and are not created yet."""
     paths = {path for one in decisions.read(lake).of(DECODED) for path in one.value.get("new", ())}
     return frozenset(paths - known(lake).keys()) if paths else frozenset()
 
 
 def reshaped(lake: Tables) -> frozenset[str]:
-    """Paths of mirrors whose rules in the pipeline file are others than those that they were folded by."""
+    """Paths of mirrors whose rules in the pipeline file differ from those that they were folded by."""
     found = known(lake)
     if not any(rule.shape for rule in lake.pipeline.tables) and not any(one.shape for one in found.values()):
         return frozenset()
@@ -173,7 +173,7 @@ def reshaped(lake: Tables) -> frozenset[str]:
 
 
 def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decision:
-    """The decision that these mirrors' changes are decoded again; those that are not known yet are to be made."""
+    """The decision that these mirrors' changes are decoded again; unknown mirrors are to be created."""
     there = sorted(path for path in paths if path in known)
     new = sorted(path for path in paths if path not in known)
     return Decision(DECODED, CHANGES.name, {"mirrors": there, "new": new}, batch)
@@ -195,13 +195,13 @@ def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
 def grown(
     mirror: Mirror | None, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
 ) -> Mirror:
-    """The mirror with the columns that rows or DDL have shown, none of them ever taken away.
+    """The mirror with all columns that rows or DDL have shown; none is removed.
 
     Args:
         mirror: as last decided, or None for a new one.
         table: the mirror's identity.
-        rule: the table's rule; its declared types beat every other.
-        keys: key columns; kept from the decision once known.
+        rule: the table's rule; its declared types take precedence.
+        keys: key columns; those of the decision once known.
         seen: source columns with their logical types, in order.
     """
     before = {one.name: one for one in mirror.columns} if mirror else {}
@@ -222,7 +222,7 @@ def grown(
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
-    """The column with a type that holds what rows show, too; a type of the file's is only ever widened to."""
+    """The column with a type that also holds what rows show; a type from the pipeline file is never exceeded."""
     declared = rule.declared.get(column.name)
     if declared is not None:
         new = declared if types.widens(column.delta, types.delta(declared)) else column.type

@@ -1,4 +1,4 @@
-"""Source names made safe: paths, column names and SQL never hold a source's name raw."""
+"""Make source names safe: paths, column names and SQL never contain a source's raw name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ MIRRORS = "mirrors/"
 def path_part(name: str | None) -> str:
     """One path segment for one source name: injective, safe on case-blind file systems, bounded.
 
-    Lower-case ASCII letters, digits, ``_`` and ``-`` stay; a capital ASCII letter is ``~`` and the
-    small one; every other UTF-8 byte is ``~~`` and two hex digits; a missing name is ``~``.  What
-    grows beyond 100 bytes keeps its head, then ``~~~`` and a hash of the whole name.
+    Lower-case ASCII letters, digits, ``_`` and ``-`` are kept; a capital ASCII letter becomes ``~`` and the small one;
+    every other UTF-8 byte ``~~`` and two hex digits; a missing name is ``~``. A result longer than 100 bytes is cut and
+    ends with ``~~~`` and a hash of the whole name.
     """
     if name is None:
         return "~"
     if not name:
         return "~~~empty"
-    # A leading "_" hides a folder from Hadoop, a leading "-" confuses people's shells.
+    # A leading "_" hides a folder from Hadoop, a leading "-" confuses shell commands.
     encoded = "".join(_encode(char, i == 0) for i, char in enumerate(name))
     if len(encoded) <= _MAX_BYTES:
         return encoded
@@ -41,7 +41,7 @@ def _encode(char: str, first: bool) -> str:
 
 
 def mirror_path(table: TableId) -> str:
-    """A mirror's place under the lake: ``mirrors/<database>/<table>`` or ``.../<schema>.<table>``."""
+    """A mirror's path under the lake: ``mirrors/<database>/<table>`` or ``.../<schema>.<table>``."""
     last = path_part(table.table)
     if table.schema is not None:
         last = path_part(table.schema) + "." + last
@@ -60,7 +60,7 @@ def literal(text: str) -> str:
 
 _REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=%/\\`]|[\x00-\x1f\x7f]")
 
-# Names that Delta gives columns of its own while it merges, or that its change feed adds.
+# Column names that Delta uses itself while it merges, or that its change feed adds.
 _RESERVED = frozenset(
     "_metadata _change_type _commit_version _commit_timestamp _file_name_ _row_id_ _row_commit_version_ "
     "_source_row_present_ _target_row_present_ _row_dropped_ _condition_".split()
@@ -68,14 +68,14 @@ _RESERVED = frozenset(
 
 
 def column_name(name: str, taken: set[str]) -> str:
-    """A name that plain Delta tables and every reader accept, unique without regard to case.
+    """A name that plain Delta tables and every reader accept, unique regardless of case.
 
-    A harmless name stays. Refused characters become ``_x`` and their code point in hex; a name
-    that differs from a taken one only in case, or that Delta uses itself, gets a short hash as its end.
+    A safe name is kept. Refused characters become ``_x`` and their code point in hex; a name that differs from a used
+    one only in case, or that Delta uses itself, gets a short hash as suffix.
 
     Args:
         name: the source's column name.
-        taken: names already given in this table, `folded`; the new one is added.
+        taken: names already used in this table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
     if len(encoded) > 200 or folded(encoded) in taken | _RESERVED:
@@ -87,5 +87,5 @@ def column_name(name: str, taken: set[str]) -> str:
 
 
 def folded(name: str) -> str:
-    """A name without regard to case, as widely as any reader may take it (for Java ``ı`` equals ``I``)."""
+    """A name for comparison regardless of case, by the broadest rule of any reader (for Java ``ı`` equals ``I``)."""
     return name.upper().lower()

@@ -1,4 +1,4 @@
-"""How Spark runs what comes next: few rows interpreted and by one task, many compiled and by all cores."""
+"""Tune Spark to the size of a batch: few rows are interpreted by one task, many are compiled and use all cores."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 5_000  # rows
-SMALL = 1 << 19  # bytes of a table that may be read along with few rows
+SMALL = 1 << 19  # bytes of a table that may be read together with few rows
 
 
 def extent(before: Snapshot) -> int:
-    """Bytes of a table's files; where the log does not tell them at once, too many to be called small."""
+    """Table size in bytes; an unknown size counts as large."""
     if before.size is None:
         return SMALL + 1 if before.exists else 0
     return before.size
 
 
 def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
-    """Have what follows interpreted if it is little, compiled if it is much; in a session of our own on one machine.
+    """Interpret the next queries if they are small, compile them if they are large; only in our own session on one
+    machine.
 
     Args:
         spark: the session.
-        rows: how many rows the next queries go through, about.
-        size: bytes of the tables that they meet.
+        rows: approximate number of rows that the next queries process.
+        size: bytes of the tables that they read.
     """
     if _is_ours(spark):
         for name, value in (INTERPRETED if rows <= FEW and size <= SMALL else COMPILED).items():
@@ -37,22 +38,22 @@ def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
 
 
 def narrow(spark: SparkSession, rows: int, size: int) -> None:
-    """Have few rows exchanged by one task, not by one for each core; in a session of our own on one machine.
+    """Shuffle few rows with one task instead of one per core; only in our own session on one machine.
 
     Args:
         spark: the session.
-        rows: how many rows the next queries bring, about.
-        size: bytes of the table that they meet: it is exchanged, too.
+        rows: approximate number of rows of the next queries.
+        size: bytes of the table that they are joined with: it is shuffled, too.
     """
     if rows <= FEW and size <= SMALL and _is_ours(spark):
         cores = str(spark.sparkContext.defaultParallelism)
-        if spark.conf.get(PARTITIONS) == cores:  # else they are the user's own
+        if spark.conf.get(PARTITIONS) == cores:  # otherwise they are the user's settings
             spark.conf.set(PARTITIONS, "1")
 
 
 @contextmanager
 def paced(spark: SparkSession, rows: int, size: int = 0) -> Iterator[None]:
-    """`pace` for one query among others, which go on as they were."""
+    """`pace` for one query; the others keep their settings."""
     before = {name: spark.conf.get(name) or "" for name in COMPILED} if _is_ours(spark) else {}
     pace(spark, rows, size)
     try:
@@ -63,5 +64,5 @@ def paced(spark: SparkSession, rows: int, size: int = 0) -> Iterator[None]:
 
 
 def _is_ours(spark: SparkSession) -> bool:
-    """True for a session whose settings for one small machine were made here, and not by the user."""
+    """True for a session whose settings for one small machine come from here, not from the user."""
     return spark.conf.get(PACED, "") == "true"

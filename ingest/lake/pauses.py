@@ -1,4 +1,4 @@
-"""Pauses: mirrors that the operator made wait. Their changes stay in silver, and they catch up later."""
+"""Pauses: mirrors that the operator has paused. Their changes stay in silver, and the mirrors catch up later."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ def paused(lake: Tables) -> frozenset[str]:
 
 
 def decide(lake: Lake, mirror: Mirror, kind: str, reason: str, by: str = "") -> None:
-    """Write down a pause or its end."""
+    """Record a pause or its end."""
     decisions.append(lake, [Decision(kind, mirror.path, reason=reason, by=by)])

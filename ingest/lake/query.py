@@ -1,8 +1,8 @@
 """Queries by name: mirrors and product tables named in SQL become Delta tables by path.
 
-The names are replaced at their places in the text, and comments are taken out: where the reader here and
-Spark's do not agree on a comment's end, Spark would run what was never looked at. The rest reaches Spark as
-it was written, and `refuse_commands` asks Spark's own reader that it is a query.
+The names are replaced in the text, and comments are removed: if the reader here and Spark's disagreed about a comment's
+end, Spark would run text that was never checked. The rest reaches Spark as it was written, and `refuse_commands` checks
+with Spark's own parser that it is a query.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ def rewrite(
     """The query with every known table named by its path.
 
     Args:
-        query: one SELECT in the engine's SQL; of DuckDB's, names may stand in backticks, too.
+        query: one SELECT in the engine's SQL; for DuckDB, names may be in backticks, too.
         mirrors: SQL for each mirror, addressed as `` `db`.`t` ``, `` `db`.`schema`.`t` `` or
             `` `db.schema.t` ``.
         tables: SQL for each product table by its name.
         lake: the folder or URI in which tables may be named by path, as ``delta.`...` ``.
-        engine: whose SQL it is.
+        engine: the engine whose SQL it is.
 
     Raises:
         IngestError: not a query, a name that is not a table (the text lists the nearest names), or
@@ -77,7 +77,7 @@ def rewrite(
 
 
 def _plain(query: str, engine: Engine) -> str:
-    """The query without its comments, with names quoted as its engine wants them.
+    """The query without comments, with names quoted for its engine.
 
     Raises:
         IngestError: it calls Java, or a program.
@@ -114,10 +114,10 @@ def _pieces(query: str, tokens: list[Any], engine: Engine) -> Iterator[str]:
 
 
 def refuse_commands(spark: SparkSession, query: str) -> None:
-    """Ask Spark's own reader that a text is a query: Spark runs a command as soon as it is given one.
+    """Check with Spark's own parser that a text is a query: Spark runs a command as soon as it is given one.
 
     Raises:
-        IngestError: it is a command, or holds one.
+        IngestError: it is a command, or contains one.
     """
     session: Any = spark
     loader = session._jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -167,7 +167,7 @@ def _refuse_outside(path: tuple[str, ...], lake: str) -> None:
 
 
 def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:
-    """A name in another case, if it is the only one: SQL does not care, sources may."""
+    """A name in another letter case, if there is only one: SQL ignores case, sources may not."""
     lowered = [part.lower() for part in path]
     found = {sql for name, sql in names.items() if [part.lower() for part in name] == lowered}
     return found.pop() if len(found) == 1 else None

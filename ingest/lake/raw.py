@@ -1,4 +1,4 @@
-"""Messages as bronze holds them, looked up by their places."""
+"""Look up messages in bronze by their places."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDDEN = "(not shown, for its table may have masked columns; bronze holds it)"
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A message as bronze holds it; binary is base64, and what is long is cut."""
+    """A message as in bronze; binary is base64, and long values are cut."""
 
     text: str
     length: int
@@ -29,7 +29,7 @@ class Raw:
 def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tuple[Any, ...], Raw]:
     """The messages that rows were decoded from, by their places; not those of a ``table`` with masked columns.
 
-    A message that names no table, as a rejected one, may hold what is masked anywhere.
+    A message without a table name, such as a rejected one, may contain masked values of any table.
     """
     hidden = bool(lake.pipeline.masking(table).mask) if table.table else lake.pipeline.masks
     named = (row for row in rows if row["topic"] is not None)  # a complete re-snapshot has no message
@@ -61,7 +61,7 @@ def _hidden(length: int | None) -> Raw:
 
 
 def shown(head: bytes | bytearray | None, length: int | None) -> Raw:
-    """Bytes for people: text if they are text, else base64, cut to `RAW_CHARACTERS`."""
+    """Bytes for display: text if they are text, else base64, cut to `RAW_CHARACTERS`."""
     if head is None or length is None:
         return Raw("", 0)
     whole = len(head) == length

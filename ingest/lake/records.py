@@ -1,4 +1,4 @@
-"""Rows of a history table (`checks`) written without Spark, by verbs that need it for nothing else."""
+"""Write rows of a history table (`checks`) without Spark, for verbs that need it for nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.lake.tables import Tables
 def append(
     lake: Tables, run: str, rows: Sequence[Sequence[object]], schema: TableSchema, marks: Mapping[str, Any]
 ) -> None:
-    """Append rows in the order of the schema's columns; ``marks`` are what `Tables.last_marks` gives back.
+    """Append rows in the order of the schema's columns; ``marks`` are what `Tables.last_marks` returns later.
 
     Raises:
         IngestError: the table can only be written with Spark.

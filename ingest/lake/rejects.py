@@ -1,4 +1,4 @@
-"""Rejects that still wait: neither decoded later by a replay nor dismissed by the operator."""
+"""Open rejects: neither decoded later by a replay nor dismissed by the operator."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
     from ingest.lake.lake import Lake
 
-REPLAY = "replay"  # bronze's kind of a row that says: decode these old bytes in this batch
+REPLAY = "replay"  # bronze's kind of a row that means: decode these old bytes in this batch
 PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")
 _NAME = ("kind", "batch", *PLACE, *_CELL, "raw")
-_ORDER = ("batch", *PLACE, *_CELL, "raw")  # of the list, whose numbers are names
+_ORDER = ("batch", *PLACE, *_CELL, "raw")  # of the list, whose numbers identify rejects
 COLUMNS = (
     "number", *PLACE, "batch", "stage", "kind", *_CELL, "reason", "detail", "raw", "decoder",
 )  # fmt: skip
-"""What people and scripts are shown of a reject."""
+"""The columns of a reject that are shown."""
 
 
 def still_open(lake: Lake) -> DataFrame | None:
-    """The open rows of ``rejects`` for Spark; None if the table is not there."""
+    """The open rows of ``rejects`` for Spark; None if the table does not exist."""
     return lake.frame(open_sql(lake)) if lake.exists(REJECTS.name) else None
 
 
 def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     """The open rows of ``rejects``, or of a query over it, as a query for `Tables.ask`.
 
-    A replayed message is known from bronze itself, so that the mark and the replay are one commit.  A dismissal by an
-    older version names no batch and no text, and has the batch next to the name.
+    Bronze itself records a replayed message, so that the mark and the replay are one commit. A dismissal by an older
+    version names no batch and no text, and has the batch next to the name.
     """
     there = " AND ".join(f"p.{duck.name(one)} = r.{duck.name(one)}" for one in PLACE)
     found = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
@@ -51,7 +51,7 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
 
 
 def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
-    """The rows of a query but those that are named by these columns."""
+    """The rows of a query except those named by these columns."""
     if not names:
         return found
     values = ", ".join(f"({', '.join(duck.value(name.get(one)) for one in columns)})" for name in names)
@@ -64,9 +64,9 @@ def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]
 
 
 def name_of(row: Mapping[str, Any]) -> str:
-    """What a reject is called in decisions: its batch, its bytes' place, its table, key and column, and the text.
+    """The name of a reject in decisions: its batch, its bytes' place, its table, key and column, and the text.
 
-    The batch tells a topic or a file from an older one of the same name, whose places were the same.
+    The batch distinguishes a topic or a file from an older one of the same name, which had the same places.
     """
     named = {one: row[one] for one in _NAME if row[one] is not None}
     return json.dumps(named, ensure_ascii=False, separators=(",", ":"))
@@ -75,7 +75,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 def waiting(
     lake: Tables, group: Sequence[str] = (), limit: int = 50, offset: int = 0, number: int | None = None
 ) -> list[Row]:
-    """Some of the open rejects, however many there are: of a kind, reason and column, or the one of a number."""
+    """Some of the open rejects, read with a limit: of a kind, reason and column, or the one of a number."""
     order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)
     numbered = f"(SELECT *, row_number() OVER (ORDER BY {order}) AS number FROM {{rejects}})"
     named = zip(("kind", "reason", "column"), group, strict=False)
@@ -89,7 +89,7 @@ def waiting(
 
 
 def groups(lake: Tables) -> list[Row]:
-    """How many rejects are open for which kind, reason and column, with an example of each; the most first."""
+    """The number of open rejects by kind, reason and column, with an example of each, the most frequent first."""
     return lake.ask(
         f"""SELECT kind, coalesce(reason, '') AS reason, coalesce("column", '') AS "column", count(*) AS n,
         min(detail) AS detail, max(batch) AS batch FROM ({open_sql(lake)}) AS o GROUP BY ALL ORDER BY n DESC, kind, reason"""
@@ -97,7 +97,7 @@ def groups(lake: Tables) -> list[Row]:
 
 
 def listed(lake: Tables, *, every: bool = True) -> list[Row]:
-    """All rejects or the ``open`` ones, numbered by their place among all, so that a number stays what it is."""
+    """All rejects or the ``open`` ones, numbered by their place among all, so that numbers do not change."""
     order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)
     names = {name_of(row) for row in lake.ask(open_sql(lake))}
     rows = lake.ask(f"SELECT * FROM {{rejects}} ORDER BY {order}")
@@ -106,7 +106,7 @@ def listed(lake: Tables, *, every: bool = True) -> list[Row]:
 
 
 def described(row: Row) -> dict[str, Any]:
-    """A reject of the list, as scripts read it."""
+    """A reject of the list, for JSON output."""
     return {name: row[name] for name in COLUMNS}
 
 
@@ -131,7 +131,7 @@ def chosen(rows: Iterable[Row], which: str) -> Row:
 
 
 def place_of(row: Row) -> str:
-    """Where a reject is from: its message, or its table, key and column."""
+    """The origin of a reject: its message, or its table, key and column."""
     if row["topic"] is None:
         table = ".".join(row[part] for part in _CELL[:3] if row[part])
         return f"{table} {row['key'] or ''} {row['column'] or ''}".strip()
@@ -139,7 +139,7 @@ def place_of(row: Row) -> str:
 
 
 def table_of(row: Row) -> TableId:
-    """The table that a reject is about; of most messages it is not known."""
+    """The table of a reject; unknown for most messages."""
     return TableId(*(row[part] for part in _CELL[:3]))
 
 

@@ -1,9 +1,9 @@
-"""What logged statements mean for the tables that have rows: names as the rows spell them, and renames.
+"""Resolve logged statements to the tables that have rows: names in the rows' spelling, and renames.
 
-A statement belongs to the tables that it names, never only to its message's.  It may spell them in another
-letter case than the rows.  A rename may bring in a table whose rows no message has shown: an empty one, the copy of
-an online schema tool (gh-ost, pt-online-schema-change), or the table itself under the name it had for a while.
-Each of these is written here as what it does to the table, so that policy and checks need not know of it.
+A statement belongs to the tables that it names, not only to its message's table. It may spell them in another letter
+case than the rows. A rename may introduce a table whose rows were in no message: an empty one, the copy of an online
+schema tool (gh-ost, pt-online-schema-change), or the table itself under a temporary name. Each of these cases is
+expressed here as its effect on the table, so that policy and checks need not handle it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,22 @@ from ingest.order import is_weak
 
 Lanes = Iterable[tuple[str, TableId]]
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
-UNSEEN = "unseen"  # note of a swap_table: what was done to the copy is not in the ledger
-_BY_TURNS = ("create_table", "drop_table", "truncate")  # what may well come twice within a second
+UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
+_BY_TURNS = (
+    "create_table",
+    "drop_table",
+    "truncate",
+)  # statements that may legitimately occur twice within a second
 _UNKNOWN_DEFAULTS = (
     "expression",
     "generated",
     "identity",
     UNREAD,
-)  # notes of a column whose value no statement tells
+)  # notes of a column whose value no statement contains
 
 
 def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
-    """The statements with effects on the tables as the rows name them.
+    """The statements with effects on the tables under the rows' names.
 
     Args:
         statements: all of the ledger, in order.
@@ -53,20 +57,22 @@ def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
 
 
 _Mark = tuple[str, str, object]
-"""Source, text and time of a statement: those of one that is delivered again are the same."""
+"""Source, text and time of a statement: equal for a repeated delivery."""
 
 
 @dataclass(slots=True)
 class _Deliveries:
-    """The statements that have been delivered, of the tables as they are."""
+    """The statements delivered so far, for the tables as they are now."""
 
-    first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)  # and the last delivery's place
+    first: dict[_Mark, tuple[Statement, str]] = field(
+        default_factory=dict
+    )  # and the place of the last delivery
     of_table: dict[tuple[str, TableId], set[_Mark]] = field(default_factory=dict)
-    made: dict[tuple[str, TableId], _Mark] = field(default_factory=dict)  # by which CREATE a table is there
+    made: dict[tuple[str, TableId], _Mark] = field(default_factory=dict)  # the CREATE by which a table exists
     gone: set[tuple[str, TableId]] = field(default_factory=set)
 
     def take(self, statement: Statement) -> Statement:
-        """The statement with what it does, if it is delivered again."""
+        """The statement with its effects, adjusted if it is a repeated delivery."""
         mark = (statement.source, statement.text, statement.event_time)
         known = self.first.get(mark)
         if known is not None and self._is_repeated(mark, statement):
@@ -79,7 +85,7 @@ class _Deliveries:
         return statement
 
     def _is_repeated(self, mark: _Mark, statement: Statement) -> bool:
-        """True unless it may well have run twice within a second."""
+        """True unless it may legitimately have run twice within a second."""
         return all(
             effect.action not in _BY_TURNS
             or (effect.action == "create_table" and self.made.get((statement.source, effect.table)) == mark)
@@ -87,7 +93,7 @@ class _Deliveries:
         )
 
     def _follow(self, mark: _Mark, statement: Statement) -> None:
-        """Follow which tables are there: what was done to another table of the name has not been done to this one."""
+        """Track which tables exist: statements on an earlier table of the same name do not apply to this one."""
         for effect in statement.effects:
             table = (statement.source, effect.table)
             if effect.action in ("drop_table", "rename_table"):
@@ -101,9 +107,9 @@ class _Deliveries:
 
 
 def _again(statement: Statement, first: Statement, since: str) -> Statement:
-    """A statement delivered again: it has changed the rows already, but not what was delivered again before it.
+    """A repeated statement: it has changed the rows already, but not those that were repeated before it.
 
-    Where arrival alone decides, a stream that goes back brings older rows and then the statement.
+    If arrival decides, a rewound stream delivers older rows again, and then the statement.
     """
     if not is_weak(statement.order):
         return replace(statement, effects=())
@@ -120,7 +126,7 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
 
 
 def leaves_open(effect: Effect, table: TableId) -> bool:
-    """True if the source gave a table's existing rows values that no message tells."""
+    """True if the source gave a table's existing rows values that no message contains."""
     if effect.table != table:
         return False
     if effect.action == "add_column":
@@ -129,12 +135,12 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
 
 
 def is_copy(copy: TableId, table: TableId) -> bool:
-    """True if one table's name is that of the copy which an online schema tool makes of the other."""
+    """True if one name is that of the copy that an online schema tool makes of the other table."""
     return _helps(copy, table, ("_gho", "_new"))
 
 
 def is_archive(old: TableId, table: TableId) -> bool:
-    """True if one table's name is that under which an online schema tool puts the other away."""
+    """True if one name is that under which an online schema tool archives the other table."""
     return _helps(old, table, ("_del", "_old"))
 
 
@@ -160,7 +166,7 @@ class _Names:
         self.folded.setdefault(_folded(table), set()).add(table)
 
     def of(self, table: TableId) -> TableId:
-        """The table of this name, in another letter case if only one has such a name."""
+        """The table of this name; letter case is ignored if only one table matches."""
         if table in self.exact:
             return table
         found = self.folded.get(_folded(table), ())
@@ -184,7 +190,7 @@ def _respelt(statement: Statement, names: _Names) -> Iterator[Effect]:
 
 
 def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:
-    """A dropped database as its dropped tables."""
+    """A dropped database as drops of its tables."""
     wanted = effect.table
     parts = 1 if wanted.schema is None else 2
     mine = [table for table in names.exact if table[:parts] == wanted[:parts]]
@@ -199,15 +205,15 @@ def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:
 
 @dataclass(slots=True)
 class _Made:
-    """What was done to tables since they were made, or were given another name."""
+    """What was done to tables since they were created or renamed."""
 
     names: _Names
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
-    origin: dict[TableId, TableId] = field(default_factory=dict)  # what is here was there before
+    origin: dict[TableId, TableId] = field(default_factory=dict)  # new name to old name
     unread: set[TableId] = field(default_factory=set)
 
     def take(self, statement: Statement) -> Iterator[Effect]:
-        """One statement's effects, with renames as what they do."""
+        """One statement's effects, with renames replaced by what they do."""
         if statement.kind == "unknown":
             self.unread.add(statement.table)
         for effect in statement.effects:
@@ -241,7 +247,7 @@ class _Made:
             yield Effect("swap_table", new, to=old)
             yield from (_onto(new, one) for one in done)
         elif done and done[0].action == "create_table" and done[0].note != "as-select":
-            yield Effect("drop_table", old)  # it was empty, and its name is free
+            yield Effect("drop_table", old)  # it was empty, and its name is unused
             yield from (_onto(new, replace(one, note=None) if one is done[0] else one) for one in done)
         else:
             self.origin[new] = origin or old
@@ -249,7 +255,7 @@ class _Made:
             yield effect
 
     def _replace(self, table: TableId) -> None:
-        """Another table has the name: what was there before, and is elsewhere now, does not come back to it."""
+        """Another table has the name now: the earlier table, now elsewhere, is no longer its history."""
         for moved, origin in self.origin.items():
             if origin == table:
                 self.origin[moved] = NO_TABLE
@@ -262,16 +268,16 @@ class _Made:
 
 @dataclass(slots=True)
 class Presence:
-    """Whether a table exists, by its statements in turn."""
+    """Whether a table exists, by its statements in order."""
 
     gone: bool = False
     made: tuple[str, object] | None = None  # text and time of the CREATE by which it exists
 
     def begins(self, effect: Effect, statement: Statement, table: TableId) -> bool:
-        """Take one effect; True if the table is another one from here on, and the rows so far are not its own.
+        """Apply one effect; True if a new table begins here, to which the rows so far do not belong.
 
-        A plain CREATE proves that no such table stood, whatever was seen before; the same statement once more,
-        and CREATE TABLE IF NOT EXISTS of a table that exists, prove nothing.
+        A plain CREATE proves that no such table existed, whatever was seen before; a repetition of the same statement,
+        and CREATE TABLE IF NOT EXISTS for an existing table, prove nothing.
         """
         if effect.table == table and effect.action in ("drop_table", "rename_table"):
             self.gone, self.made = True, None

@@ -45,30 +45,32 @@ class TableSchema:
     ddl: str
     partition_by: tuple[str, ...] = ()
     statistics: str = ""  # the columns that Delta keeps statistics of
-    repeated: str = ""  # the columns whose values come often: their files hold each value once
+    repeated: str = (
+        ""  # the columns whose values repeat often: their files contain each value once (dictionary)
+    )
 
     @property
     def columns(self) -> StructType:
-        """Its columns as Spark knows them, comments among them; needs a running session."""
+        """Its columns in Spark, with comments; needs a running session."""
         from pyspark.sql.types import StructType
 
         return cast("StructType", StructType.fromDDL(self.ddl))
 
     @property
     def types(self) -> dict[str, str]:
-        """Its columns with their types as SQL writes them."""
+        """Its columns with their SQL types."""
         return {found[1]: found[2] for found in _COLUMN.finditer(self.ddl)}
 
     @property
     def arrow(self) -> pa.Schema:
-        """Its columns as Arrow has them."""
+        """Its columns in Arrow."""
         from ingest.lake.datafiles import arrow_schema
 
         return arrow_schema({one["name"]: one["type"] for one in self.fields})
 
     @property
     def fields(self) -> list[dict[str, Any]]:
-        """Its columns as Delta's log has them, comments among them."""
+        """Its columns in the form of Delta's log, with comments."""
         return [
             {
                 "name": found[1],
@@ -80,7 +82,7 @@ class TableSchema:
         ]
 
     def lacking(self, present: Container[str]) -> list[StructField]:
-        """Its columns that a table made by an older version does not have."""
+        """Its columns that a table of an older version does not have."""
         if all(one["name"] in present for one in self.fields):
             return []  # without asking Spark
         return [one for one in self.columns if one.name not in present]
@@ -91,7 +93,7 @@ class TableSchema:
         return {"delta.dataSkippingStatsColumns": self.statistics} if self.statistics else {}
 
 
-# Where a message came from, and the source table that it is about, as several tables say it.
+# Columns that several tables share: a message's origin, and its source table.
 _PLACE = """source STRING COMMENT 'name of the source in the pipeline file',
     topic STRING COMMENT 'Kafka topic or file path',
     `partition` INT COMMENT 'Kafka partition, or the file''s rank in its batch'"""
@@ -213,8 +215,8 @@ BOOKS = TableSchema(
 )
 
 CPU = "cpu_ms"
-"""Among a mirror's counts: milliseconds of the thread that folded it by Arrow.  Spark's tasks serve many mirrors, so theirs
-are not known of one."""
+"""Among a mirror's counts: CPU milliseconds of the thread that folded it by Arrow. Spark's tasks serve many mirrors, so
+theirs cannot be assigned to one."""
 
 RUNS = TableSchema(
     "runs",

@@ -1,8 +1,8 @@
 """The Spark session: loopback, quiet, reproducible, quick to start; or the one that already runs.
 
 Three ways in. Under plain ``python`` a JVM is started here, and every setting of `ingest.lake.settings` applies. Under
-``spark-submit`` the JVM runs already: what belongs to its start (memory, class path, Java options) is the
-submitter's. Where a session is active (a notebook, Databricks) it is used, with its runtime settings only.
+``spark-submit`` the JVM runs already: the submitter decides its start-up settings (memory, class path, Java options).
+An active session (a notebook, Databricks) is used as it is, and only its runtime settings are set.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ def session(
     Args:
         app_name: the name Spark shows.
         master: Spark's master; empty is this machine, or what spark-submit says.
-        conf: the pipeline file's own settings; they win over the ones here.
+        conf: the pipeline file's settings; they override the ones here.
         kafka: True if a source is Kafka, which needs four more jars.
         profile: ``tick`` starts quickly, ``batch`` runs long work faster.
 
     Raises:
-        SetupError: Java or a jar is missing, or Java does not start; the text says what mends it.
+        SetupError: Java or a jar is missing, or Java does not start; the text says how to fix it.
     """
     if running := _running():
         return _apply(running, {**EVERYWHERE, **conf})
@@ -76,7 +76,9 @@ def session(
 
 
 def new_session(spark: SparkSession) -> SparkSession:
-    """Another session of the same process, with its own settings and views and the same runtime settings to begin with."""
+    """Another session of the same process, with its own settings and views; it starts with the same runtime
+    settings.
+    """
     fresh = spark.newSession()
     fresh.conf.set(_BESIDE, "true")
     names = spark.conf.get(APPLIED, "") or ""
@@ -146,7 +148,7 @@ def _started(
         settings = local_settings(master, conf, java, class_path, profile)
         try:
             _start_java(settings)
-        except SetupError:  # the class archive only saves time: without it Java may well start
+        except SetupError:  # the class archive only saves time: Java may start without it
             if not archive.discard(class_archive(java, class_path)):
                 raise
             settings = local_settings(master, conf, java, class_path, profile)
@@ -155,7 +157,7 @@ def _started(
 
 
 def _class_path(kafka: bool) -> list[Path]:
-    """The jars needed, and Kafka's too if they are there: one class path is one class archive."""
+    """The required jars, and Kafka's if they are present: each class path needs its own class archive."""
     if kafka:
         return jars.require("delta", "kafka")
     with suppress(SetupError):
@@ -173,10 +175,10 @@ def _build(app_name: str, master: str, settings: Mapping[str, str], profile: str
 
 
 def _start_java(settings: Mapping[str, str]) -> None:
-    """Start the JVM with what it must know at once.
+    """Start the JVM with the settings that it needs at its start.
 
-    These settings become its command line, which every user of the machine can read; the others, passwords of
-    object stores among them, reach it later, over the connection.
+    These become its command line, which every user of the machine can read; the others, such as passwords of object
+    stores, are sent later over the connection.
     """
     early = [(name, value) for name, value in settings.items() if name.startswith(EARLY)]
     for name in _TALKATIVE:
@@ -192,10 +194,10 @@ def _start_java(settings: Mapping[str, str]) -> None:
 
 @contextmanager
 def _deaf(number: signal.Signals) -> Iterator[None]:
-    """What is started meanwhile ignores a signal.
+    """Processes started in this block ignore a signal.
 
-    One sent to the whole process group must not end Java before Python has finished the commit in flight; Java
-    ends with Python.
+    A signal to the whole process group must not end Java before Python has finished the commit in flight; Java ends
+    with Python.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -208,7 +210,7 @@ def _deaf(number: signal.Signals) -> Iterator[None]:
 
 
 def _apply(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """Set what may be set in a running session; the rest was fixed when it started."""
+    """Set the runtime settings of a running session; all others were fixed at its start."""
     done = []
     for name, value in settings.items():
         with suppress(PySparkException):
@@ -219,7 +221,7 @@ def _apply(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _local_environment(java: Java) -> dict[str, str | None]:
-    """This interpreter and its own PySpark, whatever the shell's variables say of others."""
+    """Use this interpreter and its own PySpark, whatever the shell's variables say."""
     return {
         "JAVA_HOME": str(launcher(java)),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
@@ -232,7 +234,7 @@ def _local_environment(java: Java) -> dict[str, str | None]:
 
 
 def _cluster_environment(java: Java) -> dict[str, str | None]:
-    python = os.environ.get("PYSPARK_PYTHON", sys.executable)  # the workers' may lie elsewhere
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)  # the workers' may be elsewhere
     return {
         "JAVA_HOME": str(launcher(java)),
         "PYSPARK_PYTHON": python,
@@ -242,7 +244,7 @@ def _cluster_environment(java: Java) -> dict[str, str | None]:
 
 @contextmanager
 def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
-    """Variables for the JVM that is started inside; None takes one away. All are put back afterwards."""
+    """Environment variables for the JVM started in this block; None removes one. All are restored afterwards."""
     before = {name: os.environ.get(name) for name in changes}
     try:
         _set_environment(changes)

@@ -1,4 +1,4 @@
-"""What a Spark session is set to: on one small machine, on a cluster, and what the user's own file says over it."""
+"""Settings of a Spark session: on one small machine, on a cluster, and the user's own on top."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.variable.substitute": "false",  # else a source's text may name the environment: ${env:PASSWORD}
+    "spark.sql.variable.substitute": "false",  # otherwise a source's text could read the environment: ${env:PASSWORD}
     "spark.sql.ansi.enabled": "true",  # an overflow is an error, never a silent NULL
     "spark.sql.parquet.compression.codec": "zstd",  # Delta 4.4 refuses it as a table property
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # other readers' INT96 ends in 2262
-    # Spark weighs the growing batch at every row: 500 rows cost a third of 10,000 (benchmarks/notes.md)
+    # Spark measures the growing batch at every row: 500 rows cost a third of what 10,000 cost (benchmarks/notes.md)
     "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
 }
-# Spark compiles every query to Java.  For few rows into small tables that costs more than it saves; into
-# mirrors above half a MiB it is the other way round (benchmarks/notes.md).
+# Spark compiles every query to Java. For few rows into small tables that costs more than it saves; for mirrors above
+# half a MiB it saves more (benchmarks/notes.md).
 COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-# Right for one small machine; on a cluster Spark's own defaults stand.
+# For one small machine; a cluster keeps Spark's own defaults.
 LOCAL = {
     **COMPILED,
     PACED: "true",
@@ -52,15 +52,15 @@ DELTA = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 _LOCAL_START = {
-    "spark.authenticate": "true",  # else any local user may ask the driver's port, and send it objects
+    "spark.authenticate": "true",  # otherwise any local user could connect to the driver's port and send it objects
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
-    "spark.sql.codegen.cache.maxEntries": "5000",  # of 100, a batch's own queries push each other out
-    "spark.sql.catalogImplementation": "in-memory",  # Hive's would leave metastore_db in the current folder
+    "spark.sql.codegen.cache.maxEntries": "5000",  # with 100, a batch's own queries evict each other
+    "spark.sql.catalogImplementation": "in-memory",  # Hive would leave metastore_db in the current folder
 }
 _SECOND_COMPILER = {
     "InvocationThreshold": 20_000,
@@ -71,10 +71,10 @@ _SECOND_COMPILER = {
 _MEMORY = {"tick": "2g", "batch": "3g"}
 _COLLECTOR = ("-XX:+UseSerialGC",)  # for both, so that one class archive fits both
 _JVM = {
-    # A tick ends before the second compiler has paid for itself; its code cache must hold all of Spark.
+    # A tick ends before the second compiler (C2) pays off; the code cache must hold all of Spark.
     "tick": (*_COLLECTOR, "-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m"),
-    # What Spark runs often is soon compiled twice; at four times the usual counts the second compiler, which takes a
-    # third of the first batches' processor time, leaves out what is not worth it (benchmarks/notes.md).
+    # Hot code is soon compiled twice. With four times the usual thresholds the second compiler, which takes a third of
+    # the first batches' processor time, skips code that is not worth it (benchmarks/notes.md).
     "batch": (
         *_COLLECTOR,
         "-XX:ReservedCodeCacheSize=512m",
@@ -82,7 +82,7 @@ _JVM = {
     ),
 }
 EARLY = ("spark.master", "spark.submit.", "spark.driver.", "spark.jars", "spark.files", "spark.archives")
-# Joined, not replaced, where the pipeline file or spark-submit gives its own.
+# Joined with the values of the pipeline file or spark-submit, not replaced by them.
 _JOINED = {
     "spark.sql.extensions": ",",
     "spark.jars": ",",
@@ -97,14 +97,14 @@ def is_local(master: str) -> bool:
 
 
 def local_defaults(master: str) -> dict[str, str]:
-    """What any session on this machine is set to once it runs."""
+    """Runtime settings of any session on this machine."""
     return {**LOCAL, PARTITIONS: str(_cores(master))}
 
 
 def local_settings(
     master: str, conf: Mapping[str, str], java: Java, class_path: list[Path], profile: Profile
 ) -> dict[str, str]:
-    """Every setting of a session on this machine, the user's own ones included."""
+    """All settings of a session on this machine, including the user's own."""
     archived = archive.options(class_archive(java, class_path))
     ours = {
         **EVERYWHERE,
@@ -121,7 +121,7 @@ def local_settings(
 
 
 def cluster_settings(conf: Mapping[str, str], class_path: list[Path]) -> dict[str, str]:
-    """The settings of a session whose executors run elsewhere: the jars travel, the rest is the cluster's."""
+    """The settings of a session whose executors run elsewhere: the jars are sent, the rest is the cluster's."""
     ours = {
         **EVERYWHERE,
         **DELTA,
@@ -138,7 +138,7 @@ def is_set(spark: SparkSession, name: str) -> bool:
 
 
 def runtime(settings: Mapping[str, str]) -> list[str]:
-    """The names of those that a running session, and each made from it, can still be given."""
+    """The names of the settings that can be set in a running session and in sessions created from it."""
     fixed = {"spark.sql.extensions", "spark.sql.warehouse.dir", "spark.sql.catalogImplementation"}
     return [
         name
@@ -148,14 +148,14 @@ def runtime(settings: Mapping[str, str]) -> list[str]:
 
 
 def class_archive(java: Java, class_path: list[Path]) -> Path:
-    """Where the class archive for this Java and class path lies, or would."""
+    """The path of the class archive for this Java and class path, whether or not it exists."""
     return archive.path(java, class_path, _COLLECTOR)
 
 
 def joined(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
-    """Theirs over ours; lists are joined, ours first, except Java options, where Java heeds the last.
+    """Their settings override ours; lists are joined, ours first, also Java options, of which Java uses the last.
 
-    Who says what is compiled means all of it: nothing is paced then.
+    If the user sets any code-generation option, adaptive tuning (`ingest.lake.pace`) is turned off.
     """
     both = {**ours, **theirs}
     for name, separator in _JOINED.items():
@@ -167,12 +167,12 @@ def joined(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]
 
 
 def _java_options() -> list[str]:
-    """Options of any JVM started here: our log settings, and no file left in the current folder."""
+    """Options of any JVM started here: our log settings, and no files in the current folder."""
     log = Path(__file__).with_name("log4j2.properties")
     temporary = tempfile.gettempdir()
     return [
         "-Xlog:disable",
-        "-XX:+DisplayVMOutputToStderr",  # stdout is for results
+        "-XX:+DisplayVMOutputToStderr",  # stdout is reserved for results
         "-XX:-UsePerfData",
         f"-XX:ErrorFile={_crashes()}/hs_err_%p.log",
         f"-Dlog4j2.configurationFile={log.as_uri()}",
@@ -182,7 +182,9 @@ def _java_options() -> list[str]:
 
 
 def _crashes() -> Path:
-    """Where a crashed JVM leaves its report: a folder of this user alone, or the temporary one without a cache."""
+    """The folder for the report of a crashed JVM: one of this user only, or the temporary folder if there is no
+    cache.
+    """
     with suppress(SetupError):
         return cache.writable("crashes")
     return Path(tempfile.gettempdir())
@@ -193,6 +195,6 @@ def _cores(master: str) -> int:
         return int(number[1])
     if master == "local":
         return 1
-    with suppress(AttributeError):  # not every system knows which cores a process may use
+    with suppress(AttributeError):  # not every system says which cores a process may use
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""A shadow: a folder in the lake where a rebuild writes, to be compared before anything is replaced."""
+"""Staging area of a rebuild (the shadow): a folder in the lake, compared before anything is replaced."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _FOLDER = "_rebuild"  # the underscore hides it from readers of the lake
 
 @contextlib.contextmanager
 def shadow_of(lake: Lake, *shadowed: str) -> Iterator[Lake]:
-    """The same lake, but what begins with these names lies in a folder that is gone afterwards."""
-    folder = f"{lake.path(_FOLDER)}/{uuid.uuid4().hex}"  # a new one each time: Delta remembers tables by path
+    """The same lake, except that tables with these names or prefixes are in a folder that is deleted afterwards."""
+    folder = f"{lake.path(_FOLDER)}/{uuid.uuid4().hex}"  # a new one each time: Delta caches tables by path
     try:
         yield Lake(lake.spark, lake.pipeline, lake.run, shadow=folder, shadowed=shadowed)
     finally:

@@ -1,4 +1,4 @@
-"""Where the rows that were read from a source database wait to be landed: files of the source, with its stream."""
+"""Snapshot files: rows read from a source database that wait to be landed with the source's stream."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ingest.formats import ingest_snapshot
 
 
 def folder(pipeline: Pipeline, source: str) -> Path:
-    """The folder of one source's snapshots, one folder in it for each."""
+    """The folder of one source's snapshots, with one subfolder for each."""
     return Path(pipeline.lake) / "snapshots" / source
 
 
 def source_of(pipeline: Pipeline, source: Source) -> Source | None:
-    """The files of a source's snapshots as a source of its name; None where there are none."""
+    """The files of a source's snapshots as a source of the same name; None if there are none."""
     if "://" in pipeline.lake or not folder(pipeline, source.name).is_dir():
         return None
     return replace(

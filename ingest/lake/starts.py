@@ -1,7 +1,7 @@
-"""Where epochs begin, in terms of bronze: the part of it that workers need, which imports no Spark.
+"""Where epochs begin in bronze: the part that workers need, which imports no Spark.
 
 A source's messages before its first start have epoch 0, those from the first start on epoch 1, and so on;
-epochs have no numbers, so that an older start that is found later finds its place among the others.
+epochs have no stored numbers, so a start that is added later is sorted among the others.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class MessagePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where an epoch begins: in the named partitions at their places, in all others with ``batch``."""
+    """The start of an epoch: in the named partitions at their places, in all others with ``batch``."""
 
     batch: int
     places: tuple[MessagePlace, ...] = ()
 
     @property
     def first(self) -> int:
-        """The oldest batch that may hold messages of the epoch."""
+        """The oldest batch that may contain messages of the epoch."""
         return min([self.batch, *(place.batch for place in self.places)])
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.places)) or f"batch {self.batch}"
 
     def to_json(self) -> str:
-        """The start as `decisions` keep it; equal starts are equal texts."""
+        """The start in the form of `decisions`; equal starts give equal texts."""
         return json.dumps({"batch": self.batch, "places": sorted(self.places)}, ensure_ascii=False)
 
     @classmethod
@@ -55,7 +55,7 @@ class Start:
         return cls(found["batch"], tuple(MessagePlace(*one) for one in found["places"]))
 
     def reached(self, rows: pa.RecordBatch) -> pa.Array:
-        """Which of one source's bronze rows are at or after the start."""
+        """A mask of one source's bronze rows at or after the start."""
         batch, topic, partition, offset = (
             rows.column(name) for name in ("batch", "topic", "partition", "offset")
         )
@@ -75,7 +75,7 @@ Starts = Mapping[str, Sequence[Start]]
 
 
 def parted(rows: pa.RecordBatch, starts: Starts) -> Iterator[tuple[str, int, pa.RecordBatch]]:
-    """Bronze rows by source and epoch, in their order."""
+    """Split bronze rows by source and epoch, in their order."""
     names = rows.column("source").unique().to_pylist()
     for name in names:
         mine = rows if len(names) == 1 else rows.filter(pc.equal(rows.column("source"), name))
@@ -97,5 +97,5 @@ def _by_epoch(rows: pa.RecordBatch, starts: Sequence[Start]) -> Iterator[tuple[i
 
 
 def beginning(epoch: int) -> str:
-    """The order key before every change of an epoch, and after all earlier ones."""
+    """The order key before all changes of an epoch and after all earlier ones."""
     return order_key(Order(epoch, 0, (), 0, (), 0))

@@ -1,4 +1,4 @@
-"""Logged DDL statements by name, and what the operator decided of them: gold acts on it, the checks report it."""
+"""Logged DDL statements by name, with the operator's decisions: gold applies them, the checks report them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Decided = Mapping[tuple[str, int | None], str]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One logged statement at its place; ``decided`` is what a person said of it, if anything."""
+    """One logged statement at its place; ``decided`` is the operator's decision, if any."""
 
     id: str
     source: str
@@ -32,13 +32,13 @@ class Statement:
     kind: str
     effects: tuple[Effect, ...] = ()
     decided: str = ""
-    event_time: object = None  # when the source ran it, only to tell a repetition
-    first: Statement | None = None  # of one delivered again: its first delivery, whose effects are its own
-    since: str = ""  # of one delivered again: the place of the delivery before
+    event_time: object = None  # when the source ran it; used only to detect a repetition
+    first: Statement | None = None  # of a repeated one: its first delivery, whose effects it has
+    since: str = ""  # of a repeated one: the place of the delivery before
 
     @property
     def tables(self) -> list[TableId]:
-        """The tables that it names; of one that names none, the table of its message."""
+        """The tables that it names; if it names none, the table of its message."""
         found = list(dict.fromkeys(table for effect in self._meant for table in touched(effect)))
         return found or ([self.table] if self.table.table is not None else [])
 
@@ -48,7 +48,7 @@ class Statement:
 
 
 def touched(effect: Effect) -> tuple[TableId, ...]:
-    """The tables that an effect is about: a rename's both names."""
+    """The tables of an effect: both names for a rename."""
     if effect.table.table is None:  # a database
         return ()
     if effect.action == "rename_table" and isinstance(effect.to, TableId):
@@ -57,7 +57,7 @@ def touched(effect: Effect) -> tuple[TableId, ...]:
 
 
 def recorded(lake: Tables) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]:
-    """What statements did to mirrors when these folded them: state and words, by the mirror's path and the statement."""
+    """What statements did to mirrors when they were folded: state and text, by the mirror's path and the statement."""
     found: dict[tuple[str, str], tuple[str, tuple[str, ...]]] = {}
     for one in decisions.read(lake).of(FOLDED):
         found.setdefault(
@@ -69,13 +69,13 @@ def recorded(lake: Tables) -> dict[tuple[str, str], tuple[str, tuple[str, ...]]]
 def statement_id(row: Mapping[str, Any]) -> str:
     """A short name for a row of `ddl` from its message's batch and position, the same after every rebuild.
 
-    The batch tells a topic or a file from an older one of the same name, whose positions were the same.
+    The batch distinguishes a topic or a file from an older one of the same name, which had the same positions.
     """
     return _short([row["batch"], *_position(row)])
 
 
 def decided(lake: Tables) -> Decided:
-    """What was decided of statements."""
+    """The decisions on statements."""
     return {
         (one.value["statement"], one.batch): one.kind
         for one in decisions.read(lake).of(APPROVE, DISMISS)
@@ -84,7 +84,7 @@ def decided(lake: Tables) -> Decided:
 
 
 def decision_on(row: Mapping[str, Any], said: Decided) -> str:
-    """What was decided of a row of `ddl`; an older version named it by its position alone."""
+    """The decision on a row of `ddl`; an older version named the row by its position only."""
     names = (statement_id(row), _short(_position(row)))
     return next((said[name, row["batch"]] for name in names if (name, row["batch"]) in said), "")
 

@@ -1,7 +1,7 @@
-"""Lakes in object stores, read without Spark: delta-rs lists and opens what DuckDB and the log's reader ask for.
+"""Read lakes in object stores without Spark: delta-rs lists and opens files for DuckDB and the log's reader.
 
-Where a store is and who may read it is said by the environment (``AWS_...``), or by the settings that the pipeline file
-gives Spark; neither is ever part of an error's text.
+Addresses and credentials come from the environment (``AWS_...``), or from the settings that the pipeline file gives
+Spark; neither is ever part of an error's text.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ingest.config import Pipeline
 
 SCHEMES = ("s3", "s3a")
-KEPT = 64 << 20  # bytes of small files, of which DuckDB reads each several times
-MOMENT = 2.0  # seconds for which a folder is not listed again
-SMALL = 4 << 20  # bytes of one that is read whole
+KEPT = 64 << 20  # bytes of a small file: DuckDB reads each several times
+MOMENT = 2.0  # seconds for which a folder's listing is cached
+SMALL = 4 << 20  # bytes of a file that is read whole
 _PATIENCE = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "2", "retry_timeout": "20s"}
 _HADOOP = "spark.hadoop.fs.s3a."
 _OPTIONS = {
@@ -45,17 +45,17 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 
 
 class StoreError(IngestError):
-    """A store that cannot be reached, or does not let us read."""
+    """A store that cannot be reached, or refuses access."""
 
 
 def is_readable(lake: str) -> bool:
-    """True for a lake that is read without Spark: a folder, or in a store whose kind is tested."""
+    """True for a lake that is read without Spark: a folder, or a kind of store that is tested."""
     scheme, apart, _ = lake.partition("://")
     return not apart or scheme in SCHEMES
 
 
 def allow(pipeline: Pipeline) -> bool:
-    """Remember how a pipeline's lake is read, if it is in a store; True for the first one that there is."""
+    """Remember how a pipeline's lake is read, if it is in a store; True for the first such lake."""
     if "://" not in pipeline.lake or not is_readable(pipeline.lake):
         return False
     root, options = pipeline.lake.rstrip("/"), options_of(pipeline.spark, os.environ)
@@ -67,7 +67,7 @@ def allow(pipeline: Pipeline) -> bool:
 
 
 def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:
-    """delta-rs' options for what Spark's settings say; what they leave out is the environment's."""
+    """delta-rs' options from Spark's settings; the environment supplies the others."""
     given = {
         ours: settings[_HADOOP + theirs]
         for theirs, ours in _OPTIONS.items()
@@ -92,7 +92,7 @@ def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> d
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """A folder's files at a moment."""
+    """A folder's files at one time."""
 
     at: float
     files: Mapping[str, os.stat_result]
@@ -100,7 +100,7 @@ class _Listing:
 
 @dataclass(slots=True)
 class _Store:
-    """One lake's root, and what was learnt of the files under it."""
+    """One lake's root, with cached listings of its files."""
 
     root: str
     options: Mapping[str, str]
@@ -108,7 +108,7 @@ class _Store:
     handler: Any = None
 
     def open_handler(self) -> Any:
-        """delta-rs' client of the store, made when it is first asked."""
+        """delta-rs' client of the store, created on first use."""
         if self.handler is None:
             from deltalake.fs import DeltaStorageHandler
 
@@ -120,7 +120,7 @@ class _Store:
         return path[len(self.root) :].lstrip("/")
 
     def listing(self, folder: str) -> Mapping[str, os.stat_result]:
-        """The files in a folder, as they were a moment ago; none if it is not there."""
+        """The files in a folder, at most a few seconds old; none if it does not exist."""
         found = self.listed.get(folder)
         if found is None or time.monotonic() - found.at > MOMENT:
             found = self.listed[folder] = _Listing(time.monotonic(), self._look(folder))
@@ -136,7 +136,7 @@ class _Store:
         return {one.path.rpartition("/")[2]: _status(one) for one in found}
 
     def open(self, path: str) -> Any:
-        """A file for reading anywhere in it.
+        """A file with random access.
 
         Raises:
             FileNotFoundError: there is none.
@@ -148,7 +148,7 @@ class _Store:
 
 @dataclass(slots=True)
 class _said:  # noqa: N801 - a context
-    """Makes one sentence of what a store's client says, in which there may be names of keys."""
+    """Turn an error of a store's client, which may contain names of keys, into one sentence."""
 
     root: str
 
@@ -167,13 +167,13 @@ class _said:  # noqa: N801 - a context
 
 
 def _status(one: FileInfo) -> os.stat_result:
-    """What tells a file from one that was written in its place."""
+    """What distinguishes a file from one that replaced it."""
     moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
     return os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
 
 
 def _encoded(place: str) -> str:
-    """A place as an address: delta-rs would take a percent sign of a name for one of its own."""
+    """A path as a URL: delta-rs would decode percent signs in names."""
     scheme, _, rest = place.partition("://")
     return f"{scheme}://{quote(rest)}"
 
@@ -190,23 +190,23 @@ def _of(path: str) -> _Store:
 
 
 def options_at(path: str) -> dict[str, str]:
-    """delta-rs' options for a table; none for a folder."""
+    """delta-rs' options for a table; empty for a folder."""
     return dict(_of(path).options) if "://" in path else {}
 
 
 def address(path: str) -> str:
-    """A table's place as delta-rs wants it."""
+    """A table's address for delta-rs."""
     return _encoded(path) if "://" in path else path
 
 
 def root_of(path: str) -> str:
-    """How delta-rs' names of a table's files begin, or in a store what comes after the name of its kind."""
+    """The prefix of delta-rs' names of a table's files; in a store, without the scheme."""
     return f"{path.partition('://')[2]}/" if "://" in path else f"{Path(path).resolve()}/"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPath:
-    """A file or folder in a store, as far as a log's reader wants a path."""
+    """A file or folder in a store, with the part of a path's interface that the log's reader needs."""
 
     text: str
 
@@ -221,7 +221,7 @@ class StoredPath:
         return list(_of(self.text).listing(self.text))
 
     def stat(self) -> os.stat_result:
-        """What its folder's listing said of the file."""
+        """The file's entry in its folder's listing."""
         folder, _, name = self.text.rpartition("/")
         found = _of(self.text).listing(folder).get(name)
         if found is None:
@@ -245,7 +245,7 @@ def names(folder: Place) -> list[str]:
     """The names in a folder.
 
     Raises:
-        FileNotFoundError: it is not there.
+        FileNotFoundError: it does not exist.
     """
     return folder.names() if isinstance(folder, StoredPath) else os.listdir(folder)  # noqa: PTH208 - hundreds of logs are read at once
 
@@ -254,7 +254,7 @@ def names(folder: Place) -> list[str]:
 
 
 class _Contents:
-    """Small files of stores, whole, the last ones that were asked for; a file of a lake never changes."""
+    """A cache of recently used small files of stores; a file of a lake never changes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, bytes] = OrderedDict()
@@ -305,13 +305,13 @@ def opened(path: str) -> Any:
 
 
 def register(base: DuckDBPyConnection) -> None:
-    """Let a database open the files of stores, if this process knows any."""
+    """Let a database open the files of stores, if this process uses any."""
     if not _stores:
         return
     import fsspec
 
     class Files(fsspec.AbstractFileSystem):  # type: ignore[misc]
-        """What DuckDB asks of a file system."""
+        """The file system interface that DuckDB needs."""
 
         protocol = SCHEMES
         cachable = False

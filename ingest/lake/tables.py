@@ -1,6 +1,6 @@
-"""A lake's tables, read without Spark: their logs from here, their files by DuckDB.
+"""Read a lake's tables without Spark: their logs here, their files by DuckDB.
 
-`Tables` is what every question needs of a lake: a `LakeReader`, or an `ingest.lake.lake.Lake`, which also writes.
+`Tables` is the reading interface: a `LakeReader`, or an `ingest.lake.lake.Lake`, which also writes.
 """
 
 from __future__ import annotations
@@ -36,21 +36,19 @@ _SQL_TYPES = {
     "TIMESTAMP": "TIMESTAMPTZ",
     "ARRAY<STRUCT<key: STRING, value: BINARY>>": "STRUCT(key VARCHAR, value BLOB)[]",
 }
-_NAMED = re.compile(
-    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}"""
-)  # what is in quotes is left alone
+_NAMED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}""")  # quoted text is not changed
 Row = dict[str, Any]
 
 
 class Tables:
-    """A pipeline's lake folder, as far as it is read: where its tables are and what their logs and rows say."""
+    """A pipeline's lake folder for reading: its tables' paths, logs and rows."""
 
     __slots__ = ()
     pipeline: Pipeline
-    kept: dict[str, tuple[object, object]]  # what was read of a table, by path, and its version
+    kept: dict[str, tuple[object, object]]  # cached reads of tables, by path, with their version
 
     def path(self, name: str) -> str:
-        """The absolute place of a table by its name under the lake."""
+        """The absolute path of a table by its name under the lake."""
         return f"{self.pipeline.lake.rstrip('/')}/{name}"
 
     def writer(self, stage: str, table: str, generation: int = 0) -> str:
@@ -58,7 +56,7 @@ class Tables:
         return f"{self.pipeline.name}/{stage}/{table}/{generation}"
 
     def generation(self, state: Snapshot, stage: str, table: str) -> int:
-        """How often a product table was rebuilt: its own log says it, in the same commit as the rows."""
+        """How often a product table was rebuilt: recorded in its log, in the same commit as the rows."""
         head = self.writer(stage, table).removesuffix("0")
         ends = [writer.removeprefix(head) for writer in state.transactions if writer.startswith(head)]
         return max((int(end) for end in ends if end.isdigit()), default=0)
@@ -81,26 +79,26 @@ class Tables:
         return self.snapshot(name).exists
 
     def count(self, name: str) -> int:
-        """How many rows a table has; from its log, if that tells."""
+        """The number of a table's rows; from its log if possible."""
         rows = delta.snapshot(self.path(name)).rows
         return (
             self.ask_mirror(name, "SELECT count(*) AS n FROM {mirror} AS m")[0]["n"] if rows is None else rows
         )
 
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-        """A table's versions as far as its log goes back, with the ``userMetadata`` of each, the newest first."""
+        """A table's versions that its log still has, with the ``userMetadata`` of each, newest first."""
         return delta.commits(self.path(name))
 
     def last_marks(self, name: str) -> dict[str, Any]:
-        """All that the newest commit of a table carries; nothing if there is no table."""
+        """All marks of a table's newest commit; empty if there is no table."""
         state = self.snapshot(name)
         return delta.metadata_of(delta.actions(self.path(name), state.version)) if state.exists else {}
 
     def ask(self, query: str) -> list[Row]:
         """The rows of a query in DuckDB's SQL, in which ``{books}`` is that product table as it is now.
 
-        ``{bronze.message}`` is one kind of a table's rows.  Columns that a table made by an older version lacks are
-        NULL; a table that is not there has no rows.  Times come back in UTC without a zone.
+        ``{bronze.message}`` is one kind of a table's rows. Columns missing from a table of an older version are NULL; a
+        table that does not exist has no rows. Times are returned in UTC without a zone.
         """
         return duck.rows(filled(query, self._scanned))
 
@@ -120,18 +118,18 @@ class Tables:
 
 @dataclass(slots=True)
 class LakeReader(Tables):
-    """A lake without a session: nothing can be written through it."""
+    """A lake without a Spark session: it is read only."""
 
     pipeline: Pipeline
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if stores.allow(self.pipeline):
-            duck.connection.cache_clear()  # that one opens no files of stores
+            duck.connection.cache_clear()  # without one, no files of stores can be opened
 
 
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:
-    """A query with its ``{name}`` and ``{name.kind}`` replaced; texts and names in quotes are what they are."""
+    """A query with its ``{name}`` and ``{name.kind}`` replaced; quoted texts and names are not changed."""
     return _NAMED.sub(lambda found: table(found[1], found[2]) if found[1] else found[0], query)
 
 
@@ -141,7 +139,7 @@ def duck_types(schema: TableSchema) -> dict[str, str]:
 
 
 def duck_type(kind: object) -> str:
-    """DuckDB's type for a type as Delta's log writes it.
+    """DuckDB's type for a type of Delta's log.
 
     Raises:
         UnreadableError: there is no such type.
@@ -171,7 +169,7 @@ def scan(
         folder: the table's folder.
         state: its log at the version.
         expected: further columns with DuckDB's types, NULL where the table lacks them.
-        zones: leave instants as they are; else they are in UTC without a zone, as every internal question wants them.
+        zones: leave instants as they are; otherwise they are in UTC without a zone, as all internal queries need them.
     """
     columns = {name: duck_type(kind) for name, kind in state.types.items()}
     columns |= {name: kind for name, kind in (expected or {}).items() if name not in columns}
@@ -210,7 +208,7 @@ def _part(
     *,
     casts: bool,
 ) -> str:
-    """The files of one partition, with its values, under the columns' own names."""
+    """The files of one partition, with its values, under the table's column names."""
     constants = {name: "NULL" if text is None else duck.text(text) for name, text in partition}
     cells = []
     for name, kind in columns.items():
@@ -231,7 +229,7 @@ def _whole(folder: str, files: Collection[DataFile], columns: Mapping[str, str],
 
 
 def _holed(folder: str, files: Collection[DataFile], columns: Mapping[str, str], state: Snapshot) -> str:
-    """Files without the rows that their deletion vectors take out."""
+    """Files without the rows that their deletion vectors remove."""
     gone = delta.deleted_rows(folder, state.version)
     pairs = ", ".join(
         f"({duck.text(_place(folder, one))}, string_split({duck.text(','.join(map(str, gone[one.place])))}, ','))"

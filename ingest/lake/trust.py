@@ -1,7 +1,7 @@
-"""Make Java trust what Python trusts: the certificates of the machine, and those that its owner has named.
+"""Make Java trust the same certificates as Python: those of the machine, and those that the user has named.
 
-A company's proxy or mirror often has a certificate of the company's own.  pip and every other tool follow
-the variables below and the system's store; Java knows only the store that came with it.
+A company's proxy or mirror often has a private certificate. pip and other tools use the variables below and the
+system's store; Java uses only its bundled store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
 
 def java_options() -> list[str]:
-    """Options that give Java a trust store made of `bundles`; none if the user gave Java one of their own.
+    """Options that give Java a trust store made of `bundles`; none if the user has set one.
 
     Raises:
         SetupError: the cache cannot be written.
@@ -38,7 +38,7 @@ def java_options() -> list[str]:
 
 
 def bundles() -> list[Path]:
-    """The files of certificates that this machine's tools follow, named ones first; only those that exist."""
+    """The certificate files that this machine's tools use, named ones first; only those that exist."""
     named = [Path(os.environ[name]).expanduser() for name in VARIABLES if os.environ.get(name)]
     paths = ssl.get_default_verify_paths()
     system = [Path(one) for one in (paths.cafile, paths.openssl_cafile) if one]
@@ -55,7 +55,7 @@ def missing() -> list[str]:
 
 
 def _own() -> Iterator[Path]:
-    """The public authorities that come with pip's own libraries."""
+    """The public authorities bundled with pip's libraries."""
     try:
         import certifi
     except ImportError:
@@ -64,7 +64,7 @@ def _own() -> Iterator[Path]:
 
 
 def _trust_store() -> Path | None:
-    """A PKCS12 file with all certificates, made once for each set of them."""
+    """A PKCS12 file with all certificates, created once for each set of them."""
     found = sorted({text for bundle in bundles() for text in _PEM.findall(_read(bundle))})
     if not found:
         return None
@@ -74,7 +74,7 @@ def _trust_store() -> Path | None:
         partial = store.with_name(f"{name}.{os.getpid()}")
         try:
             partial.write_bytes(_pkcs12(found))
-            partial.replace(store)  # whole or not at all: another process may start Java right now
+            partial.replace(store)  # atomically: another process may be starting Java
         except OSError as error:
             raise cache.unwritable(store, error) from error
     return store
@@ -83,7 +83,7 @@ def _trust_store() -> Path | None:
 def _read(bundle: Path) -> bytes:
     try:
         return bundle.read_bytes()
-    except OSError:  # a folder of certificates may hold some that this user must not read
+    except OSError:  # a folder of certificates may contain some that this user may not read
         return b""
 
 
@@ -100,7 +100,7 @@ def _pkcs12(pems: list[bytes]) -> bytes:
             )  # old authorities with serial numbers that a later standard forbids
             try:
                 certificate = x509.load_pem_x509_certificate(pem)
-            except ValueError:  # one that Python cannot read would not help Java either
+            except ValueError:  # a certificate that Python cannot read would not help Java either
                 continue
         name = certificate.fingerprint(hashes.SHA256()).hex()
         certificates[name] = pkcs12.PKCS12Certificate(certificate, name.encode())

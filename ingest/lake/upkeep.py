@@ -1,8 +1,8 @@
-"""Upkeep of a lake: small files joined, dead files deleted, old messages dropped.
+"""Maintenance of a lake: compact small files, delete unreferenced files, drop old messages.
 
-Nothing here changes what a query says.  Files that time travel still needs stay for the promised days
-(`horizon_days` of the pipeline file is in each table as its own property, which VACUUM obeys), receipts
-stay for ever, and messages go only once silver has decoded them and no open reject points at them.
+Nothing here changes a query's result. Files that time travel needs are kept for the retention period (`horizon_days` of
+the pipeline file, set in each table as a property, which VACUUM obeys). Receipts are kept forever. Messages are dropped
+only after silver has decoded them and if no open reject points at them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ingest.lake.schemas import BRONZE, BY_NAME
 from ingest.lake.session import new_session
 
 THREADS = 3
-SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller ones are joined, up to this size
+SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller files are compacted, up to this size
 _USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"  # VACUUM starts 10,000 tasks if not set
 _OPTIMIZE = {
@@ -40,8 +40,8 @@ class Kept:
     """What was done to one table."""
 
     table: str  # its name under the lake
-    joined: int = 0  # small files that became
-    into: int = 0  # so many larger ones
+    joined: int = 0  # small files that were compacted
+    into: int = 0  # larger files that replaced them
     deleted: int = 0  # dead files
     messages: int = 0  # of bronze, dropped
     changes: int = 0  # of silver, condensed
@@ -55,13 +55,13 @@ def maintain(
     vacuum: bool = True,
     tell: Tell = lambda _table, _step: None,
 ) -> list[Kept]:
-    """Keep tables in shape, under the lake's lock, which the caller holds.
+    """Maintain tables; the caller holds the lake's lock.
 
     Args:
         lake: the lake.
         names: the tables, by their names under the lake.
-        bronze_before: messages that landed before this day are dropped, where nothing needs them any more.
-        vacuum: delete files that no promised version needs.
+        bronze_before: drop messages that landed before this day and are no longer needed.
+        vacuum: delete files that no retained version needs.
         tell: called with the table and the step that begins.
     """
     cores = str(lake.spark.sparkContext.defaultParallelism)
@@ -90,14 +90,14 @@ def maintain(
 
 
 def _join(session: SparkSession, table: str, done: Kept) -> None:
-    """OPTIMIZE, which also writes again what deletion vectors have hollowed out; a table in shape is left alone."""
+    """Run OPTIMIZE, which also rewrites files with many deleted rows; a compact table is not touched."""
     row = session.sql(f"OPTIMIZE {table}").first()
     if row is not None:
         done.joined, done.into = row["metrics"]["numFilesRemoved"], row["metrics"]["numFilesAdded"]
 
 
 def _vacuum(session: SparkSession, table: str) -> int:
-    """Delete what is older than the table's own retention, and say how many files that were."""
+    """Delete files older than the table's own retention, and return their number."""
     files = session.sql(f"VACUUM {table} DRY RUN").count()
     if files:
         session.sql(f"VACUUM {table}").collect()
@@ -105,7 +105,7 @@ def _vacuum(session: SparkSession, table: str) -> int:
 
 
 def _drop(lake: Lake, session: SparkSession, before: dt.date) -> int:
-    """Drop whole days of messages: partitions, so that no file is written again."""
+    """Drop whole days of messages: partitions, so that no file is rewritten."""
     decoded = lake.decoded()
     messages = lake.read(BRONZE.name).where(F.col("kind") == "message")
     days = {
