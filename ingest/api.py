@@ -1,6 +1,6 @@
 """The functions that `ingest` exports; docs/python.md shows each at work.
 
-None has the name of another module of the package: `ingest.fold` and `ingest.run` are modules once they are imported.
+None has the name of a module of the package: `ingest.fold` and `ingest.run` become modules once they are imported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def decode(
         format_name: one of ``ingest formats``.
         messages: each one's bytes, or a `Message` with its Kafka key, topic and headers.
         keys: the key columns, for formats that name none.
-        columns: logical types of columns, for formats that tell none.
+        columns: logical types of columns, for formats that send none.
         **options: as in ``options:`` of the pipeline file.
 
     Yields:
@@ -78,7 +78,7 @@ def detect(messages: Sequence[bytes]) -> dict[str, Any]:
 def fold_changes(
     changes: Iterable[Mapping[str, Any]], keys: Sequence[str], types: Mapping[str, str] | None = None
 ) -> list[dict[str, str | None]]:
-    """The rows that decoded changes of one table leave, whatever order they are given in: what a mirror is.
+    """The rows after all decoded changes of one table, given in any order: the definition of a mirror.
 
     Args:
         changes: as `decode` gives them, in the order in which they arrived; rejects and statements are left out.
@@ -86,7 +86,7 @@ def fold_changes(
         types: logical types of the key columns; without them keys are compared as text.
 
     Returns:
-        The live rows, each column's exact text.
+        The existing rows, with each column's exact text.
     """
     from ingest.change import ROW_OPS, Change, Op
     from ingest.fold import Placed, fold
@@ -134,7 +134,7 @@ def run_pipeline(
         select: fold only mirrors that fit this pattern, such as ``shop.*``.
 
     Returns:
-        What was done; ``exit_code`` is 1 where ``failures`` is not empty.
+        The result; ``exit_code`` is 1 if ``failures`` is not empty.
 
     Raises:
         LockedError: another run holds the lake.
@@ -159,14 +159,14 @@ def alerts(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 
 def send_alerts(pipeline: Pipeline, spark: SparkSession, error: Exception | None = None) -> list[str]:
-    """Send what ``alerts:`` of the pipeline file asks for, as ``ingest run`` does at its end.
+    """Send the alerts configured by ``alerts:`` in the pipeline file, as ``ingest run`` does at its end.
 
-    What has begun since the last call is sent once, what lasts again after ``repeat``, and what is over once more.
+    A new cause is sent once, a lasting one again after ``repeat``, and one that is over once more.
 
     Args:
         pipeline: which has been run.
         spark: the session; what was sent is kept in the lake's `decisions`.
-        error: what ended the run in the middle, if it did.  One that only met another run is no trouble.
+        error: the error that ended the run, if any. A lake in use by another run is not a problem.
 
     Returns:
         One sentence for each target that did not take its alerts; the next call tries again.

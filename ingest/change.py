@@ -1,4 +1,4 @@
-"""The words everything uses: a message as received, and the changes that it carries.
+"""The basic types: a message as received, and the changes that it carries.
 
 A `Message` goes into a format's ``parse``; `Change` objects come out, in the order in which the
 message holds them.  A change's place in history is an `ingest.order.Order`.
@@ -20,7 +20,7 @@ Image = dict[str, str | None]
 
 
 class Op(StrEnum):
-    """What a message says happened. The first five change rows; the rest are kept, never applied."""
+    """The operation of a change. The first five change rows; the others are kept but never applied."""
 
     READ = "read"
     INSERT = "insert"
@@ -69,12 +69,12 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     decides. ``position`` is the same as the vendor wrote it. ``event_time`` counts microseconds
     since 1970 UTC. ``partial`` says that a column missing from ``after`` keeps its value; in a full
     image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
-    ``structure`` is what a DDL message says of the table itself, which beats its SQL text: compact
+    ``structure`` is a DDL message's own description of the table, which takes precedence over its SQL text: compact
     JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
-    ``servers`` names who counted the sequence, as far as the message says (`ingest.decoding.log_servers`).
+    ``servers`` names the servers that counted the sequence, if the message says so (`ingest.decoding.log_servers`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
-    until silver knows the rows around it (`ingest.silver.anchors`).  ``arrival`` is where the message says that it
-    is among messages as they arrive, for what is read besides; empty: where it lies in bronze.
+    until silver finds the rows around it (`ingest.silver.anchors`). ``arrival`` is the place that the message claims
+    among arriving messages, for rows read from the source itself; if empty, its place in bronze counts.
     """
 
     op: Op
@@ -135,7 +135,7 @@ def _instant(micros: int | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A source's ``options:``; every format accepts all, those without a meaning do nothing.
+    """A source's ``options:``; every format accepts all of them and ignores those without a meaning.
 
     ``table`` maps topic or file patterns to a table, for messages that name none; the key ``*``
     means every topic. ``binary`` and ``time_units`` are None where the format's own default
@@ -154,7 +154,7 @@ class Options:
 
 
 class TableHints(NamedTuple):
-    """What the pipeline file says of one table: its key columns and its declared logical types."""
+    """The pipeline file's declarations for one table: its key columns and logical types."""
 
     keys: tuple[str, ...] = ()
     columns: Mapping[str, str] = {}
@@ -165,7 +165,7 @@ NO_HINTS = TableHints()
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a parser may know beyond the message: the source's options and its tables' declarations.
+    """A parser's input besides the message: the source's options and its tables' declarations.
 
     ``schema`` gives the JSON text of a registry's schema by its id, and raises `KeyError` for an id
     that the registry does not know; None where the source has no registry.

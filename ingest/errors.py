@@ -9,7 +9,7 @@ import shlex
 
 
 def command(*words: object) -> str:
-    """An `ingest` command as a shell takes it, whatever its paths and names hold."""
+    """An `ingest` command quoted for a shell, whatever its paths and names contain."""
     return shlex.join(["ingest", *map(str, words)])
 
 
@@ -58,7 +58,7 @@ class HeldError(IngestError):
 
 
 class Undecodable(Exception):
-    """One message cannot be decoded: it becomes a reject and the run goes on.
+    """One message cannot be decoded: it becomes a reject and the run continues.
 
     Args:
         code: stable reason code, lower case with dashes, e.g. ``bad-json``; reports group by it.

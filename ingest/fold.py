@@ -30,15 +30,13 @@ class Placed(NamedTuple):
 class SchemaStep(NamedTuple):
     """A DDL effect that the table's policy applies, at its place in history.
 
-    ``action``: ``add_column`` (``default`` fills the rows that stand; of a ``guarded`` one the column
-    may have stood before), ``rename_column`` (``to``
-    takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source converts the values
-    to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows go).  ``old`` is a retyped column's
-    type as statements said before; empty where only the rows' messages know it.  Where the column becomes NOT NULL
-    (``solid``), NULL becomes ``zero``, or stays if that is not known.  The values of a ``computed`` one are not known, nor
-    those of a ``serial`` one (AUTO_INCREMENT) that are zero.
-    A step with ``since`` is that of a statement delivered again: it meets the rows alone that older messages,
-    delivered again too, have set since then.
+    ``action``: ``add_column`` (``default`` fills existing rows; if ``guarded``, the column may have existed before),
+    ``rename_column`` (``to`` takes over the values of ``column``), ``drop_column``, ``retype_column`` (the source
+    converts the values to ``type``), or ``new_incarnation`` (a CREATE after a DROP: the old rows are removed). ``old``
+    is a retyped column's type according to earlier statements; empty if only the rows' messages have it. If the column
+    becomes NOT NULL (``solid``), NULL becomes ``zero``, or stays NULL if that is not known. The values of a
+    ``computed`` column are not known, nor zeros of a ``serial`` one (AUTO_INCREMENT). A step with ``since`` is that of
+    a repeated statement: it changes only rows that repeated older messages have set since then.
     """
 
     order: Order
@@ -58,12 +56,12 @@ class SchemaStep(NamedTuple):
     serial: bool = False
 
     def decoded(self) -> SchemaStep:
-        """The step of a ledger, which keeps places as order keys, as the fold takes it."""
+        """A step of the ledger, which stores places as order keys, as input of the fold."""
         since = order_of(str(self.since)) if self.since else None
         return self._replace(order=order_of(str(self.order)), since=since)
 
     def after(self, place: str) -> SchemaStep:
-        """The step of a ledger, for a table whose rows were all set at a place or after it, or stand there."""
+        """A step of the ledger, for a table whose rows were all set at or after a place."""
         return self._replace(since=max(self.since, cast("Order", place))) if self.since else self
 
     def meets(self, row: Row) -> bool:
@@ -71,7 +69,7 @@ class SchemaStep(NamedTuple):
         return self.since is None or row.place is None or row.place > self.since
 
     def conversion(self, sent: str = "") -> Conversion:
-        """How values change, of a row whose message says that the column's type is ``sent``."""
+        """How values change in a row whose message names the column's type ``sent``."""
         if self.computed:
             return UNKNOWN
         return conversion(self.old or sent or "unknown", self.type, self.declared, mysql=self.mysql)
@@ -99,9 +97,9 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """One live row; ``complete`` is False for a row known only from a partial update.
+    """One existing row; ``complete`` is False for a row known only from a partial update.
 
-    ``types`` are those of the messages that its values came in, ``place`` the last one's.
+    ``types`` are those of the messages with its values, ``place`` is that of the last one.
     """
 
     values: Image
@@ -115,8 +113,8 @@ class Table:
     """The state that the fold works on: the live rows, and each key's last live values.
 
     The last values outlive a delete, because a key change may arrive as delete(old) and
-    insert(new) whose unavailable values are the old row's.  What a key change inherited is kept by its
-    place: when its message comes again, the old key may have a new row of the same transaction.
+    insert(new) whose unavailable values are the old row's.  What a key change inherited is stored under its place: when
+    its message is repeated, the old key may have a new row of the same transaction.
     """
 
     keys: tuple[str, ...]
@@ -135,7 +133,7 @@ class Table:
 
 
 class KeyCellError(ValueError):
-    """A change without a usable key: it is rejected, for a mirror never gets a NULL key."""
+    """A change without a usable key: it is rejected, because a mirror never gets a NULL key."""
 
     def __init__(self, column: str, what: str) -> None:
         super().__init__(f"the key column {column!r} {what}")
@@ -145,7 +143,7 @@ class KeyCellError(ValueError):
 def fold(
     events: Iterable[Placed | SchemaStep], keys: tuple[str, ...], key_types: Mapping[str, str] | None = None
 ) -> dict[Key, Row]:
-    """The live rows after all events, whatever order they are given in."""
+    """The existing rows after all events, given in any order."""
     table = Table(keys, key_types or {})
     for _step in steps(table, events):
         pass
@@ -153,7 +151,7 @@ def fold(
 
 
 def steps(table: Table, events: Iterable[Placed | SchemaStep]) -> Iterator[Step]:
-    """Apply events to ``table`` in their order, telling what each did to each key it touched."""
+    """Apply events to ``table`` in their order; yield what each did to each key that it touched."""
     for event in sorted(events, key=lambda event: event.order):
         if isinstance(event, SchemaStep):
             yield from _schema(table, event)
@@ -179,18 +177,18 @@ def typed(logical: str, text: str, column: str = "") -> object:
 
 
 class Concerned(NamedTuple):
-    """The keys that a change concerns: its own row's, and the one that the row leaves if its key changes."""
+    """The keys that a change concerns: the key of its row, and the old key if it changes."""
 
     key: Key
     left: Key | None = None
 
 
 def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Concerned:
-    """The keys that a row change concerns: the one rule of it, which `ingest.lake.keys` is for Spark.
+    """The keys that a row change concerns: the one rule, which `ingest.lake.keys` implements for Spark.
 
-    A cell is taken from the first image that has its column, even if it is NULL there: of a delete from the image
-    before, of any other change from the one after. A ``before`` that lacks every key column is not a change of the key;
-    a row that was read has not moved.
+    A cell is taken from the first image that has its column, even if it is NULL there: for a delete the image before,
+    for any other change the image after. A ``before`` that lacks every key column is not a change of the key;
+    a row that was read (``read``) keeps its key.
 
     Raises:
         KeyCellError: a key cell is missing, NULL, or does not fit its type.
@@ -206,7 +204,7 @@ def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str,
 
 
 def may_change_key(before: Image, after: Image, keys: tuple[str, ...]) -> bool:
-    """True if a change may leave its key, by the texts alone; without known keys any change may."""
+    """True if a change may change its key, judged by texts; without known keys any change may."""
     return not keys or any(key in before and before[key] != after.get(key, before[key]) for key in keys)
 
 
@@ -243,7 +241,7 @@ def _upsert(table: Table, event: Placed) -> Iterator[Step]:
 
 
 def _inherited(table: Table, old: Key, new: Key, order: Order) -> Image | None:
-    """The values that a key change takes along; the same ones when its message is repeated."""
+    """The values that a key change inherits; the same ones when its message is repeated."""
     base = table.rows.get(old)
     values = base.values if base else table.last.get(old)
     if not order.sequence:  # without a position a repetition cannot be recognised
@@ -253,7 +251,7 @@ def _inherited(table: Table, old: Key, new: Key, order: Order) -> Image | None:
 
 def _inherit(table: Table, key: Key, event: Placed, inherited: Image | None) -> Step:
     after = event.change.after or {}
-    if inherited is None and key in table.rows:  # the same message again: the row has moved already
+    if inherited is None and key in table.rows:  # a repeated message: the row has moved already
         inherited = table.rows[key].values
     values = {**(inherited or {}), **after}
     why = "the key changed; columns not sent come from the old key" if inherited else "the old key is unknown"
@@ -352,9 +350,9 @@ _APPLY: dict[Op, Callable[[Table, Placed], Iterator[Step]]] = {
 
 
 def copies(events: Iterable[Placed | SchemaStep]) -> Iterator[Row]:
-    """The live rows of a table without a key, each as often as it lives.
+    """The rows of a table without a key, each as often as it exists.
 
-    A row goes with an image that it has all cells of; a change that comes again at its place counts once.
+    A delete removes a row with all cells of its image; a change repeated at its place counts once.
     """
     rows: list[Row] = []
     seen: set[str] = set()

@@ -1,4 +1,4 @@
-"""Files cut into messages: lines, one document, length-prefixed records, Avro containers, or as it is.
+"""Split files into messages: lines, one document, length-prefixed records, Avro containers, or the whole file.
 
 ``lines`` is one message per line, empty lines skipped; ``document`` one JSON document, or an array whose
 elements are the messages; ``length`` a 4-byte big-endian length before each record; ``avro-container``
@@ -64,7 +64,7 @@ def decompressed(raw: BinaryIO) -> BinaryIO:
 
 
 def _peekable(stream: Any) -> Any:
-    """A stream whose next bytes can be looked at without taking them."""
+    """A stream with look-ahead."""
     return stream if hasattr(stream, "peek") else io.BufferedReader(stream)
 
 
@@ -118,7 +118,7 @@ def records(data: bytes, framing: str, *, start: int = 0, finished: bool = True)
     Args:
         data: the file from its first byte.
         framing: one of `FRAMINGS`.
-        start: where to go on, the ``end`` of a record read before.
+        start: where to continue, the ``end`` of a record read before.
         finished: False leaves an incomplete last record out, for a file that still grows.
 
     Raises:
@@ -128,7 +128,7 @@ def records(data: bytes, framing: str, *, start: int = 0, finished: bool = True)
 
 
 def lines(stream: BinaryIO, offset: int = 0) -> Iterator[Record]:
-    """The lines of a stream that begins at ``offset``, without their ends; empty ones are skipped."""
+    """The lines of a stream that begins at ``offset``, without line breaks; empty ones are skipped."""
     while line := stream.readline():
         end = offset + len(line)
         value = line.rstrip(b"\r\n")
@@ -189,7 +189,7 @@ def _raw(data: bytes, start: int, finished: bool) -> Iterator[Record]:
 
 
 def is_document(data: bytes) -> bool:
-    """True if the bytes are one JSON document, read as leniently as messages are."""
+    """True if the bytes are one JSON document, parsed as leniently as messages."""
     return _parses(data) or _parses(lenient(data))
 
 
@@ -207,9 +207,9 @@ def _parses(data: bytes) -> bool:
 
 
 def _container(data: bytes, start: int, finished: bool) -> Iterator[Record]:
-    """The datums of a container, cut by the container's own schema; each block ends at its marker.
+    """The datums of a container, split by its schema; each block ends at its marker.
 
-    A compressed datum has no byte of the file to itself: its offset is its number in the file.
+    A compressed datum has no byte position of its own: its offset is its number in the file.
     """
     if not data.startswith(CONTAINER):
         raise Undecodable("bad-container", "the file does not start as an Avro container")
@@ -264,7 +264,7 @@ def _inflated(inflate: Callable[[bytes], bytes], block: bytes, offset: int) -> b
 
 def _datums(schema: avro.AvroSchema, block: bytes, count: int, offset: int) -> Iterator[bytes]:
     begin = 0
-    for _ in range(min(count, len(block) + 1)):  # a count is only a promise; a datum takes a byte at least
+    for _ in range(min(count, len(block) + 1)):  # the count may be wrong; a datum takes at least one byte
         _, end = avro.read_at(schema, block, begin)
         if isinstance(schema.root, list):  # of all named types: the branch's number is not part of the datum
             _, begin = avro.long(block, begin)
@@ -290,7 +290,7 @@ def _deflate(block: bytes) -> bytes:
     return plain
 
 
-# Each stops one byte above the limit: a kilobyte may stand for a gigabyte.
+# Each stops one byte above the limit: a kilobyte may decompress to a gigabyte.
 _CODECS: dict[str, Callable[[bytes], bytes]] = {
     "null": lambda block: block,
     "deflate": _deflate,
@@ -311,10 +311,10 @@ _CUTS: dict[str, Callable[[bytes, int, bool], Iterator[Record]]] = {
 
 
 def sniffed(stream: BinaryIO, binary: bool) -> tuple[str, Iterator[Record]]:
-    """The framing of a plain stream, found from its content, and the messages.
+    """The framing of a plain stream, detected from its content, and the messages.
 
-    An Avro container is known by its first bytes; any other ``binary`` file is one datum.  A text
-    file that parses whole is one document, else each line is a message (and is given out at once).
+    An Avro container is recognised by its first bytes; any other ``binary`` file is one datum. A text file that parses
+    as a whole is one document; otherwise each line is a message (and is yielded at once).
     """
     source = _peekable(stream)
     if source.peek(4)[:4] == CONTAINER:

@@ -1,8 +1,8 @@
-"""Which types the values of columns show, for messages that name none: a proposal with its evidence.
+"""Infer column types from values, for messages that name none: a proposal with its evidence.
 
-A pure function over decoded changes. It is careful, for a wrong type rejects or damages later values: a
-leading zero makes a text, an integer becomes the widest one, a decimal gets head-room, and only an
-exponent or a value that is not finite makes a float. A column that shows two kinds of values is a text.
+A pure function over decoded changes. It is careful, because a wrong type rejects or damages later values: a leading
+zero makes the column text, an integer gets the widest type, a decimal gets additional digits, and only an exponent or a
+non-finite value makes a float. A column with two kinds of values is text.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class SeenColumn:
 
     @property
     def count(self) -> int:
-        """Values that are not NULL."""
+        """The number of values that are not NULL."""
         return sum(self.kinds.values())
 
 
 class Proposal(NamedTuple):
-    """A column's type and its evidence; no type where nothing can be said."""
+    """A column's type and its evidence; no type if nothing is known."""
 
     column: str
     type: str | None
@@ -59,7 +59,7 @@ class Proposal(NamedTuple):
 
 
 def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
-    """What the row images of changes show, by table and column."""
+    """Collect what the row images of changes show, by table and column."""
     seen: dict[TableId, dict[str, SeenColumn]] = {}
     for change in changes:
         if change.op not in ROW_OPS:
@@ -69,7 +69,7 @@ def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
             for name, value in (image or {}).items():
                 column = columns.setdefault(name, SeenColumn())
                 _see(column, value)
-                sent = change.types.get(name, "unknown")  # a bare decimal lacks what makes it a number
+                sent = change.types.get(name, "unknown")  # a bare decimal lacks precision and scale
                 column.sent = column.sent if sent in ("unknown", "decimal") else sent
     return seen
 
@@ -172,7 +172,7 @@ def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
 
 
 def _maybe_moment(column: SeenColumn) -> str:
-    """A hint: numbers of this size are often moments, which only the operator can know."""
+    """A hint: numbers of this size are often timestamps, which only the operator can know."""
     seconds = column.low >= 0 and any(
         low <= column.high < high for low, high in (_MOMENTS, tuple(1000 * each for each in _MOMENTS))
     )

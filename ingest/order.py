@@ -1,8 +1,8 @@
-"""A change's place in history, and the one text in which it is written.
+"""A change's place in history, and its only text form.
 
 `Order` is compared field by field as numbers; `order_key` writes it as text whose byte order is the same
-order, so that any engine can sort by it.  This module alone knows how that text is written: in Python, for
-many rows at once, and as SQL.
+order, so that any engine can sort by it. Only this module knows the text's encoding: in Python, for many rows at once,
+and in SQL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import NamedTuple
 
 from ingest.change import Change
 
-AFTER_ITS_ROW = 2  # the half of a table event without a position, which is placed by the row before it
+AFTER_ITS_ROW = (
+    2  # the half of a table event without a position, which takes its place from the row before it
+)
 
 
 class Order(NamedTuple):
@@ -60,12 +62,12 @@ def same_place(key: str) -> str:
 
 
 def is_weak(key: str) -> bool:
-    """True if an order key holds no sequence, so that arrival alone decides."""
+    """True if an order key has no sequence, so that arrival decides."""
     return not order_of(key).sequence
 
 
 def order_of(key: str) -> Order:
-    """The `Order` that an order key was written from."""
+    """Decode an order key to its `Order`."""
     head, at = _numbers(key, 0)
     half, at = _number(key, at)
     arrival, at = _numbers(key, at)
@@ -92,7 +94,7 @@ def _number(key: str, at: int) -> tuple[int, int]:
 
 
 def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
-    """How many digits the mark at a place means; 36 and more are written as a number themselves."""
+    """The number of digits that the mark at a place means; 36 and more are written as a number themselves."""
     mark = key[at].translate(marks)
     if mark != "~":
         return _MARKS.index(mark), at + 1
@@ -155,7 +157,7 @@ def order_keys(
 
 
 def _sequences(rows: Sequence[Change], order_by: str) -> Sequence[str]:
-    """The written sequence of each row; nothing where arrival decides."""
+    """The encoded sequence of each row; empty if arrival decides."""
     if order_by == "arrival":
         return [""] * len(rows)
     if order_by == "event_time":
@@ -176,16 +178,16 @@ def arrival_keys(
 ) -> list[str]:
     """The written arrival of messages of one source: batch, source, partition, offset, topic.
 
-    Offsets of two topics are counted apart, so the topic is part of the place.  It comes last: in a batch
-    written before it was part of the place, the order stays the same.
+    Offsets of two topics are counted separately, so the topic is part of the place. It comes last, so batches written
+    before the topic was part of the place keep their order.
 
     Args:
         batches: the batch of each message.
         rank: the source's place in the pipeline file.
         partitions: the Kafka partition of each message, or the rank of its file.
         offsets: the offset of each message in its partition or file.
-        topics: the Kafka topic of each message; empty where the source has only files, which
-            the partition tells apart already.
+        topics: the Kafka topic of each message; empty if the source has only files, which the partition already
+        distinguishes.
     """
     keys = (number_keys(batches), number_keys(partitions), number_keys(offsets))
     place = number_key(rank)

@@ -1,4 +1,4 @@
-"""What one run did, as the command line, the jobs and the table of runs tell it."""
+"""The result of one run, for the command line, the jobs and the table `runs`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 STAGES = ("bronze", "silver", "gold", "quality")
-"""What a run does, in this order."""
+"""The stages of a run, in order."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class Result:
     failures: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
-    incomplete: bool = False  # some mirror was left out on purpose
+    incomplete: bool = False  # some mirror was skipped on purpose
     complete_until: dt.datetime | None = None  # of all mirrors, in UTC without a zone; None if unknown
     messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
 

@@ -1,4 +1,4 @@
-"""One run of a pipeline: bronze, silver, gold, quality in one session, and what came of it.
+"""One run of a pipeline: bronze, silver, gold and quality in one session, and its result.
 
 A run is a list of stage results with one verdict; the command line and the jobs print it, the `runs`
 table keeps it.
@@ -36,14 +36,14 @@ from ingest.result import STAGES, Result
 from ingest.silver.decode import decode
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
-PUT = ("inserted", "updated")  # counts of a mirror's commit that say how many rows it put there
+PUT = ("inserted", "updated")  # counts of a mirror's commit: the rows that it wrote
 Tell = Callable[[str, str], None]
-"""Told what is being worked on and the step that begins: ``("gold shop.orders", "merge")``."""
+"""Called with the current task and the step that begins: ``("gold shop.orders", "merge")``."""
 
 
 @dataclass(slots=True)
 class Warm:
-    """What a session remembers of a lake between ticks, so that an idle tick costs nearly nothing."""
+    """A session's cached state of a lake between ticks, so that an idle tick costs nearly nothing."""
 
     positions: Positions = field(default_factory=Positions)
     decided: dict[str, Mirror] | None = None
@@ -58,7 +58,7 @@ class Warm:
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
 
     def restarted(self) -> Warm:
-        """A fresh memory that still knows which lake it is about."""
+        """A new state that keeps the identity of the lake."""
         return Warm(seen=self.seen)
 
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
@@ -81,9 +81,9 @@ def run(
         pipeline: what to run.
         stages: which of `STAGES`.
         warm: what this session knows of the lake already.
-        tell: is told each step.
+        tell: called with each step.
         select: fold only mirrors whose name fits this pattern.
-        stop: asked between stages and mirrors; True ends the run after the commit in flight.
+        stop: called between stages and mirrors; True ends the run after the commit in flight.
 
     Raises:
         LockedError: another live run holds the lake.
@@ -93,7 +93,7 @@ def run(
     lake = Lake(spark, pipeline, kept=warm.kept)
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     lake.select, lake.stop = select, stop
-    pace(spark, 0)  # what is read to find out what there is to do
+    pace(spark, 0)  # reads to find out what there is to do
     teller = Teller(lake)
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
         identity.check(lake, warm.seen)
@@ -108,7 +108,7 @@ def run(
                 told = f"{stage} stopped: {faults.said(error)}"
                 teller.end([told], result.messages, [])
                 result.failures.append(told)
-                with suppress(Exception):  # what stopped the stage may keep this from being written, too
+                with suppress(Exception):  # the cause that stopped the stage may prevent this write, too
                     _record(lake, warm, result)
                 if isinstance(error, IngestError) or faults.fault(error) is None:
                     raise
@@ -129,7 +129,7 @@ def run(
 
 
 def _written_by_spark(lake: Lake) -> list[str]:
-    """Where Arrow was to write and does not reach the lake."""
+    """A warning if Arrow should write but cannot reach the lake."""
     if lake.pipeline.writer == "spark" or lake.takes_commits:
         return []
     told = f"Spark writes bronze, silver and the small tables, for Arrow does not reach {lake.pipeline.lake}"
@@ -137,7 +137,7 @@ def _written_by_spark(lake: Lake) -> list[str]:
 
 
 def _written(result: Result) -> list[WrittenTable]:
-    """The mirrors that the run has written, with the rows that it put there."""
+    """The mirrors that the run has written, with their numbers of rows."""
     return [
         WrittenTable(one.mirror, one.path, sum(one.counts.get(name, 0) for name in PUT), one.size)
         for one in result.mirrors
@@ -212,7 +212,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
             result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
     result.incomplete = bool(lake.select) or lake.stop()
     unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
-    if result.incomplete:  # what was not tried is as it was
+    if result.incomplete:  # what was not tried is unchanged
         tried = {one.path for one in result.mirrors if one.state != "skipped"}
         warm.progress = Progress(now.complete, (now.lagging - tried) | unfinished)
     else:
@@ -222,7 +222,7 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 
 def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> list[Folded]:
-    """Fold what is new; what waits for a decision stays as it is, at no cost, until one is made."""
+    """Fold new batches; mirrors that wait for a decision are skipped at no cost until it is made."""
     decisions = lake.snapshot(DECISIONS.name).version
     if warm.decisions != decisions:
         warm.decisions = decisions
@@ -246,7 +246,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
     )
     if not lake.select:
         warm.resting = {one.path: one for one in found if one.state in ("held", "paused")}
-        warm.decisions = lake.snapshot(DECISIONS.name).version  # its own are no news to it
+        warm.decisions = lake.snapshot(DECISIONS.name).version  # its own decisions are known already
     return found
 
 
@@ -270,7 +270,7 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
 
 
 def _told(result: Result) -> Iterator[tuple[str, str]]:
-    """Checks, with mirror or source, of which the run has said already what is wrong."""
+    """Checks, with mirror or source, whose problem the run has already reported."""
     yield from (("reject_rate", source) for source in result.rejecting)
     for one in result.mirrors:
         if one.state in ("failed", "held"):
@@ -288,7 +288,7 @@ _STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {
 
 
 def _record(lake: Lake, warm: Warm, result: Result) -> bool:
-    """Append the run to `runs`; one that did nothing and found nothing new to be wrong leaves no row."""
+    """Append the run to `runs`; a run that did nothing and found no new problem leaves no row."""
     failures = tuple(result.failures)
     if result.batch is None and failures in ((), warm.told):
         return False
@@ -300,7 +300,7 @@ def _record(lake: Lake, warm: Warm, result: Result) -> bool:
 
 
 def _complete_until(lake: Lake, warm: Warm, result: Result) -> dt.datetime | None:
-    """How far all mirrors are; what keeps it from being known has its own words elsewhere."""
+    """How far all mirrors are; errors on the way are reported elsewhere."""
     if warm.progress is None or "gold" not in result.stages:
         return None
     with suppress(Exception):
@@ -311,7 +311,7 @@ def _complete_until(lake: Lake, warm: Warm, result: Result) -> dt.datetime | Non
 
 
 def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
-    """What `runs` keeps: a row for each stage, each mirror and each alarm."""
+    """The rows of `runs`: one for each stage, each mirror and each alarm."""
     head = (result.run, lake.pipeline.name, result.batch)
     now = lake.now()
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}

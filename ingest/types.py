@@ -29,10 +29,10 @@ PATTERNS = {
     "decimal": r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?0*([0-9]{1,2}|[1-3][0-9]{2}|400))?",
     "float": r"NaN|-?Infinity|[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?0*([0-9]{1,2}|[1-3][0-9]{2}|400))?",
     "date": r"[0-9]{4}-[0-9]{2}-[0-9]{2}",
-    # A bare date is its midnight: a DATE column that has become a DATETIME still has such texts in silver.
+    # A bare date means its midnight: a DATE column that has become a DATETIME still has such texts in silver.
     "datetime": r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?)?",
     "timestamp": r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})",
-    "binary": r"[A-Za-z0-9+/]*={0,2}",  # and a length that four divides
+    "binary": r"[A-Za-z0-9+/]*={0,2}",  # and a length that is a multiple of four
 }
 """Full-match patterns of canonical text, in the common subset of Python's and Java's syntax."""
 
@@ -45,7 +45,7 @@ _FRACTION = re.compile(r"(?:datetime|timestamp|time)\([0-9]\)")
 
 
 def is_logical(name: str) -> bool:
-    """True if ``name`` is a word of the vocabulary.
+    """True if ``name`` is a logical type.
 
     A decimal may carry precision and scale; a time type may carry its fraction digits
     (``datetime(6)``), which show the units of bare integers and nothing else.
@@ -62,7 +62,7 @@ def base(logical: str) -> str:
 
 
 def family(logical: str) -> str | None:
-    """The name of the type's pattern in `PATTERNS`, or None where any text fits."""
+    """The name of the type's pattern in `PATTERNS`, or None if any text fits."""
     known = base(logical)
     known = _FAMILY.get(known, known)
     return known if known in PATTERNS else None
@@ -81,7 +81,7 @@ def decimal_parts(logical: str) -> tuple[int, int] | None:
 
 
 def delta(logical: str) -> str:
-    """The Delta type of a logical type, as Spark SQL writes it."""
+    """The Delta type of a logical type, in Spark SQL."""
     parts = decimal_parts(logical)
     if parts and parts[0] <= 38:
         return f"DECIMAL({parts[0]},{parts[1]})"
@@ -103,7 +103,7 @@ _LOGICAL_OF = {
 def widens(old: str, new: str) -> bool:
     """True if every value of the Delta type ``old`` fits the Delta type ``new`` unchanged.
 
-    The text of a BINARY is base64, not what the source stores: so STRING does not widen it.
+    The text of a BINARY is base64, not the source's bytes, so STRING does not widen it.
     """
     if old == new:
         return True
@@ -140,8 +140,8 @@ def _common_delta(left: str, right: str) -> str:
 def common(known: str, new: str) -> str:
     """The logical type of a column of type ``known`` that now also has values of type ``new``.
 
-    ``known`` itself if its Delta type holds both, else the narrowest type that does, ``string`` at the last.
-    ``unknown`` says nothing against another type, nor does ``decimal`` without precision against an exact number.
+    ``known`` itself if its Delta type holds both, else the narrowest type that does, finally ``string``. ``unknown`` is
+    compatible with any type, and ``decimal`` without precision with any exact number.
     """
     if known == new or _says_nothing(new, known):
         return known
@@ -177,7 +177,7 @@ _RANGES = {
 
 @lru_cache(maxsize=4096)
 def grown(column: str, new: str) -> str:
-    """The logical type of a mirror's column once rows of type ``new`` have come: as `common`, but text stays text."""
+    """The logical type of a mirror's column after rows of type ``new``: as `common`, but text stays text."""
     if delta(column) == "STRING":
         return column
     return common(column, new)
@@ -187,11 +187,11 @@ LOB = frozenset({"binary", "json", "geometry", "unknown"})
 """Logical types that may hide a large object, whose unchanged value some sources send as NULL."""
 
 LONGEST = 300
-"""Characters of a type's name; a longer one (an ENUM of many labels) is cut there, or before its bracket."""
+"""Maximum length of a type's name; a longer one (an ENUM of many labels) is cut there, or before its bracket."""
 
 
 def _remembered(convert: Callable[..., str]) -> Callable[..., str]:
-    """Convert each type name once."""
+    """Cache the conversion of type names."""
     known = lru_cache(maxsize=4096)(convert)
 
     @wraps(convert)
@@ -214,7 +214,7 @@ def labels(declared: str) -> list[str]:
 
 
 def _parts(declared: str) -> tuple[str, str | None, str]:
-    """What is before the first bracket, in it and after it; all of it where no bracket is closed."""
+    """The text before, in and after the first bracket; the whole text if no bracket is closed."""
     head, _, rest = declared.partition("(")
     args, end, tail = rest.partition(")")
     return (head, args, tail) if end else (declared, None, "")
@@ -224,8 +224,8 @@ def _parts(declared: str) -> tuple[str, str | None, str]:
 def mysql(declared: str) -> str:
     """The logical type of a MySQL or OceanBase MySQL-mode type name.
 
-    Takes what captures write: ``bigint(20) unsigned``, ``VARCHAR(255)``, ``int64``, ``decimal``.
-    A bare ``decimal`` says nothing of its precision. Unknown names are ``unknown``.
+    Accepts what capture tools write: ``bigint(20) unsigned``, ``VARCHAR(255)``, ``int64``, ``decimal``.
+    A bare ``decimal`` has no known precision. Unknown names are ``unknown``.
     """
     name, args, words = _mysql_words(declared)
     unsigned = "unsigned" in words or "zerofill" in words
@@ -244,7 +244,7 @@ def mysql(declared: str) -> str:
 def _mysql_words(declared: str) -> tuple[str, str | None, list[str]]:
     """The type's own name of one or two words, its arguments, and all its words."""
     head, args, tail = _parts(declared.strip().lower())
-    if head.strip() in ("enum", "set"):  # labels may hold anything, parentheses included
+    if head.strip() in ("enum", "set"):  # labels may contain anything, including parentheses
         return head.strip(), None, []
     words = f"{head} {tail}".split()
     two = " ".join(words[:2])
@@ -330,7 +330,7 @@ _SQLSERVER = {
 
 @_remembered
 def oms(declared: str, oracle_mode: bool = False) -> str:
-    """The logical type of a column type as OMS names it, for a MySQL or an Oracle tenant.
+    """The logical type of OMS' name of a column type, for a MySQL or an Oracle tenant.
 
     OMS mixes the source's names with its own. Its INT64 is the signed 64-bit integer; its BIGINT is
     an integer of any length (unsigned ones included), so it becomes ``decimal(20,0)``.

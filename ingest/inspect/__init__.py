@@ -1,1 +1,1 @@
-"""What only looks: the state of a lake, its rows and its history, read without Spark."""
+"""Read-only views: the state of a lake, its rows and its history, read without Spark."""

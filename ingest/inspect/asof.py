@@ -1,7 +1,7 @@
-"""As of batch N: each mirror at the newest version that holds nothing later.
+"""As of batch N: each mirror at the newest version that contains no later batch.
 
-A mirror's versions are told by `runs`; where a run was killed before it could write its row, by the
-mirror's own log.  It is one point of ingestion for all mirrors, as far as Delta's history goes back.
+The versions come from `runs`, or from the mirror's own log if a run was killed before it wrote its row. This is one
+point of ingestion for all mirrors, within Delta's history.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ingest.lake.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A mirror at a batch. ``version`` is None if it was not there yet."""
+    """A mirror at a batch. ``version`` is None if it did not exist yet."""
 
     mirror: Mirror
-    batch: int | None  # the last one it holds
+    batch: int | None  # the last one that it holds
     version: int | None
-    wanted: int  # the last one, up to the batch asked for, that brought anything for it
+    wanted: int  # the last one with changes for it, up to the requested batch
 
     @property
     def behind(self) -> bool:
-        """True if it lacks a batch that it should hold."""
+        """True if it lags: it lacks a batch that it should hold."""
         return self.batch is None or self.batch < self.wanted
 
 
@@ -46,7 +46,9 @@ def mirrors(lake: Tables, as_of: int) -> dict[TableId, Pinned]:
 def beside(
     lake: Tables, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
 ) -> dict[TableId, Pinned]:
-    """The same for tables beside mirrors, by the mirrors' paths; of their versions only their own logs tell."""
+    """The same for tables that accompany mirrors, by the mirrors' paths; their versions come only from their own
+    logs.
+    """
     wanted = {one.mirror.path: one.wanted for one in pinned}
     unread = (Pinned(table, None, None, wanted[path]) for path, table in tables.items())
     return {one.mirror.table: _from_log(lake, one, as_of) for one in unread}
@@ -66,7 +68,7 @@ def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:
 
 
 def _wanted(lake: Tables, as_of: int) -> dict[str, int]:
-    """The last batch up to ``as_of`` with a book line of each mirror."""
+    """For each mirror, the last batch up to ``as_of`` with a book line."""
     rows = lake.ask(
         f"""SELECT "database", "schema", "table", max(batch) AS batch FROM {{books}}
         WHERE "table" IS NOT NULL AND batch <= {as_of} AND changes > 0 GROUP BY "database", "schema", "table"

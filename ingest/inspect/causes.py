@@ -1,7 +1,6 @@
-"""What is wrong with a lake, one entry for each cause: what `status`, `alerts`, the report and the pages list.
+"""The problems of a lake, one entry for each cause, as listed by `status`, `alerts`, the report and the pages.
 
-Some causes are the lake's state as it is now, some were found by the checks of the last run; where both know of one, it
-is listed once.
+Some causes come from the lake's present state, some from the checks of the last run; a cause of both is listed once.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _REJECTS = {
     "change": "Changes were refused",
 }
 _STATEMENTS = f"schema changes: {CHECKS['ddl_pending'].fault}"
-_COVERED = {  # the check that names the tables or sources of what is also counted for the whole lake
+_COVERED = {  # the check that names the tables or sources of something that is also counted for the whole lake
     f"rejects: {_REJECTS['message']}": "reject_rate",
     f"rejects: {_REJECTS['cell']}": "cell_rejects",
     _STATEMENTS: "ddl_pending",
@@ -47,22 +46,22 @@ _VERBS = {"reject_rate": "rejects", "cell_rejects": "rejects", "ddl_pending": "d
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One trouble: ``subject`` stays the same as long as it lasts."""
+    """One problem: ``subject`` stays the same while it lasts."""
 
     subject: str
     severity: str  # error | warn
     text: str
-    command: str = ""  # what to type next
-    alone: str = ""  # the text where the subject is not shown
+    command: str = ""  # the command to type next
+    alone: str = ""  # the text for places where the subject is not shown
 
     @property
     def sentence(self) -> str:
-        """What it says without its subject being shown."""
+        """The text without the subject."""
         return self.alone or f"{self.subject}: {self.text}"
 
 
 def causes(lake: Tables) -> dict[str, Cause]:
-    """All that is wrong now; how old the newest change is, as of now."""
+    """All present problems; the age of the newest change is as of now."""
     from ingest.inspect import status
     from ingest.quality.gather import gather
 
@@ -70,7 +69,7 @@ def causes(lake: Tables) -> dict[str, Cause]:
 
 
 def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
-    """What `status` has found, and what the last checks have, each cause once and the errors first."""
+    """The findings of `status` and of the last checks, each cause once, errors first."""
     state = [
         Cause(one["cause"], one["severity"], one["text"], one["command"], one["sentence"])
         for one in found["causes"]
@@ -88,7 +87,7 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
             typed = command(verb, facts.file) if verb else ""
             whole = one.text and (
                 one.subject == LAST_RUN or one.check in CHECKS
-            )  # says what is wrong by itself
+            )  # its own text says what is wrong
             said = f"{one.subject}: {one.text}" if whole else ""
             wrong.setdefault(
                 subject, Cause(subject, ERROR if one.light == "bad" else WARN, one.text, typed, said)
@@ -102,7 +101,7 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
 
 
 def beside(made: report.Page, wrong: Mapping[str, Cause]) -> list[report.Problem]:
-    """The causes that a report does not list by itself, for it to list them, too."""
+    """The additional causes that a report must list, too."""
     listed = {f"{one.subject}: {one.title}"[:LONGEST] for one in made.problems}
     own = (
         one for one in wrong.values() if one.subject not in listed and not one.subject.startswith(LAST_RUN)
@@ -121,7 +120,7 @@ def _problem(one: Cause) -> report.Problem:
 
 
 def _old(table: TableFact, facts: Facts) -> Iterable[Cause]:
-    """A stream that has stopped makes no run that could check it: so its age is looked at here."""
+    """A stopped stream triggers no run that could check it, so its age is checked here."""
     check = table.check("freshness")
     if check and check.limit is not None and table.newest is not None:
         age = (facts.now - table.newest).total_seconds()
@@ -133,7 +132,7 @@ def _old(table: TableFact, facts: Facts) -> Iterable[Cause]:
 def of_state(
     lake: Tables, rows: Iterable[Mapping[str, Any]], rejects: Mapping[str, int], statements: int
 ) -> Iterable[Cause]:
-    """What is wrong whatever the checks say: mirrors that are not ok, and what waits for the operator.
+    """Problems independent of the checks: mirrors that are not ok, and what waits for the operator.
 
     Args:
         lake: the lake.
@@ -181,7 +180,7 @@ _ADVISED = re.compile(r"`(?:ingest )?(ddl|rebuild|epoch|maintain|backfill|resume
 
 
 def way_out(lake: Tables, row: Mapping[str, Any]) -> str:
-    """The words that lead out of what ails a mirror; a held one's own message knows them best."""
+    """The command that resolves a mirror's problem; for a held mirror it is in its message."""
     file = lake.pipeline.file
     if row["state"] == "paused":
         return command("resume", file, row["table"])

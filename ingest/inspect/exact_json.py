@@ -1,4 +1,4 @@
-"""JSON without loss, as verbs print it and the service answers: every digit, bytes in base64, nothing that drives a terminal."""
+"""Lossless JSON for verbs and the service: every digit, bytes in base64, no terminal control characters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DRIVING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def encoded(value: Any, indent: int = 0) -> bytes:
-    """A value as one JSON document, with escapes for what drives a terminal or turns the direction of writing."""
+    """A value as one JSON document; terminal and bidirectional control characters are escaped."""
     document = _ENCODER.encode(value)
     if indent:
         document = msgspec.json.format(document, indent=indent)

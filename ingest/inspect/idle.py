@@ -1,4 +1,4 @@
-"""Whether a run would have anything to do, asked of the lake and of the folders before Spark is started for nothing."""
+"""Decide from the lake and the folders whether a run has anything to do, before Spark is started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest.result import Result
 
 
 def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
-    """What a run comes to that finds nothing to do; None if there is work, an alarm, or what only Spark can tell.
+    """The result of a run with nothing to do; None if there is work, an alarm, or if only Spark can decide.
 
     Raises:
         IngestError: the lake is another pipeline's, or was restored in parts.
@@ -30,7 +30,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     try:
         if not lake.exists(BRONZE.name):
             return None
-    except stores.StoreError:  # Spark may know more of the store than the environment says
+    except stores.StoreError:  # Spark may have settings for the store that the environment lacks
         return None
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)
@@ -50,7 +50,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
 
 
 def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
-    """True if each stage has done all that the one before it left."""
+    """True if each stage has processed everything from the stage before it."""
     if "silver" in stages and lake.decoded() < last:
         return False
     if "gold" in stages:
@@ -63,7 +63,7 @@ def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
 
 
 def read_so_far(lake: Tables) -> dict[str, dict[str, FileState]]:
-    """What the receipts tell of every source's files."""
+    """The state of every source's files, from the receipts."""
     found: dict[str, dict[str, FileState]] = {}
     for row in lake.ask("SELECT source, value FROM {bronze.receipt} ORDER BY batch"):
         states = found.setdefault(row["source"], {})

@@ -1,4 +1,4 @@
-"""A lake's health as metrics, in the text format that Prometheus' node exporter takes from files.
+"""A lake's health as metrics, in the text format for the textfile collector of Prometheus' node exporter.
 
 Meant for its textfile collector: write it to a file outside the collector's folder, then move it in.
 (https://prometheus.io/docs/instrumenting/exposition_formats, "Text-based format")
@@ -17,7 +17,7 @@ STATES = ("ok", "held", "failed", "damaged", "paused")
 
 
 def text(*found: Mapping[str, Any]) -> str:
-    """What ``status`` found of pipelines as gauges, family after family; one without samples is left out."""
+    """The status of pipelines as gauges, family by family; families without samples are left out."""
     families: dict[str, tuple[str, list[Sample]]] = {}
     for one in found:
         for name, (help_text, samples) in (_mirrors(one) | _lake(one)).items():
@@ -98,7 +98,7 @@ def _labels(labels: Labels) -> str:
 
 
 def escaped(value: str) -> str:
-    """A label's value: backslash, quote and line end are all that has a meaning there."""
+    """A label's value with backslash, quote and line break escaped."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -1,7 +1,7 @@
-"""Queries by name, run by DuckDB over the files of the lake and nothing else.
+"""Run queries by name with DuckDB, over the files of the lake and nothing else.
 
-The database that runs them has views of the tables that a query names, may open their files alone, and is locked
-before it sees the query: there is nothing to write to, no other file to read, no extension to fetch.
+The database has views of the tables in the query, may open only their files, and is locked before it gets the query: it
+can write nothing, read no other file and load no extension.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VIEW = re.compile(r"_table_(\d+)_")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a query may take where many people ask one process."""
+    """Limits of a query in a process with many users."""
 
     seconds: float
     memory: str  # as DuckDB writes it
@@ -44,7 +44,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table that a query may name: its place, and the version to read."""
+    """A table that a query may name: its path, and the version to read."""
 
     folder: str
     version: int | None = None
@@ -54,7 +54,7 @@ def query(lake: Tables, text: str, limit: int = 0) -> tuple[list[str], list[list
     """Run one query by names; every cell comes back as a JSON value without loss.
 
     Raises:
-        IngestError: the query is none, names no table, or DuckDB refuses it.
+        IngestError: it is not a query, names no table, or DuckDB refuses it.
     """
     return query_as_of(lake, text, limit, None)[:2]
 
@@ -65,7 +65,7 @@ def query_as_of(
     """Run one query over the mirrors as they were after a batch; the last list names those that lack some of it.
 
     Raises:
-        IngestError: as for `query`, a version that the log no longer holds, or more time than it is given.
+        IngestError: as for `query`, a version that the log no longer holds, or a timeout.
     """
     mirrors, lagging = places(lake, batch)
     products = {one.name: Named(lake.path(one.name)) for one in ALL if lake.exists(one.name)}
@@ -89,7 +89,7 @@ def query_as_of(
 
 
 def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:
-    """Refuse what masks hide to those who only ask, and cannot read the lake's files themselves."""
+    """Refuse masked data to users who can only query, and cannot read the lake's files themselves."""
     if bronze in used.values():
         raise IngestError(
             "bronze holds what `mask:` hides, so it is not shown here: `ingest sql` reads it beside the lake."
@@ -97,9 +97,9 @@ def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:
 
 
 def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[str]]:
-    """Every mirror and table of old states, now or after a batch, and which mirrors lack some of the batch.
+    """Every mirror and history table, now or after a batch, and the mirrors that lack a part of the batch.
 
-    Later names win: a mirror keeps its name, whatever table of old states has it, too.
+    Later names win: a mirror keeps its name even if a history table has it, too.
     """
     if batch is None:
         known = known_mirrors.known(lake).values()
@@ -159,7 +159,7 @@ def _run(
 
 
 def _end_late(base: DuckDBPyConnection, bounds: Bounds | None, done: threading.Event) -> None:
-    """Interrupt a query after its time, again and again: an interruption between two statements is lost."""
+    """Interrupt a query after its timeout, repeatedly: an interruption between two statements is lost."""
     if bounds is None or done.wait(bounds.seconds):
         return
     while not done.wait(0.05):
@@ -175,7 +175,7 @@ def _lock(base: DuckDBPyConnection, files: list[str]) -> None:
 
 
 def _said(error: Exception) -> str:
-    """What DuckDB says, in one line, with the tables' own names in place of the views'."""
+    """DuckDB's error in one line, with the tables' names instead of the views'."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("LINE ", "^"))]
     return _VIEW.sub("the table", " ".join(kept))[:500]
@@ -187,7 +187,7 @@ Read = Callable[[Any], Any]
 
 
 def _reader(kind: str) -> tuple[str, Read]:
-    """How a column of a type is selected, and what makes a JSON value of the cell."""
+    """How a column of a type is selected, and the function that converts its cells to JSON values."""
     if kind in ("FLOAT", "DOUBLE"):
         return "CAST({} AS VARCHAR)", _float
     if kind.startswith("DECIMAL("):

@@ -1,4 +1,4 @@
-"""The state of a lake as plain values: every mirror with its progress, what is wrong, and what to type next."""
+"""The state of a lake as plain values: every mirror with its progress, the problems, and the command to type next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ingest.values import fraction
 
 
 def tables(lake: Tables) -> list[dict[str, Any]]:
-    """One entry per mirror, held ones without a table and tables of old states included."""
+    """One entry per mirror, including held ones without a table, and history tables."""
     mirrors = known_mirrors.known(lake)
     runs = last_runs(lake)
     beside = histories_of(lake, mirrors.values())
@@ -38,7 +38,7 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The entry of that name, of the mirror if a table of old states has the same one.
+    """The entry of that name; the mirror if a history table has the same one.
 
     Raises:
         IngestError: there is none.
@@ -51,7 +51,7 @@ def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
-    """The tables of old states that there are, by their mirrors' paths."""
+    """The existing history tables, by their mirrors' paths."""
     if not any(rule.history for rule in lake.pipeline.tables):
         return {}
     beside = {one.path: histories.table_of(one) for one in mirrors if one.keys}
@@ -64,11 +64,11 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         snapshot = lake.snapshot(mirror.path)
         if snapshot.exists:
             rows = snapshot.rows if snapshot.files else lake.count(mirror.path)
-    except Exception as error:  # one damaged table must not hide how the others are
+    except Exception as error:  # one damaged table must not hide the state of the others
         told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
         snapshot, run = NO_TABLE, {"state": "damaged", "message": told}
     have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
-    is_mirror = mirror.path.startswith(MIRRORS)  # old states may be left as they are
+    is_mirror = mirror.path.startswith(MIRRORS)  # an old history table may be left unchanged
     if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):
         told = f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have else 'none'}"
         run = {
@@ -105,7 +105,7 @@ def _held(name: str, run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spent(run: dict[str, Any]) -> dict[str, Any]:
-    """What the last batch took: of a mirror that Spark folded, processor time is not known."""
+    """The time of the last batch; CPU time is not known for a mirror that Spark folded."""
     cpu = json.loads(run.get("counts") or "{}").get(CPU)
     return {"seconds": run.get("seconds"), "cpu_seconds": None if cpu is None else cpu / 1000}
 
@@ -196,7 +196,7 @@ def status(lake: Tables) -> dict[str, Any]:
 
 
 def complete(lake: Tables) -> dict[str, Complete]:
-    """Until which source time each mirror is complete."""
+    """The source time up to which each mirror is complete."""
     return completeness.of_mirrors(lake, tables(lake), completeness.reached(lake))
 
 
@@ -209,7 +209,7 @@ def _until(one: Complete) -> dict[str, Any]:
 
 
 def aged(found: dict[str, Any]) -> dict[str, Any]:
-    """The same status a while later: its mirrors lag by so much more."""
+    """The same status some time later: its mirrors lag by that much more."""
     moments = (row["newest commit"] for row in found["tables"])
     newest = [None if one is None else dt.datetime.fromisoformat(one).replace(tzinfo=None) for one in moments]
     rows = [row | _lag(one) for row, one in zip(found["tables"], newest, strict=True)]
@@ -224,7 +224,7 @@ def _lag(newest: dt.datetime | None) -> dict[str, Any]:
 
 
 def verdicts(lake: Tables) -> dict[str, int]:
-    """How many checks came out how, when each mirror and source was last checked."""
+    """The number of checks by state, from the last check of each mirror and source."""
     rows = lake.ask(
         """SELECT state, count(*) AS n FROM (SELECT mirror, source, state FROM {checks}
         QUALIFY rank() OVER (PARTITION BY mirror, source, "check" = 'reconcile' ORDER BY checked_at DESC) = 1) AS c GROUP BY state"""
@@ -235,7 +235,7 @@ def verdicts(lake: Tables) -> dict[str, int]:
 def _next(
     lake: Tables, bad: list[dict[str, Any]], failing: int, waiting: dict[str, int], statements: int
 ) -> str:
-    """The words that lead out of the first trouble."""
+    """The command that resolves the first problem."""
     file = lake.pipeline.file
     if not bad:
         return command(
@@ -248,7 +248,7 @@ def _next(
 
 
 def _last_run(lake: Tables) -> dict[str, Any] | None:
-    """When the newest run that did anything ended, how long it took and whether something failed."""
+    """When the newest run with work ended, how long it took, and whether something failed."""
     found = lake.ask(
         """SELECT run, max(started_at) AS moment, sum(CASE WHEN subject IS NULL THEN seconds END) AS seconds,
         max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS failed
@@ -275,7 +275,7 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
 
 
 def _open_rejects(lake: Tables) -> dict[str, int]:
-    """The rejects that wait, by kind."""
+    """The open rejects, by kind."""
     query = f"SELECT kind, count(*) AS count FROM ({rejects.open_sql(lake)}) AS o GROUP BY kind ORDER BY kind"
     return {row["kind"]: row["count"] for row in lake.ask(query)}
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def lines(story: Story) -> list[str]:
-    """The story as people read it."""
+    """The story as lines of text."""
     found = [headline(story), ""]
     for event in story.events:
         found.extend(_event(event))
@@ -44,7 +44,7 @@ def suspect(reject: Mapping[str, Any]) -> str:
 
 
 def headline(story: Story) -> str:
-    """One sentence: how many events, and whether the mirror says the same as they do."""
+    """One sentence: the number of events, and whether the mirror agrees with them."""
     key = ", ".join(f"{name} = {value}" for name, value in story.key.items())
     count = f"{len(story.events)} event" + ("" if len(story.events) == 1 else "s")
     waiting = f", {story.waiting} more wait to be folded" if story.waiting else ""

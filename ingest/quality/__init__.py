@@ -1,1 +1,1 @@
-"""Quality: what is known of every mirror's trustworthiness, judged, kept and shown."""
+"""Quality: check every mirror and source, store the verdicts, and render the report."""

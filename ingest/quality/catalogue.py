@@ -1,4 +1,4 @@
-"""The built-in checks: what each one asks, in words, and when it complains.
+"""The built-in checks: what each one measures, in words, and when it complains.
 
 A check compares one observed number with one threshold; more is worse, always.  A check whose
 threshold is None is measured and shown but never complains, unless the pipeline file's
@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 PASS, WARN, FAIL, ERROR = "pass", "warn", "fail", "error"
 STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
-HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of what no check is needed for
-LAST_RUN = "last run"  # the subject of what a run raised an alarm about
+HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of problems that need no check
+LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
-RECONCILED = "reconcile"  # the one check that is not asked after each batch
+RECONCILED = "reconcile"  # the one check that does not run after each batch
 MAX_DETAIL = 1000
 
 
@@ -26,11 +26,11 @@ class Check:
 
     Args:
         name: as it is in ``checks`` and under ``thresholds:``.
-        title: what is claimed, in a few words.
-        fault: what is wrong where the claim does not hold, in a few words.
-        question: what is counted or measured, for people.
+        title: the claim, in a few words.
+        fault: what is wrong if the claim does not hold, in a few words.
+        question: what is counted or measured, for display.
         severity: ``error`` fails the run, ``warn`` does not.
-        limit: the most that may be observed; None never complains.
+        limit: the highest accepted value; None never complains.
         unit: ``count``, ``ratio`` or ``seconds``.
         subject: ``mirror`` or ``source``.
         advice: what to do about a complaint.
@@ -134,14 +134,14 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """A judged metric: ``state`` is pass, warn, fail, or error where it could not be judged."""
+    """A judged metric: ``state`` is pass, warn, fail, or error if it could not be judged."""
 
     metric: Metric
     state: str
 
     @property
     def subject(self) -> str:
-        """What it is about, for people."""
+        """What it is about, for display."""
         return self.metric.mirror or f"source {self.metric.source}"
 
     def said(self) -> str:
@@ -158,13 +158,13 @@ class CheckResult:
 
 @dataclass(slots=True)
 class Checked:
-    """What came of checking: all verdicts, and the last batch that they speak of."""
+    """The result of checking: all verdicts, and the last batch that they cover."""
 
     batch: int | None = None
     verdicts: list[CheckResult] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
-        """How many verdicts there are of each state."""
+        """The number of verdicts of each state."""
         return {state: n for state in STATES if (n := sum(one.state == state for one in self.verdicts))}
 
     def of(self, *states: str) -> list[CheckResult]:
@@ -187,14 +187,14 @@ def explained(check: str, observed: float, limit: float | None) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A number with its unit, for people."""
+    """A number with its unit, for display."""
     if unit == "ratio":
         return f"{number(round(value * 100, 2))}%"
     return duration(value) if unit == "seconds" else number(value)
 
 
 def number(value: float) -> str:
-    """A number without a tail of zeros, digits in groups of three."""
+    """A number without trailing zeros, digits in groups of three."""
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.3f}".rstrip("0")
 
 
@@ -202,7 +202,7 @@ _SPANS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def duration(seconds: float) -> str:
-    """A span of time in its largest unit that gives at least two: ``36 hours``, ``3 days``."""
+    """A duration in the largest unit that gives at least two: ``36 hours``, ``3 days``."""
     whole = int(abs(seconds))
     for span, name in _SPANS:
         if whole >= 2 * span or span == 1:
@@ -212,7 +212,7 @@ def duration(seconds: float) -> str:
 
 
 def with_limit(metric: Metric, thresholds: dict[str, float]) -> Metric:
-    """The metric with the limit and severity that hold for it."""
+    """The metric with its effective limit and severity."""
     known = CHECKS[metric.check]
     limit = thresholds.get(metric.check, metric.limit if metric.limit is not None else known.limit)
     return replace(metric, limit=limit, severity=known.severity)

@@ -1,4 +1,4 @@
-"""A mirror's rows compared cell by cell with the plain fold of their changes.
+"""Compare a mirror's rows cell by cell with the plain fold of their changes.
 
 The plain fold (`ingest.fold`) is the definition of a mirror; it runs here in the driver over the changes of
 some keys.  Nothing here knows Spark.
@@ -30,9 +30,9 @@ class KeyHistory:
     Args:
         rows: with ``op, order_key, partial, before, after, types``.
         steps: their ``order`` is an order key.
-        shard: the column that tells the lane's rows from other lanes', and its value.
-        whole: nothing older than ``rows`` was left out.
-        linked: nor were changes of other keys, from which rows inherit.
+        shard: the column that distinguishes the lane's rows from other lanes', and its value.
+        whole: no older changes were left out of ``rows``.
+        linked: nor were changes of other keys, which rows inherit from.
     """
 
     rows: Iterable[Row] = ()
@@ -55,21 +55,23 @@ class KeyHistory:
 
 @dataclass(slots=True)
 class Expected:
-    """Every key about which the changes say something, and the rows that they give.
+    """Every key in the changes, and the resulting rows.
 
-    A row has the cells that are known: of one whose older changes were not read, those that came since.
+    A row has only the known cells: if its older changes were not read, those sent since.
     """
 
     rows: dict[Key, Cells] = field(default_factory=dict)
     known: set[Key] = field(default_factory=set)
-    partly: set[Key] = field(default_factory=set)  # keys of rows of which not every cell is known
-    unfit: set[tuple[Key, str]] = field(default_factory=set)  # cells whose texts are no values of their types
-    texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key as the source spells it
+    partly: set[Key] = field(default_factory=set)  # keys of rows with unknown cells
+    unfit: set[tuple[Key, str]] = field(
+        default_factory=set
+    )  # cells whose texts are not values of their types
+    texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key in the source's spelling
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
     filtered: set[Key] = field(default_factory=set)  # keys of rows that do not meet the mirror's condition
 
     def add(self, other: Expected) -> None:
-        """What another lane of the mirror gives."""
+        """Add the result of another lane of the mirror."""
         self.rows |= other.rows
         self.known |= other.known
         self.partly |= other.partly
@@ -79,7 +81,7 @@ class Expected:
         self.filtered |= other.filtered
 
     def forget(self, key: Key) -> None:
-        """Say nothing of a key."""
+        """Remove a key from the expectation."""
         del self.rows[key]
         self.known.discard(key)
         self.partly.discard(key)
@@ -97,7 +99,7 @@ class Wrong(NamedTuple):
 def expected(
     history: KeyHistory, mirror: Mirror, chosen: Callable[[Key], bool] = lambda _key: True
 ) -> Expected:
-    """What the mirror has to hold for the chosen keys."""
+    """The rows that the mirror must have for the chosen keys."""
     table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
     events = list(history.events)
     clears = (event.order for event in events if _clears(event))
@@ -130,7 +132,7 @@ def expected(
 
 
 def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
-    """Leave the rows out that do not meet the mirror's condition, and those of which that is not known."""
+    """Leave out the rows that do not meet the mirror's condition, and those for which that is unknown."""
     names = conditions.columns(mirror.where)
     columns = {one.name: one for one in mirror.columns}
     for key in list(found.rows):
@@ -151,10 +153,10 @@ def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
 
 @dataclass(slots=True)
 class Inserts:
-    """Keys that were inserted with other values while they were there: the source's own key is another.
+    """Keys that were inserted with other values while they existed: the source's own key is a different one.
 
-    Only positions tell an insert from its repetition.  A stream that goes back under new positions repeats the
-    contents that it had, and a row that is read again may have been lost in between.
+    Only positions distinguish an insert from its repetition. A stream that is rewound under new positions repeats its
+    earlier contents, and a row that is read again may have been lost in between.
     """
 
     twice: set[Key] = field(default_factory=set)
@@ -162,9 +164,9 @@ class Inserts:
     _contents: dict[Key, set[str]] = field(default_factory=dict)
 
     def take(self, step: Step) -> None:
-        """Take what one event did to one key."""
+        """Add what one event did to one key."""
         event = step.event
-        if step.effect == "cleared":  # what was merged is gone
+        if step.effect == "cleared":  # merged rows are gone
             self._there.clear()
             self.twice.clear()
             return
@@ -176,7 +178,7 @@ class Inserts:
             if event.change.op is not Op.UPDATE or step.row is None:
                 self._there.pop(step.key, None)
             return
-        if not event.order.sequence or event.order.half:  # an upsert of StreamX is no insert
+        if not event.order.sequence or event.order.half:  # an upsert of StreamX is not an insert
             return
         content = json.dumps(event.change.after, sort_keys=True)
         contents = self._contents.setdefault(step.key, set())
@@ -194,15 +196,15 @@ def _clears(event: Placed | SchemaStep) -> bool:
 
 @dataclass(slots=True)
 class _Sent:
-    """Which cells of a row the changes at hand determine: without the older ones, those that were sent."""
+    """The cells of a row that the given changes determine: without the older ones, only the sent cells."""
 
     history: KeyHistory
-    cleared: Order | None  # no row from before it lives
+    cleared: Order | None  # no earlier row exists after it
     columns: dict[Key, set[str] | None] = field(default_factory=dict)  # None: every column
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
 
     def take(self, step: Step, table: Table) -> None:
-        """Note what a change says of a key."""
+        """Add what a change says of a key."""
         assert isinstance(step.event, Placed)
         order, change = step.event
         key, after = step.key, set(change.after or ())
@@ -231,14 +233,14 @@ class _Sent:
 def differences(
     wanted: Expected, rows: Iterable[Sequence[object]], mirror: Mirror, types: Sequence[str], closed: bool
 ) -> Iterator[Wrong]:
-    """What differs between the fold and the mirror's rows.
+    """The differences between the fold and the mirror's rows.
 
     Args:
-        wanted: what the fold gives.
+        wanted: the result of the fold.
         rows: the mirror's rows, each cell as `ingest.quality.cell_values.of_column` gives it.
         mirror: with its columns in the order of the cells.
         types: the Delta type that each column really has.
-        closed: True if a row about which no change says anything is too many.
+        closed: True if a row without any change is surplus.
     """
     columns = mirror.columns
     present: dict[Key, Sequence[object]] = {}
@@ -268,7 +270,7 @@ def differences(
 
 
 def key_of_row(row: Sequence[object], mirror: Mirror, types: Sequence[str]) -> Key | None:
-    """The key of a mirror's row, as the fold has it; None for one that no change can have."""
+    """The key of a mirror's row, in the fold's form; None for one that no change can have."""
     cells = []
     for one, value, delta in zip(mirror.columns, row, types, strict=True):
         if one.name in mirror.keys:
@@ -283,7 +285,7 @@ def key_of_row(row: Sequence[object], mirror: Mirror, types: Sequence[str]) -> K
 
 
 def change_of(row: Row, shard: tuple[str, str] | None) -> Change:
-    """A row of `changes` as the plain fold takes it."""
+    """A row of `changes`, as input of the plain fold."""
     return Change(
         op=Op(row["op"]),
         before=_image(row["before"], shard),
@@ -301,5 +303,5 @@ def _image(text: str | None, shard: tuple[str, str] | None) -> Image | None:
 
 
 def _texts(keys: Iterable[str], images: Sequence[Image | None]) -> tuple[str, ...]:
-    """A key's cells as the source spells them."""
+    """A key's cells in the source's spelling."""
     return tuple(str(next(image[key] for image in images if image and key in image)) for key in keys)

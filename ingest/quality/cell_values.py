@@ -1,7 +1,7 @@
-"""What a canonical text is as a Delta value, in plain Python: the rule by which cells are compared.
+"""Convert a canonical text to a Delta value in plain Python: the rule by which cells are compared.
 
-It is written from the table of logical types alone and shares no code with the casts that fill the
-mirrors, so that a mistake there is a difference here.  Values of equal type compare with ``==``.
+It implements only the table of logical types and shares no code with the casts that fill the mirrors, so a mistake
+there shows as a difference here.  Values of equal type compare with ``==``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXACT = Context(prec=5000, Emax=999999, Emin=-999999)
 
 
 def of_text(text: str | None, logical: str) -> object:
-    """The value that a mirror holds for a canonical text; None for NULL and where the text does not fit."""
+    """The value that a mirror holds for a canonical text; None for NULL and for a text that does not fit."""
     delta, kind = types.delta(logical), types.family(logical)
     if text is None or delta == "STRING" or kind is None:
         return text
@@ -68,7 +68,7 @@ def text_of(value: object, delta: str) -> str:
 
 
 def _moment(micros: int, zone: str) -> str:
-    """A moment's canonical text; one outside Python's years is given as its number."""
+    """The canonical text of a time; one outside Python's years is shown as a number."""
     try:
         at = dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=micros)  # noqa: DTZ001 - UTC by definition
     except OverflowError:
@@ -78,7 +78,7 @@ def _moment(micros: int, zone: str) -> str:
 
 
 def shown(value: object, delta: str = "", most: int = 60) -> str:
-    """A value for people."""
+    """A value for display."""
     if value is None:
         return "NULL"
     text = text_of(value, delta)
@@ -88,7 +88,7 @@ def shown(value: object, delta: str = "", most: int = 60) -> str:
 
 
 class _Bits(bytes):
-    """A floating number as its bits: NaN equals NaN, and a negative zero is not zero."""
+    """A floating-point number as its bits: NaN equals NaN, and negative zero differs from zero."""
 
     number: float
 
@@ -135,7 +135,9 @@ def _float(text: str, delta: str) -> object:
 
 
 def _single(text: str) -> float:
-    """The nearest single to a decimal text, rounded once: by way of a double it would be rounded twice."""
+    """The nearest single-precision value of a decimal text, rounded once: through a double it would be rounded
+    twice.
+    """
     double = float(text)
     below, above = (_packed(math.nextafter(double, way)) for way in (-math.inf, math.inf))
     exact = _EXACT.create_decimal(text)

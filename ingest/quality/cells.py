@@ -1,11 +1,11 @@
-"""The check of cells: rows of every touched mirror against the plain fold of their changes.
+"""The check of cells: compare rows of every touched mirror with the plain fold of their changes.
 
 No Spark job is needed for it: the changes and the rows are read as Arrow batches (`ingest.quality.reading`), and
-what the rows have to be is folded and compared here (`cell_diff`), by code that the mirrors were not made with.
+the expected rows are folded and compared here (`cell_diff`), by other code than that which wrote the mirrors.
 
-A batch's changes say everything of a row that one of them sets or deletes, and the cells that they send of any
-other; they stand after all earlier changes, or those in between are read, too.  A whole history is read where it
-is short and the batch brought what reaches back: statements, truncates, changes from before others.
+A batch's changes determine every row that one of them sets or deletes, and the sent cells of any other; they follow all
+earlier changes, or those in between are read, too. A whole history is read if it is short and the batch has changes
+that affect older rows: statements, truncates, late changes.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from ingest.quality.keys import apart
 from ingest.quality.reading import Dialect, Read, by_delta, by_spark, cell_rejects, mirror_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
-ALWAYS = 1_000  # keys of a mirror that are compared whatever the setting says
-REACH = 20_000  # changes of a lane that are read whole after each batch, if they are needed
-HELD = 100_000  # changes of a lane that are held at once
+ALWAYS = 1_000  # keys of a mirror that are always compared
+REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
+HELD = 100_000  # changes of a lane that are held in memory
 _COLUMNS = ("batch", "op", "order_key", "partial", "before", "after", "types")
 _NAMED = ("source", "database", "schema", "table")
 _SPACE = 1 << 32
@@ -52,7 +52,7 @@ StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be compared: so many keys of each mirror, and of some mirrors every key.
+    """What to compare: a number of keys of each mirror, and every key of some mirrors.
 
     ``stated`` has the batch and the place of the newest statement of each source.
     """
@@ -65,7 +65,7 @@ class Asked:
 
 @dataclass(slots=True)
 class Compared:
-    """What was found of one mirror."""
+    """The result for one mirror."""
 
     keys: int = 0
     touched: int = 0
@@ -83,7 +83,7 @@ class Compared:
 def compare(
     lake: Lake, chosen: Sequence[CheckedMirror], since: int, asked: Asked
 ) -> Iterator[tuple[CheckedMirror, Compared]]:
-    """What was found of each mirror.
+    """Compare each mirror.
 
     Args:
         lake: the lake.
@@ -95,7 +95,7 @@ def compare(
     lanes = [one for check in checks for one in check.plan()]
     try:
         _feed(lake, lanes, since, by_delta)
-    except Exception:  # a store or a table that delta-rs does not know
+    except Exception:  # a store or a table that delta-rs does not support
         for one in lanes:
             one.sample.forget()
         _feed(lake, lanes, since, by_spark)
@@ -114,7 +114,7 @@ def _asked(subject: CheckedMirror, asked: Asked) -> bool:
 
 
 def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Metric]:
-    """What was compared, and one metric for each column that differs."""
+    """A metric of what was compared, and one for each column that differs."""
     by_column: dict[str, list[Wrong]] = {}
     for one in found.wrong:
         by_column.setdefault(one.column, []).append(one)
@@ -140,7 +140,9 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
 
 
 def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metric:
-    """Whether the source's key is another; where messages are known to be lost, deletes may be among them."""
+    """Whether the source's key is a different one; not if messages are known to be lost, because deletes may be among
+    them.
+    """
     assert subject.mirror is not None
     lost = {one.subject for one in decisions.read(lake).of(ACCEPT_GAP)} & {
         one.source for one in subject.lanes
@@ -189,7 +191,7 @@ def _key_json(subject: CheckedMirror, found: Compared, one: Wrong) -> str:
 
 @dataclass(slots=True)
 class KeyMarks:
-    """Numbers by which keys are chosen: equal for equal keys, however they are spelt."""
+    """Numbers by which keys are chosen: equal for equal keys in any spelling."""
 
     mirror: Mirror
     seed: int
@@ -209,7 +211,7 @@ class KeyMarks:
         self._readers = [_reader(one.type) for one in columns]
 
     def of(self, rows: pa.RecordBatch) -> tuple[Marks, Marks]:
-        """The marks of the keys that each change may concern: by the image after it first, and by the one before."""
+        """The marks of the keys that each change may concern: from the image after it, and from the image before."""
         first, second = [], []
         none = (None,) * len(self._readers)
         pairs = zip(rows.column("after").to_pylist(), rows.column("before").to_pylist(), strict=True)
@@ -225,13 +227,13 @@ class KeyMarks:
         return np.array(first, np.uint32), np.array(second, np.uint32)
 
     def _may_name(self, image: str) -> bool:
-        """False if an image lacks every key column, as most that hold the changed columns alone do."""
+        """False if an image lacks every key column, as most images with only the changed columns do."""
         return "\\" in image or any(f'"{name}"' in image for name in self._names)
 
     def _cells(self, image: str) -> tuple[str | None, ...]:
         try:
             found: tuple[str | None, ...] = msgspec.structs.astuple(self._decoder.decode(image))
-        except msgspec.MsgspecError:  # half a pair of surrogates, which Python's own reader takes
+        except msgspec.MsgspecError:  # half a surrogate pair, which Python's own parser accepts
             cells = json.loads(image)
             return tuple(cells.get(one) for one in self._names)
         return found
@@ -271,10 +273,10 @@ class KeySample:
     """Changes of one lane, of which those of the chosen keys are kept."""
 
     marks: KeyMarks
-    high: str | None  # changes up to it have a place before others that were folded earlier
+    high: str | None  # changes up to it precede others that were folded earlier
     limit: int  # how many keys are compared
-    every: bool = False  # all keys are to be compared whatever the limit says
-    space: int = _SPACE  # of so many changes that not all can be held, those of the lower marks are
+    every: bool = False  # compare all keys, regardless of the limit
+    space: int = _SPACE  # if not all changes fit in memory, those with lower marks are kept
     rows: list[pa.RecordBatch] = field(default_factory=list)
     first: list[Marks] = field(default_factory=list)
     second: list[Marks] = field(default_factory=list)
@@ -282,7 +284,7 @@ class KeySample:
     truncates: list[pa.RecordBatch] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take more changes."""
+        """Add more changes."""
         cleared = pc.equal(rows.column("op"), "truncate")
         if (emptied := rows.filter(cleared)).num_rows:
             self.truncates.append(emptied)
@@ -326,7 +328,7 @@ class KeySample:
 
 @dataclass(slots=True)
 class _Reading:
-    """Which changes of a lane are read: all up to a batch, those from a place on, or those of new batches."""
+    """The changes of a lane to read: all up to a batch, those from a place on, or those of new batches."""
 
     lane: CheckedLane
     applied: int
@@ -338,11 +340,11 @@ class _Reading:
     above: str = ""  # none up to this place
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
-        """The changes as the fold takes them."""
+        """The changes as input of the fold."""
         return KeyHistory(rows, self.steps, self.shard, self.whole and not self.above, linked)
 
     def where(self, dialect: Dialect) -> str:
-        """The condition of a scan of its own."""
+        """The condition of a separate scan."""
         parts = [f"{dialect.quoted('kind')} = 'change'", f"{dialect.quoted('batch')} <= {self.applied}"]
         for name, text in zip(_NAMED, (self.lane.source, *self.lane.table), strict=True):
             parts.append(
@@ -353,7 +355,7 @@ class _Reading:
         return " AND ".join(parts)
 
     def take(self, rows: pa.RecordBatch) -> int:
-        """Take changes; says how many."""
+        """Add changes; returns their number."""
         kept = pc.less_equal(rows.column("batch"), self.applied)
         if self.above:
             kept = pc.and_(kept, pc.greater(rows.column("order_key"), self.above))
@@ -364,11 +366,11 @@ class _Reading:
 
 
 def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None:
-    """Read the changes of all lanes: of those that need new ones alone in one scan."""
+    """Read the changes of all lanes; those that need only new changes share one scan."""
     new = []
     for one in lanes:
         if one.whole or one.low:
-            if not _fed(lake, one, read):  # too many for every batch: what is new says enough of most keys
+            if not _fed(lake, one, read):  # too many for every batch: the new changes determine most keys
                 one.sample.forget()
                 one.low, one.above = "", max(one.above, one.lane.folded_high or "")
                 new.append(one)
@@ -398,7 +400,7 @@ def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, .
 
 
 def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
-    """Read a lane's changes alone; False if they are too many."""
+    """Read one lane's changes; False if there are too many."""
     n = 0
     for rows in read(lake, CHANGES.name, _COLUMNS, one.where):
         n += one.take(rows)
@@ -429,13 +431,13 @@ class _Check:
 
     @property
     def types(self) -> list[str]:
-        """The Delta type that each column really has; nothing for one that is not there."""
+        """The actual Delta type of each column; empty for one that does not exist."""
         there = self.subject.types
         return [there.get(one.column, "") for one in self.mirror.columns]
 
     @property
     def deep(self) -> bool:
-        """True if every key is to be compared."""
+        """True to compare every key."""
         return self.asked.deep(self.subject.table)
 
     def plan(self) -> list[_Reading]:
@@ -498,7 +500,7 @@ class _Check:
             for one, kind in zip(self.mirror.columns, self.types, strict=True)
             if one.name in self.mirror.keys
         ):
-            return self.found  # another check says so
+            return self.found  # another check reports it
         wanted, closed = Expected(), self.deep
         for one in self.lanes:
             changes, marks, touched = one.sample.chosen()
@@ -527,7 +529,7 @@ class _Check:
         return self.found
 
     def _of_rows(self) -> Compared:
-        """A mirror without key: all its rows, as often as they are there."""
+        """A mirror without a key: compare all its rows as a multiset."""
         wanted: Counter[row_counts.Content] = Counter()
         for one in self.lanes:
             appends = self.lake.pipeline.rule(one.lane.table).no_key == "append"
@@ -543,7 +545,7 @@ class _Check:
         return mirror_rows(self.lake, self.mirror, self.types, keys)
 
     def _without_rejected(self, wrong: list[Wrong]) -> list[Wrong]:
-        """Leave out cells that did not fit when they came: `rejects` keeps them, and their check counts them."""
+        """Leave out cells that did not fit: `rejects` has them, and their own check counts them."""
         if not any(one.blank for one in wrong):
             return wrong
         known = {(key, row["column"]) for key, row in cell_rejects(self.lake, self.mirror)}
@@ -551,7 +553,7 @@ class _Check:
 
 
 def among(marks: KeyMarks, chosen: Marks | None) -> Callable[[Key], bool]:
-    """Which keys are among the chosen ones."""
+    """A mask of the keys that are among the chosen ones."""
     if chosen is None:
         return lambda _key: True
     found = set(chosen.tolist())

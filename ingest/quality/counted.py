@@ -1,4 +1,4 @@
-"""The source's own row counts, from an exported file, against the rows of the mirrors."""
+"""Compare the source's own row counts, from an exported file, with the rows of the mirrors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def compared(
     """Each mirror's difference to its source's count, and what could not be compared.
 
     Args:
-        pipeline: whose ``quality:`` entries name the files.
+        pipeline: its ``quality:`` entries name the files.
         chosen: the mirrors that are checked.
         rows: their rows, by name.
         known: the names of all mirrors: a counted table that is not among them is missing.
@@ -68,7 +68,7 @@ def _metrics(
 
 
 def _table(name: str) -> TableId:
-    """What a file of counts names; a table without a database is not refused for it."""
+    """The table that a file of counts names; a missing database is accepted."""
     try:
         return words.table(name)
     except ValueError:

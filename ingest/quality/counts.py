@@ -1,4 +1,4 @@
-"""Checks that need no mirror's rows: what books, receipts, rejects, the DDL ledger and the logs say."""
+"""Checks that need no rows of mirrors: from books, receipts, rejects, the DDL ledger and the logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, CheckedMirror
 
 _TABLE = ("database", "schema", "table")
-Receipt = tuple[str, Mapping[str, Any]]  # source, what bronze wrote of a range that it read
+Receipt = tuple[str, Mapping[str, Any]]  # source, bronze's receipt of a range that it read
 Stretch = tuple[str, str]  # a file, or a topic's partition with the topic's id
 Ranges = Mapping[Stretch, list[tuple[int, int]]]
 
@@ -66,7 +66,7 @@ def _in_lanes(subject: CheckedMirror) -> Any:
 
 
 def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
-    """A dialect without positions is right in one partition only: Kafka orders nothing across them."""
+    """A dialect without positions is reliable only within one partition: Kafka has no order across partitions."""
     sources = {source.name: source for source in lake.pipeline.sources}
     extra, names = 0, []
     for lane in subject.lanes:
@@ -81,7 +81,7 @@ def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
 
 
 def _columns(subject: CheckedMirror, mirror: Mirror) -> Metric:
-    """Compare the Delta table's columns with those decided, names and types."""
+    """Compare the Delta table's columns with the decided ones, names and types."""
     there = subject.types
     wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
     wrong = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
@@ -90,7 +90,7 @@ def _columns(subject: CheckedMirror, mirror: Mirror) -> Metric:
 
 
 def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
-    """Cells that did not fit, per column, with the keys of some."""
+    """Cells that did not fit, by column, with some of their keys."""
     by_table = {subject.table: subject for subject in chosen}
     found: set[str] = set()
     for row in _cell_rows(lake, since):
@@ -109,7 +109,7 @@ def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Ite
 
 
 def _cell_rows(lake: Lake, since: int) -> list[Any]:
-    """Read only if some fold has written there: the table's own log says so."""
+    """Read only if some fold has written there, according to the table's log."""
     folds = lake.pipeline.name + "/gold/"
     writers = lake.snapshot(REJECTS.name).transactions
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
@@ -149,7 +149,7 @@ def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]
 def of_sources(
     booked: Mapping[str, Booked], found: Ledgers, rejected: Mapping[str, int], since: int
 ) -> Iterator[Metric]:
-    """Books against receipts, holes in what was read, and the share of rejects, per source."""
+    """Compare books with receipts; count holes in what was read, and the share of rejects, by source."""
     landed = _landed(found.receipts)
     for source in sorted(booked.keys() | landed.keys()):
         books = booked.get(source, Booked())
@@ -172,7 +172,7 @@ def of_sources(
 
 
 def open_rejects(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
-    """Messages by source that were neither decoded later nor dismissed; read only if any was ever rejected."""
+    """Rejected messages by source, neither decoded later nor dismissed; read only if any was ever rejected."""
     rows = still_open(lake) if any(one.rejected_ever for one in booked.values()) else None
     if rows is None:
         return {}
@@ -200,7 +200,7 @@ def _place(gap: Mapping[str, Any]) -> tuple[str, int]:
 
 
 def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) -> Metric:
-    """Holes between the ranges of one file or partition; what lies before the first is an earlier batch's."""
+    """Holes between the ranges of one file or partition; the part before the first belongs to an earlier batch."""
     holes = []
     for (place, topic_id), read in ranges.items():
         reached = min(start for start, _ in read)
@@ -212,7 +212,7 @@ def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) ->
 
 
 def _losses(source: str, accepted: Iterable[Mapping[str, Any]]) -> Metric:
-    """Gaps that a person has accepted: known, and still a reason to compare with the source."""
+    """Gaps that the operator has accepted: known, but still a reason to compare with the source."""
     texts = [
         f"{gap.get('topic')}/{gap.get('partition')} {gap.get('reason') or ''}".strip() for gap in accepted
     ]

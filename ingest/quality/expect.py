@@ -1,7 +1,7 @@
 """The user's own expectations: Great Expectations on Spark, one at a time on each mirror.
 
-One at a time, for a result that cannot be serialised (quantiles under numpy 2, VARIANT columns) would
-take the whole run with it; results are asked for without values, for those may be anybody's.
+One at a time, because a result that cannot be serialised (quantiles under numpy 2, VARIANT columns) would fail the
+whole run. Results are requested without values, which may be private.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _STATE = {"error": FAIL, "warn": WARN}
 def expected(
     lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Callable[[str, str], None]
 ) -> list[CheckResult]:
-    """Judge what the pipeline file expects of the chosen mirrors.
+    """Evaluate the pipeline file's expectations for the chosen mirrors.
 
     Args:
         lake: the lake.
@@ -50,7 +50,7 @@ def expected(
             tell(f"quality {subject.name}", "expectations")
             try:
                 found += _of_rows(lake, gx, subject, since, on, wishes)
-            except Exception as error:  # one mirror's files must not hide how the others are
+            except Exception as error:  # one mirror's files must not hide the results of the others
                 text = faults.of_mirror(error, lake.pipeline.file, subject.name, lake.path(subject.path))
                 found.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=text), ERROR))
     return found
@@ -69,7 +69,7 @@ def _of_rows(
 
 
 def _wishes(lake: Lake, subject: CheckedMirror) -> dict[str, list[Expectation]]:
-    """What is expected of a mirror, by the rows that are looked at."""
+    """A mirror's expectations, by the rows that they apply to."""
     found: dict[str, list[Expectation]] = {}
     for rule in lake.pipeline.quality:
         if rule.expect and matches(rule.table, subject.table):
@@ -78,13 +78,13 @@ def _wishes(lake: Lake, subject: CheckedMirror) -> dict[str, list[Expectation]]:
 
 
 def _rows(lake: Lake, subject: CheckedMirror, since: int, on: str) -> DataFrame:
-    """The rows to look at; all of them where it is not known which have changed."""
+    """The rows to check; all of them if the changed ones are not known."""
     changed = keys.changed_rows(lake, subject, since) if on == "changed" else None
     return lake.read(subject.path) if changed is None else changed
 
 
 def readable(frame: DataFrame) -> DataFrame:
-    """VARIANT columns as their JSON text: Great Expectations cannot carry the values."""
+    """VARIANT columns as JSON text: Great Expectations cannot handle the values."""
     odd = [one.name for one in frame.schema.fields if isinstance(one.dataType, VariantType)]
     return frame.withColumns({name: F.to_json(F.col(f"`{name}`")) for name in odd}) if odd else frame
 
@@ -108,7 +108,7 @@ def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expec
     )
     try:
         result = batch.validate(_expectation(wish, mirror), result_format="BASIC")
-    except Exception as error:  # whatever an expectation meets, the others are judged
+    except Exception as error:  # a failure of one expectation does not stop the others
         return _broken(metric, f"{type(error).__name__}: {error}")
     complaint = _complaint(result.exception_info)
     if complaint:
@@ -154,7 +154,7 @@ def _broken(metric: Metric, text: str) -> CheckResult:
 
 
 def _verdict(metric: Metric, result: Any) -> CheckResult:
-    """The number of unexpected values where there is one, else what was observed."""
+    """The number of unexpected values if there is one, else the observed value."""
     facts = result.result or {}
     bad = facts.get("unexpected_count")
     observed = facts.get("observed_value")

@@ -1,4 +1,4 @@
-"""What the report knows, as plain values: gathered by `ingest.quality.gather`, drawn by `ingest.quality.report`."""
+"""The report's data as plain values: gathered by `ingest.quality.gather`, rendered by `ingest.quality.report`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class CheckFact:
     detail: str = ""
     failing: tuple[str, ...] = ()
     trend: tuple[float, ...] = ()
-    bad_since: dt.datetime | None = None  # the first of the unbroken run of verdicts that did not pass
+    bad_since: dt.datetime | None = None  # the first of the consecutive verdicts that did not pass
     sql: str = ""
 
 
 @dataclass(slots=True)
 class ColumnFact:
-    """One column: its source's name, its name and type in the mirror, why it has it, what it lost."""
+    """One column: its source's name, its name and type in the mirror, the reason for the type, and its losses."""
 
     name: str
     column: str
@@ -44,7 +44,7 @@ class ColumnFact:
 
 @dataclass(slots=True)
 class DdlFact:
-    """One schema change of a table, and whether it waits for a person."""
+    """One schema change of a table, and whether it waits for the operator."""
 
     batch: int
     statement: str
@@ -68,7 +68,7 @@ class BatchFact:
 
     @property
     def cpu(self) -> float | None:
-        """Processor seconds of the fold; None where they are not known of one mirror: Spark did it, or an older version."""
+        """CPU seconds of the fold; None if not known: Spark did it, or an older version."""
         found = self.counts.get(CPU)
         return None if found is None else found / 1000
 
@@ -93,7 +93,7 @@ class TableFact:
     ddl: list[DdlFact] = field(default_factory=list)
     batches: list[BatchFact] = field(default_factory=list)
     newest: dt.datetime | None = None  # source commit
-    losses: tuple[str, ...] = ()  # that the source's dialect documents
+    losses: tuple[str, ...] = ()  # documented for the source's dialect
     explain: str = ""  # the query that shows one row's history
     stale: bool = False  # the mirror was written after it was checked
 
@@ -145,7 +145,7 @@ class BookFact:
 
 @dataclass(slots=True)
 class RejectFact:
-    """One reason for which messages or cells were set aside."""
+    """One reason for rejected messages or cells."""
 
     kind: str
     reason: str
@@ -169,4 +169,4 @@ class Facts:
     runs: list[RunFact] = field(default_factory=list)
     books: list[BookFact] = field(default_factory=list)
     rejects: list[RejectFact] = field(default_factory=list)
-    batch: int | None = None  # the last that a run has recorded: everything is as of its end
+    batch: int | None = None  # the last one that a run has recorded: everything is as of its end

@@ -1,6 +1,6 @@
-"""Gathering the report's facts from the product's own tables, without Spark, whatever the number of mirrors.
+"""Gather the report's data from the product's own tables, without Spark, for any number of mirrors.
 
-No mirror is opened: rows, columns and versions stand in ``checks``, ``decisions`` and ``runs`` already.
+No mirror is opened: rows, columns and versions are in ``checks``, ``decisions`` and ``runs``.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from ingest.quality.facts import (
 SHOWN_BATCHES, SHOWN_DDL, SHOWN_REASONS = 8, 20, 50
 _LANE = ("database", "schema", "table")
 _LANE_SQL = '"database", "schema", "table"'
-_NO_MIRROR = "~"  # before the name of what was checked and is no mirror; no path begins so
+_NO_MIRROR = "~"  # prefix of the name of a checked subject that is not a mirror; no path begins with it
 
 
 def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     """Everything that the report shows, as of the last batch that a run has recorded.
 
-    A run records itself last of all, so that of a batch under way nothing is shown.
+    A run records itself last, so nothing of a batch under way is shown.
 
     Args:
         lake: the lake.
-        only: a mirror's name, if nothing is asked of the others.
-        trend: how many numbers of each check, and batches of each mirror, are read.
+        only: a mirror's name, if the others are not needed.
+        trend: the number of values of each check, and of batches of each mirror, to read.
     """
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
@@ -70,7 +70,7 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
 
 
 def _last_batch(lake: Tables) -> int | None:
-    """The newest batch that was checked, or of which a run has recorded its end; None before the first."""
+    """The newest batch that was checked or whose end a run has recorded; None before the first."""
     found = lake.ask(
         "SELECT max(batch) AS batch FROM (SELECT batch FROM {runs} UNION ALL SELECT batch FROM {checks}) AS b"
     )
@@ -111,7 +111,7 @@ def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
 
 
 def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None:
-    """Where messages went in the last batches, and each table's lanes with their newest commit."""
+    """Add where messages went in the last batches, and each table's lanes with their newest commit."""
     ended = _ended(facts.batch)
     lanes = lake.ask(
         f"""SELECT source, {_LANE_SQL}, max(event_high) AS newest FROM {{books}}
@@ -139,7 +139,7 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
 
 
 def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: str, trend: int) -> None:
-    """The last runs, and what each did to which mirror."""
+    """Add the last runs, and what each did to which mirror."""
     ended = _ended(facts.batch)
     wanted = f"(r.subject IS NULL OR r.subject = {duck.text(only)})" if only else "true"
     found = lake.ask(
@@ -182,7 +182,7 @@ def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: di
 
 
 def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: str, trend: int) -> None:
-    """The newest verdicts of every subject, with their numbers over the last runs."""
+    """Add the newest verdicts of every subject, with their values over the last runs."""
     wanted = f"mirror = {duck.text(only)}" if only else "true"
     rows = lake.ask(
         f"""SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing
@@ -208,7 +208,9 @@ def _add_checks(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: 
 
 
 def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
-    """The verdicts of the last time: a check that is no longer asked is not shown, but for that against the source."""
+    """The verdicts of the last check run; a check that no longer runs is not shown, except the comparison with the
+    source.
+    """
     listed = list(group)
     often = [trend for trend in listed if trend[0]["check"] != RECONCILED]
     last = max(trend[0]["checked_at"] for trend in often or listed)
@@ -295,7 +297,7 @@ def _rejects(lake: Tables, batch: int | None) -> list[RejectFact]:
 
 
 def _complete(table: TableFact, pipeline: Pipeline) -> None:
-    """Queries for every check, the dialects' losses, and each column's own."""
+    """Add queries for every check, the dialects' losses, and each column's own losses."""
     table.batches = table.batches[:TREND]
     changed = max((one.at for one in table.batches if one.state == "done"), default=None)
     table.stale = bool(changed and table.checked_at and table.checked_at < changed)

@@ -1,8 +1,8 @@
-"""Judging metrics with Great Expectations: one suite over one small frame, whatever the number of mirrors.
+"""Judge metrics with Great Expectations: one suite over one small frame, for any number of mirrors.
 
 Great Expectations runs two or three Spark jobs a check, so Spark measures everything at once
-(`ingest.quality.keys`) and the suite looks at the few numbers that came out.  It takes seconds to
-import, so only functions import it, and the stage lets that happen during Spark's counting.
+(`ingest.quality.keys`) and the suite judges the few resulting numbers. The library takes seconds to import, so only
+functions import it, and the stage imports it while Spark is counting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FAILED = {"error": FAIL, "warn": WARN}
 
 
 def great_expectations() -> Any:
-    """The library, without analytics and without the noise of its own imports."""
+    """The library, without analytics and without the warnings of its imports."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -45,7 +45,7 @@ def judged(metrics: Sequence[Metric]) -> list[CheckResult]:
 
 
 def _above(metrics: Sequence[Metric]) -> set[int]:
-    """The indexes of the metrics above their limits, as one validation of one suite says."""
+    """The indexes of the metrics above their limits, by one validation of one suite."""
     import pandas as pd
 
     frame = pd.DataFrame(
@@ -73,7 +73,7 @@ def _batch(frame: Any) -> Any:
 
 
 def _suite() -> Any:
-    """One expectation of all metrics: one for each check would cost more than all the rest of the judging."""
+    """One expectation for all metrics: one for each check would cost more than all other work here."""
     gx = great_expectations()
     above = gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB(
         column_A="limit", column_B="observed", or_equal=True, ignore_row_if="either_value_is_missing"

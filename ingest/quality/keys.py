@@ -1,11 +1,10 @@
-"""Every touched mirror's keys and what the changes say of them: of many changes by Spark, in one job.
+"""Compare every touched mirror's keys with the changes: for many changes by Spark, in one job.
 
 Rows of mirrors and changes meet under the hash of their typed key, so that one shuffle of numbers
 counts rows, doubled and empty keys, missing and ghost rows, ties and repetitions for all mirrors.
-What is found wrong is looked at again, key by key, for the report.  Nothing here is shared with the
-stage that wrote the mirrors: a check that repeats the checked code's mistakes finds none.
-
-Of a large mirror only the keys are grouped of which the batch speaks; its other rows are counted.
+Faults are looked up again, key by key, for the report. No code is shared with the stage that wrote the mirrors: a check
+that repeats the checked code's mistakes finds none. For a large mirror only the batch's keys are compared; the
+remaining rows are just counted.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.touched_keys import complains, sound
 
-AT_ONCE = 50  # mirrors a job: planning grows faster than their number
+AT_ONCE = 50  # mirrors per job: planning time grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
 SPOKEN = "spoken"  # view of what the changes say
 
-# How much each check finds in a key's group; `alive` is NULL where no change spoke of the key, and so is
-# `h` of the one group of all rows that need no group of their own.
+# What each check counts in a key's group; `alive` is NULL if no change concerns the key, and `h` is NULL for the one
+# group of all rows that need no separate group.
 FAULTS = {
     "key_not_null": "empty",
     "key_unique": "CASE WHEN n > 0 AND empty = 0 AND h IS NOT NULL THEN n - 1 ELSE 0 END",
@@ -48,7 +47,7 @@ FAULTS = {
 
 @dataclass(slots=True)
 class Counted:
-    """What the pass found of one mirror: numbers by check, and a sample of keys for the bad ones."""
+    """The result for one mirror: numbers by check, and a sample of failing keys."""
 
     numbers: dict[str, int]
     failing: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -97,7 +96,7 @@ def apart(
     work: Callable[[Sequence[_Item]], _Found],
     subject: Callable[[_Item], CheckedMirror],
 ) -> Iterator[_Found]:
-    """Work for many mirrors at once; if that fails, for each alone, so that only what is damaged goes without."""
+    """Do work for many mirrors at once; if that fails, for each alone, so that only damaged ones have no result."""
     try:
         yield work(some)
         return
@@ -111,7 +110,7 @@ def apart(
 
 
 def changed_rows(lake: Lake, subject: CheckedMirror, since: int) -> DataFrame | None:
-    """A mirror's rows whose keys the changes after a batch concern; None where that is not known."""
+    """Rows whose key changed after a batch; None if that is unknown."""
     lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
     one = Side(lake, replace(subject, lanes=lanes), since, 0)
     found = list(events([one])) if since > 0 else []
@@ -125,7 +124,7 @@ def changed_rows(lake: Lake, subject: CheckedMirror, since: int) -> DataFrame | 
 
 
 def session(lake: Lake) -> SparkSession:
-    """A session in which names mean what they say."""
+    """A session with case-sensitive names."""
     found = new_session(lake.spark)
     found.conf.set("spark.sql.caseSensitive", "true")
     found.conf.set("spark.sql.variable.substitute", "false")
@@ -140,7 +139,7 @@ class _Some:
     passes: Sequence[Side]
 
     def clear(self) -> None:
-        """Note where each lane was last emptied: nothing from before has to stand in its mirror."""
+        """Record where each lane was last emptied: no earlier row may be in its mirror."""
         asked = []
         for one in self.passes:
             asked += [
@@ -168,7 +167,7 @@ class _Some:
 
     @contextmanager
     def _spoken_once(self) -> Iterator[str]:
-        """The name of a view of what the changes say, if that is asked for more than once; else nothing."""
+        """The name of a view of the changes' side if it is needed more than once, else empty."""
         found = list(events(self.passes))
         if not found or not any(one.mostly_untouched for one in self.passes):
             yield ""
@@ -181,7 +180,7 @@ class _Some:
             held.unpersist()
 
     def explain(self, found: Mapping[str, Counted], left: int) -> None:
-        """Look up the keys of what is wrong; a limit keeps a broken lake from taking all day."""
+        """Look up the keys of faults; a limit keeps a broken lake from taking all day."""
         for one in self.passes:
             counted = found[one.subject.path]
             wrong = [name for name, n in counted.numbers.items() if n and complains(name)]

@@ -1,4 +1,4 @@
-"""What the product's own tables say: books, receipts, runs and logged statements.  Each is small."""
+"""Read the product's own tables: books, receipts, runs and logged statements. All are small."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 
 @dataclass(slots=True)
 class Ledgers:
-    """What was found; rows lack the columns that are NULL."""
+    """The rows found; they lack the columns that are NULL."""
 
     lanes: list[dict[str, Any]] = field(default_factory=list)
     receipts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)  # source, receipt
@@ -54,7 +54,7 @@ def _there(row: Row) -> dict[str, Any]:
 
 
 def behind(lake: Lake) -> dict[str, int]:
-    """Mirrors whose last word in `runs` is not that they are done, with the last batch that they had done."""
+    """Mirrors whose last state in `runs` is not "done", with the last batch that was done."""
     rows = lake.ask(
         "SELECT subject, coalesce(done, 0) AS done FROM ("
         "SELECT subject, max(CASE WHEN state = 'done' THEN batch END) AS done, "
@@ -66,7 +66,7 @@ def behind(lake: Lake) -> dict[str, int]:
 
 
 def _lanes(since: int) -> str:
-    """The books by lane: what is to be checked, and what was before."""
+    """The books by lane: the batches to check, and those before."""
     lane = ", ".join(map(duck.name, LANE))
     sums = ", ".join(f"CAST(sum(CASE WHEN fresh THEN {name} END) AS BIGINT) AS {name}" for name in SUMS)
     ever = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}_ever" for name in _EVER)

@@ -1,9 +1,9 @@
-"""Transactions that say how many changes they hold, and of which fewer came.
+"""Incomplete transactions: those that name their number of changes, and of which fewer arrived.
 
-Two shapes of message say so: the mark that ends a transaction with its ``event_count`` (and, for each table,
-its share), and a change that calls itself part ``i/n`` of its set.  Both are read from bronze, for marks
-are not kept as changes.  Parts may come a batch later, from other partitions; so a run judges what ended
-before its newest batch, and the check of a whole lake judges everything.
+Two kinds of messages name it: the mark that ends a transaction with its ``event_count`` (and, for each table, its
+share), and a change that is part ``i/n`` of its set. Both are read from bronze, because marks are not kept as changes.
+Parts may arrive a batch later, from other partitions; so a run judges what ended before its newest batch, and the check
+of a whole lake judges everything.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.subjects import Booked
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
-_NUMBERED = "meta.seq"  # is in the order keys of dialects whose messages number the parts of their set
+_NUMBERED = "meta.seq"  # occurs in the order keys of dialects whose messages number the parts of their set
 _SHARES = "ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>"
 
 
 def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
-    """Incomplete transactions of each source whose messages can tell."""
+    """Incomplete transactions of each source whose messages show them."""
     known = {source.name: source for source in lake.pipeline.sources if source.name in booked}
     marked = [name for name, one in known.items() if _has_marks(booked[name], _about(one))]
     numbered = [name for name, one in known.items() if _NUMBERED in _about(one).order]
@@ -53,7 +53,7 @@ def _batches(since: int, last: int) -> str:
 
 
 def _condensed(lake: Lake) -> int:
-    """The first batch whose transactions have all their changes still; 0 if no change was ever condensed."""
+    """The first batch whose transactions still have all their changes; 0 if no change was ever condensed."""
     last = condensed.read(lake).batch if condensed.ever(lake) else 0
     return last + SPAN + 1 if last else 0
 
@@ -74,7 +74,7 @@ def _detail(n: int, some: list[str]) -> str:
 
 
 def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:
-    """Ends of transactions against the changes that name them; tables that are left out are not expected."""
+    """Compare ends of transactions with the changes that name them; excluded tables are not expected."""
     wanted = ", ".join(f"({literal(name)}, {literal(one)})" for name, some in tables.items() for one in some)
     names = ", ".join(map(literal, tables))
     member = "coalesce(get_json_object(text, '$.payload.{0}'), get_json_object(text, '$.{0}')) AS {0}"
@@ -127,7 +127,7 @@ def _by_numbers(lake: Lake, sources: Iterable[str], since: int, last: int, batch
 
 
 def _short(sets: str) -> str:
-    """How many sets of each source are short, and some of them in words."""
+    """The number of incomplete sets of each source, with a description of some."""
     words = "concat(id, ' has ', CAST(came AS STRING), ' of ', CAST(announced AS STRING))"
     return (
         f"SELECT source, count(*) AS n, to_json(slice(array_sort(collect_list({words})), 1, {FAILING_KEYS})) "

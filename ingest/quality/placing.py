@@ -1,6 +1,6 @@
-"""Checks of order: where the place of a change or a table event depends on something that no message shows.
+"""Checks of order: cases where the place of a change or a table event depends on something that no message shows.
 
-Each costs a query only where the books or the DDL ledger show that it may have something to say.
+Each costs a query only if the books or the DDL ledger show that it may find something.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Arrived:
 def of_mirrors(
     lake: Lake, chosen: Iterable[CheckedMirror], since: int, statements: Sequence[Mapping[str, Any]]
 ) -> Iterator[Metric]:
-    """What the order of each mirror's changes leaves open.
+    """Count the doubtful places in the order of each mirror's changes.
 
     Args:
         lake: the lake.
@@ -116,7 +116,7 @@ def _all_older(lane: CheckedLane) -> bool:
 def _doubts(
     lake: Lake, subject: CheckedMirror, lane: CheckedLane, source: Source, since: int
 ) -> Iterator[Metric]:
-    """Changes that may belong elsewhere: moves that came again, and rows of two topics under one bare name."""
+    """Changes that may belong elsewhere: repeated moves, and rows of two topics under one bare name."""
     if moves := _repeated_moves(lake, subject, lane, since):
         detail = (
             f"{moves} updates of {lane.table} that change the key and lack unchanged columns came again; what they "
@@ -134,12 +134,12 @@ def _doubts(
 
 
 def _epoch(lake: Lake, lane: CheckedLane) -> str:
-    """The command that begins an epoch with a table that is loaded again."""
+    """The command that begins an epoch with a re-snapshot of a table."""
     return f"`ingest epoch {lake.pipeline.file.name} {lane.source} --from-batch N --resnapshot {lane.table}`"
 
 
 def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
-    """The statements of each source and table; those whose text could not be read are of their message's table."""
+    """The statements of each source and table; unreadable ones count for their message's table."""
     found: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
     for row in statements:
         named = {TableId(*one["table"]) for one in json.loads(row.get("effects") or "[]")}
@@ -154,7 +154,7 @@ def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableI
 def unsure_in_second(
     lake: Lake, lane: CheckedLane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
 ) -> int:
-    """How many rows of a lane may stand on the wrong side of a table event of their second."""
+    """The number of a lane's rows that may be on the wrong side of a table event in their second."""
     if not formats.load(source.format).ABOUT.event_marks:
         return 0
     prefixes = {_second(row["order_key"]) for row in statements if _is_anchored(row["order_key"])}
@@ -170,10 +170,10 @@ def unsure_in_second(
 
 
 def unsure(events: Sequence[Arrived], rows: Sequence[Arrived]) -> int:
-    """How many rows of one second arrival and counter put on different sides of some event, or cannot put.
+    """The number of rows of one second that arrival and counter place on different sides of an event, or cannot place.
 
-    A row and an event that are both delivered again count by their first arrival.  Rows of one stream that arrived in
-    another order than their counters say show that arrival proves nothing.
+    Repeated rows and events count by their first arrival. If rows of one stream arrived in another order than their
+    counters, arrival proves nothing.
     """
     firsts: dict[tuple[str, Sequenced], Arrived] = {}
     for event in sorted(events, key=lambda one: one.at):
@@ -214,7 +214,7 @@ def _is_anchored(order_key: str) -> bool:
 
 
 def _second(order_key: str) -> str:
-    """The beginning that the order keys of one second share."""
+    """The common prefix of the order keys of one second."""
     order = order_of(order_key)
     return number_key(order.epoch) + number_key(order.phase) + "".join(map(number_key, order.sequence[:1]))
 
@@ -242,7 +242,7 @@ def _rows_of_second(lake: Lake, lane: CheckedLane, prefix: str) -> list[dict[str
 def _apart(
     lake: Lake, lane: CheckedLane, source: Source, since: int, statements: Sequence[Mapping[str, Any]]
 ) -> int:
-    """How many new events of a lane without positions came by another way than its rows."""
+    """The number of a lane's new events without positions that arrived through another partition than its rows."""
     if source.kind != "kafka":
         return 0
     new = [row for row in statements if row["batch"] > since and is_weak(row["order_key"])]
@@ -261,7 +261,7 @@ def _apart(
 
 
 def _unplaced(lake: Lake, lane: CheckedLane, since: int, statements: Sequence[Mapping[str, Any]]) -> int:
-    """How many new changes and statements without a position arrived after some change with one."""
+    """The number of new changes and statements without a position that arrived after a change with one."""
     before = bool(lane.folded_high) and not is_weak(lane.folded_high or "")
     placed = before or (lane.order_high is not None and not is_weak(lane.order_high))
     if not placed:
@@ -294,7 +294,9 @@ def _is_unplaced(order_key: str) -> bool:
 
 
 def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
-    """How many rows read in new batches differ from a change of their key that came before and is ordered after them."""
+    """The number of rows read in new batches that differ from a change of their key which arrived before but is ordered
+    after them.
+    """
     if not subject.keyed or subject.mirror is None or not lane.folded_high or not lane.order_low:
         return 0
     if lane.order_low > lane.folded_high:
@@ -318,10 +320,10 @@ def _lost_reads(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: in
 
 
 def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
-    """How many new partial updates that change the key equal an earlier change; only without positions.
+    """The number of new partial updates that change the key and equal an earlier change; only without positions.
 
-    A position would put the repetition where the first one is.  By arrival it moves the row that has the old key
-    by then, and takes from it what the message does not carry.
+    A position would place the repetition at the first one. By arrival it moves the row that has the old key at that
+    time, and inherits from it what the message does not carry.
     """
     weak = lane.order_low is not None and is_weak(lane.order_low)
     if not weak or not lane.key_changes or not subject.keyed or subject.mirror is None:
@@ -342,7 +344,7 @@ def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since
 
 
 def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int:
-    """How many topics feed a table whose name holds neither database nor schema; 0 for less than two."""
+    """The number of topics that feed a table whose name has neither database nor schema; 0 for less than two."""
     bare = lane.table.database is None and lane.table.schema is None
     if source.kind != "kafka" or not bare or lane.places < 2:
         return 0

@@ -1,4 +1,4 @@
-"""The SQL that shows again what a check found; each runs unchanged with ``ingest sql FILE "..."``."""
+"""SQL that reproduces a check's result; each query runs unchanged with ``ingest sql FILE "..."``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingest.lake.names import literal, quoted
 def reproduces(
     check: str, table: TableId, source: TableId, keys: Sequence[tuple[str, str]], column: str | None = None
 ) -> str:
-    """A query for one built-in check of a mirror; empty where none can be given.
+    """A query for one built-in check of a mirror; empty if there is none.
 
     Args:
         check: the check's name.
@@ -66,7 +66,7 @@ def of_source(check: str, source: str) -> str:
 
 
 def history(table: TableId, keys: Sequence[str], example: str = "") -> str:
-    """One row's whole life; ``example`` is a key as JSON, whose values are put in."""
+    """A query for one row's history; ``example`` is a key as JSON, whose values are inserted."""
     if not keys:
         return ""
     values = json.loads(example) if example else {}

@@ -1,4 +1,4 @@
-"""Rows of the lake's tables as Arrow batches: by delta-rs without a Spark job, or by Spark where that cannot read."""
+"""Read rows of the lake's tables as Arrow batches: by delta-rs without a Spark job, or by Spark if delta-rs cannot."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _query(table: str, columns: Sequence[str], where: Where, dialect: Dialect) -
 
 
 def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
-    """With delta-rs, which knows deletion vectors and skips files by their statistics."""
-    from deltalake import DeltaTable, QueryBuilder  # heavy, and not needed where Spark has to read
+    """Read with delta-rs, which supports deletion vectors and skips files by their statistics."""
+    from deltalake import DeltaTable, QueryBuilder  # a heavy import, not needed if Spark has to read
 
     found = (
         QueryBuilder().register("t", DeltaTable(lake.path(name))).execute(_query("t", columns, where, _RUST))
@@ -52,22 +52,22 @@ def by_delta(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Ite
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """The column without views, which few functions of Arrow know."""
+    """The column without view types, which few functions of Arrow support."""
     kinds = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
     return column.cast(kinds[column.type]) if column.type in kinds else column
 
 
 def by_spark(lake: Lake, name: str, columns: Sequence[str], where: Where) -> Iterator[pa.RecordBatch]:
-    """With Spark, for stores and tables that delta-rs cannot read."""
+    """Read with Spark, for stores and tables that delta-rs cannot read."""
     text = _query(lake.named(name), columns, where, _SPARK)
     return iter(lake.spark.sql(text).toArrow().to_batches())
 
 
 def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa.RecordBatch]:
-    """The rows for which a condition holds, however they can be read."""
+    """Read the rows for which a condition holds, by delta-rs or Spark."""
     try:
         return list(by_delta(lake, name, columns, where))
-    except Exception:  # a store or a table that delta-rs does not know: what is damaged, Spark says in words
+    except Exception:  # a store or a table that delta-rs does not support; Spark reports damage in words
         return list(by_spark(lake, name, columns, where))
 
 
@@ -77,13 +77,13 @@ def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa
 def mirror_rows(
     lake: Lake, mirror: Mirror, kinds: Sequence[str], keys: Iterable[Key] | None
 ) -> list[Sequence[object]]:
-    """The rows of some keys, and maybe of others, as `of_column` gives their cells; all rows for None.
+    """The rows of some keys, and possibly others, with cells as in `of_column`; all rows for None.
 
     Args:
         lake: the lake.
         mirror: with its columns in the order of the cells.
-        kinds: the Delta type that each column really has; empty where it is not there.
-        keys: as the fold has them.
+        kinds: the actual Delta type of each column; empty if it does not exist.
+        keys: in the fold's form.
     """
     listed = None if keys is None else list(keys)
     if listed == []:
@@ -123,7 +123,7 @@ _REJECT = (
 
 
 def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]:
-    """The cells of a mirror that ever did not fit, with the keys of their rows as the fold has them."""
+    """All rejected cells of a mirror, with the keys of their rows in the fold's form."""
     if not lake.exists(REJECTS.name):
         return []
 

@@ -1,4 +1,4 @@
-"""Cell rejects that are over: the row has gone, or its cell is another one since."""
+"""Close obsolete cell rejects: the row is deleted, or its cell has another value now."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WHY = "the row has gone or has another value since"
 
 
 def close(lake: Lake, chosen: Sequence[CheckedMirror], compared: Mapping[str, Compared]) -> None:
-    """Close the cell rejects of some mirrors whose cells are not what the mirror lacks any more."""
+    """Close the cell rejects of some mirrors whose rejected values would no longer be in the mirror."""
     writers = lake.snapshot(REJECTS.name).transactions
     over: list[dict[str, Any]] = []
     for subject in chosen:
@@ -49,7 +49,7 @@ def _over(lake: Lake, subject: CheckedMirror, compared: Compared) -> list[dict[s
         cell = (key, row["column"])
         lives = there.get(key)
         if lives is None and row["column"] in judged:
-            continue  # for want of its value the row does not meet the mirror's condition
+            continue  # without its value the row does not meet the mirror's condition
         if lives is None or lives[names[row["column"]]] is not None or cell in compared.filled:
             over.append(row)
             continue

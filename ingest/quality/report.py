@@ -1,7 +1,6 @@
-"""The report: facts in, one HTML file out, which needs nothing else: no network, no script, no font.
+"""Render the report: one self-contained HTML file without network, scripts or fonts.
 
-Everything that comes from data passes through Jinja2's autoescape; colours are never alone, each
-state has its word and its sign.
+All data passes through Jinja2's autoescape; colours never stand alone: each state also has a word and a sign.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ _WORST = ("bad", "warn", "none", "good")
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {0x09, 0x0A, 0x0D}
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
 UNSEEN = {code: f"\\u{code:04x}" for code in _CONTROLS | _DIRECTIONS}
-"""Characters of names and values that cannot be seen, or that turn the text around them, as their codes."""
+"""Replace invisible characters of names and values, and those that change the text's direction, by their codes."""
 STATE_WORDS = {PASS: "Passed", WARN: "Warns", FAIL: "Failed", ERROR: "No answer"}
 _STATE_LIGHTS = {PASS: "good", WARN: "warn", FAIL: "bad", ERROR: "bad"}
 _ORDER = {ERROR: 0, FAIL: 1, WARN: 2, PASS: 3}
 MOST_PROBLEMS = 60
-FULL_DETAIL = 150  # with more tables, what passed is one line each
+FULL_DETAIL = 150  # with more tables, passed ones take one line each
 
 
 @dataclass(slots=True)
@@ -73,7 +72,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Page:
-    """What the template lays out."""
+    """The template's input."""
 
     facts: Facts
     rows: list[ReportRow]
@@ -94,7 +93,7 @@ def render(made: Page) -> str:
 
 
 def page(facts: Facts, also: Sequence[Problem] = ()) -> Page:
-    """Decide what the page says, before anything is laid out; ``also`` is wrong whatever the checks say."""
+    """Decide the page's content before layout; ``also`` are problems regardless of the checks."""
     rows = [_row(table, f"t{i}") for i, table in enumerate(facts.tables)]
     rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
     sources = [_source_row(source, f"s{i}") for i, source in enumerate(facts.sources)]
@@ -182,7 +181,7 @@ def _problem(row: ReportRow, subject: str, check: CheckFact) -> Problem:
 
 
 def title(check: CheckFact) -> str:
-    """What a check claims, or what is wrong where it does not hold; with its column if it is about one."""
+    """A check's claim, or what is wrong if it does not hold, with its column if it has one."""
     known = CHECKS.get(check.check)
     claim = known and (known.title if check.state == PASS else known.fault)
     name = claim or check.check.removeprefix("expect_").replace("_", " ").capitalize()
@@ -190,7 +189,7 @@ def title(check: CheckFact) -> str:
 
 
 def words(check: CheckFact) -> str:
-    """What was found, in a sentence."""
+    """The finding in a sentence."""
     if check.check not in CHECKS:
         return check.detail
     if check.detail and check.state != PASS:
@@ -205,7 +204,7 @@ def asks(check: CheckFact) -> str:
 
 
 def observed(check: CheckFact) -> str:
-    """The number that was found, with its unit."""
+    """The observed value with its unit."""
     known = CHECKS.get(check.check)
     return shown(check.observed, known.unit if known else "count")
 
@@ -218,13 +217,13 @@ def state_word(check: CheckFact) -> str:
 
 
 def limit(check: CheckFact) -> str:
-    """The most that may be found; a dash where nothing is set."""
+    """The highest accepted value; a dash if there is none."""
     known = CHECKS.get(check.check)
     return "–" if check.limit is None else shown(check.limit, known.unit if known else "count")
 
 
 def _unread(facts: Facts) -> int:
-    """Messages that could not be decoded and still wait: any of them may be about any table."""
+    """Open rejects of messages: each may belong to any table."""
     return sum(one.count for one in facts.rejects if one.kind == "message")
 
 
@@ -317,7 +316,7 @@ def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
 
 
 def _sum_of(trends: Sequence[Sequence[float]]) -> Sequence[float]:
-    """Trends of one length added up; of different lengths they belong to different runs."""
+    """The sum of trends of equal length; trends of different lengths belong to different runs."""
     lengths = {len(one) for one in trends}
     return [sum(values) for values in zip(*trends, strict=True)] if len(lengths) == 1 else ()
 
@@ -329,7 +328,7 @@ _QUOTED = re.compile(r"`([^`]+)`")
 
 
 def spark(values: Sequence[float]) -> Markup:
-    """A sparkline; nothing where nothing ever changed. The numbers next to it say the same to a reader's voice."""
+    """A sparkline; empty if the value never changed. The numbers next to it give the same to screen readers."""
     points = list(values)[-TREND:]
     if len(set(points)) < 2:
         return Markup("")
@@ -344,12 +343,12 @@ def spark(values: Sequence[float]) -> Markup:
 
 
 def sign(light: str) -> Markup:
-    """The sign of a light, drawn from the symbols at the top of the page."""
+    """The sign of a state, from the symbols at the top of the page."""
     return Markup('<svg class="i {0}" aria-hidden="true"><use href="#{0}"/></svg>').format(light)
 
 
 def ticks(text: str) -> Markup:
-    """A text whose parts between two backticks are commands or names; a single one is only itself."""
+    """Format the parts of a text between two backticks as code; a single backtick is kept."""
     parts = [
         Markup("<code>{}</code>").format(part) if i % 2 else escape(part)
         for i, part in enumerate(_QUOTED.split(text))
@@ -358,13 +357,13 @@ def ticks(text: str) -> Markup:
 
 
 def moment(at: dt.datetime | None) -> str:
-    """A moment for people, in UTC."""
+    """A time for display, in UTC."""
     return "–" if at is None else at.strftime("%Y-%m-%d %H:%M")
 
 
 @cache
 def environment(*packages: str) -> jinja2.Environment:
-    """The templates of the report with what they use; before them those of other packages, which share its parts."""
+    """The environment of the report's templates; templates of other packages, which share its parts, come first."""
     found = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one) for one in (*packages, "ingest.quality")]),
         autoescape=True,

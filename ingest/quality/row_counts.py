@@ -1,7 +1,7 @@
-"""A mirror without a key compared as a multiset of rows, folded from its changes in plain Python.
+"""Compare a mirror without a key as a multiset of rows, folded from its changes in plain Python.
 
-``append`` keeps a row for each insert and read.  ``full_row`` takes away one row equal to what a delete or an
-update says of the row before; a row that is not there cannot be taken.
+``append`` keeps a row for each insert and read. ``full_row`` removes one row equal to the image before of a delete or
+an update; a row that does not exist cannot be removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = "%number"  # the name under which each row has a number of its own; no
 
 
 def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Content]:
-    """How often each row has to be there."""
+    """The expected count of each row."""
     table = Table((_NUMBER,))
     wanted = [one for one in history.steps if not appends or one.action == "new_incarnation"]
     events: list[tuple[Any, Any]] = [(order_of(str(one.order)), one) for one in wanted]
@@ -58,7 +58,7 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
 def differences(
     wanted: Counter[Content], rows: Iterable[Sequence[object]], types: Sequence[str]
 ) -> Iterator[str]:
-    """What differs, in words."""
+    """The differences, in words."""
     present = Counter(map(tuple, rows))
     for content in sorted(wanted.keys() | present.keys(), key=str):
         if wanted[content] != present[content]:
@@ -82,7 +82,7 @@ def _indexed(table: Table, mirror: Mirror) -> dict[str, list[str]]:
 
 
 def _name(values: Image, mirror: Mirror) -> str:
-    """A row's content as a text: equal where every value is, in whatever columns it has."""
+    """A row's content as a text: equal if all values are equal, whatever its columns."""
     kinds = {one.name: one.type for one in mirror.columns}
     typed = {
         name: repr(of_text(text, kinds.get(name, "unknown")))
@@ -97,7 +97,7 @@ def _content(values: Image, mirror: Mirror) -> Content:
 
 
 def _once(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Each change once.  Without a position, and where a snapshot's rows share one, arrival tells rows apart."""
+    """Each change once. Without a position, and if a snapshot's rows share one, arrival distinguishes rows."""
     listed = sorted(rows, key=lambda row: str(row["order_key"]))
     snapshot: dict[str, set[str | None]] = {}
     for row in listed:

@@ -1,7 +1,7 @@
-"""The two sides of a mirror as SQL: its rows, and what the changes say of its keys, under the hash of the key.
+"""The two sides of a mirror as SQL: its rows, and the keys according to the changes, under the hash of the key.
 
-It is text because a tick has few rows and its time goes into building and planning: one text is one
-round trip, and mirrors with the same key columns share one scan of ``changes``.
+It is SQL text because a tick has few rows and spends its time on building and planning: one text is one round trip, and
+mirrors with the same key columns share one scan of ``changes``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ingest.quality.statements import beginning
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.values import MAX_NUMBER_LENGTH
 
-LARGE = 4 << 20  # bytes of a mirror whose rows are not grouped one by one where few are touched
-FEW = 1_000_000  # changes whose keys every task may hold at once
-Cleared = tuple[str, int]  # place and batch at which a lane was last emptied
+LARGE = 4 << 20  # bytes of a mirror whose untouched rows are only counted
+FEW = 1_000_000  # changes whose keys fit in every task's memory
+Cleared = tuple[str, int]  # the place and batch at which a lane was last emptied
 
 
 @dataclass(slots=True)
@@ -46,29 +46,29 @@ class Side:
 
     @property
     def comparable(self) -> bool:
-        """True if the changes hold the whole key: a shard column is in the mirror only."""
+        """True if the changes contain the whole key: a shard column is only in the mirror."""
         if not self.subject.keyed or self.subject.mirror is None or self.subject.mirror.where:
-            return False  # which rows meet a condition, the check of cells finds out
+            return False  # the check of cells decides which rows meet a condition
         shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
         return not shard & set(self.subject.mirror.keys)
 
     @property
     def lanes(self) -> list[tuple[int, CheckedLane]]:
-        """The lanes whose changes are at hand."""
+        """The lanes with changes to compare."""
         if not self.comparable:
             return []
         return [(i, lane) for i, lane in enumerate(self.subject.lanes) if self.since <= 0 or lane.changes]
 
     @property
     def closed(self) -> bool:
-        """True if the changes at hand are all that may be there."""
+        """True if the given changes are the complete history."""
         if not self.comparable or (self.subject.mirror is not None and self.subject.mirror.eras):
             return False
         return self.since <= 0 or any(batch > self.since for _, batch in self.cleared.values())
 
     @property
     def mostly_untouched(self) -> bool:
-        """True if the rows of which the changes at hand say nothing are many, and right if they were before."""
+        """True if most rows are untouched by this batch and were verified earlier, so counting them is enough."""
         if not self.comparable or self.closed or self.since <= 0 or self.subject.size < LARGE:
             return False
         lanes = [lane for _, lane in self.lanes]
@@ -86,7 +86,7 @@ class Side:
         return self.subject.mirror.key_columns
 
     def begins(self, logged: Sequence[Statement]) -> None:
-        """Note where lanes began again, by the DDL ledger."""
+        """Record where lanes began again, by the DDL ledger."""
         for i, lane in self.lanes:
             found = beginning(logged, self.lake.pipeline, lane.source, lane.table, self.subject.applied)
             if found is not None:
@@ -103,7 +103,7 @@ class Side:
         return f"SELECT xxhash64({', '.join(keys)}) AS h, {empty} AS empty, {named} FROM {table}"
 
     def there(self, touched: str = "") -> str:
-        """The mirror's side of the groups; with ``touched`` hashes, of all other keys in one group."""
+        """The mirror's side of the groups; with ``touched`` hashes, all other keys form one group."""
         alive = "0" if self.closed else "CAST(NULL AS INT)"
         rows = f"({self.rows()}) r"
         if touched:
@@ -126,11 +126,11 @@ Told = tuple[Side, int, CheckedLane]
 
 
 def groups(passes: Sequence[Side], view: str = "") -> str:
-    """One row per key of a mirror: how often it is there, and whether it should.
+    """One row per key of a mirror: how often it exists, and whether it should.
 
     Args:
         passes: the mirrors.
-        view: of what the changes say of them, if there is one.
+        view: the view of the changes' side, if there is one.
     """
     touched = f"SELECT /*+ BROADCAST */ DISTINCT h FROM {view}"
     sides = [one.there(touched if view and one.mostly_untouched else "") for one in passes]
@@ -145,7 +145,7 @@ def groups(passes: Sequence[Side], view: str = "") -> str:
 
 
 def spoken(found: Sequence[str]) -> str:
-    """Per key: does it live after its last change, and did some change of it come twice?"""
+    """Per key: does it exist after its last change, and was some change delivered twice?"""
     places = (
         "SELECT m, h, max(struct(order_key, part, gone)) AS last, max(CAST(reset AS INT)) AS whole, "
         "min(message) <> max(message) AS again, min(content) = max(content) AS same "
@@ -159,7 +159,7 @@ def spoken(found: Sequence[str]) -> str:
 
 
 def events(passes: Sequence[Side]) -> Iterator[str]:
-    """What each change says of a key; one that moves its row speaks of two."""
+    """The effect of each change on a key; one that moves its row concerns two keys."""
     alike: dict[tuple[tuple[str, str], ...], list[Told]] = {}
     for one in passes:
         for i, lane in one.lanes:
@@ -181,8 +181,8 @@ def events(passes: Sequence[Side]) -> Iterator[str]:
 def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
     """Each change under its new key, with the hash of the old one.
 
-    A key cell that does not fit its type was rejected by the fold: no row can stand for it.  Images are parsed
-    where they are needed: the one before a change only if its row goes, or the key may move.
+    The fold has rejected a key cell that does not fit its type, so no row can exist for it. Images are parsed only if
+    needed: the one before a change only if its row is deleted, or the key may change.
     """
     columns = [name for name, _ in signature]
     again = {name: image_sql(name, columns) for name in ("before", "after")}
@@ -213,7 +213,7 @@ def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
 
 
 def _typed(text: str, logical: str) -> str:
-    """The key cell as a value of the mirror's type; NULL where it does not fit, or would be rounded or cut."""
+    """The key cell as a value of the mirror's type; NULL if it does not fit, or would be rounded or cut."""
     kind, delta = types.family(logical), types.delta(logical)
     if kind is None or delta == "STRING":
         return text
@@ -235,7 +235,7 @@ def _like(text: str, pattern: str) -> str:
 
 
 def _exact(text: str, delta: str, kind: str) -> Iterator[str]:
-    """What a text that has the form of its type must fulfil besides, for Spark's cast to give its very value."""
+    """Further conditions on a well-formed text under which Spark's cast gives its exact value."""
     if kind in ("decimal", "float"):
         yield f"length({text}) <= {MAX_NUMBER_LENGTH}"
     if (parts := types.decimal_parts(delta.lower())) and kind == "decimal":
@@ -251,7 +251,7 @@ def _exact(text: str, delta: str, kind: str) -> Iterator[str]:
 
 
 def _scientific_scale(text: str) -> str:
-    """Fraction digits of ``12.50e-3`` written out: the mantissa's, less the exponent."""
+    """The number of fraction digits of ``12.50e-3`` written out: those of the mantissa minus the exponent."""
     mantissa = f"regexp_extract({text}, '^[+-]?([0-9.]*)', 1)"
     fraction = f"regexp_extract({mantissa}, '[.]([0-9]*?)0*$', 1)"
     zeros = f"length(regexp_extract({mantissa}, '(0*)(?:[.]0*)?$', 1))"
@@ -260,7 +260,7 @@ def _scientific_scale(text: str) -> str:
 
 
 def changes(lanes: Sequence[Told]) -> str:
-    """The lanes' changes, as far as their mirrors have folded them."""
+    """The lanes' changes that their mirrors have folded."""
     one = lanes[0][0]
     floors = [lane.floor for _, _, lane in lanes if lane.floor is not None]
     wanted = f"batch > {one.since}" + (f" OR order_key >= {literal(min(floors))}" if floors else "")

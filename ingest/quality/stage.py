@@ -1,4 +1,4 @@
-"""The quality stage: measure, judge, keep. One append to ``checks`` a run, whatever was found."""
+"""The quality stage: measure, judge, store. One append to ``checks`` per run, whatever the result."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def check(
 
     Args:
         lake: the lake.
-        since: the last batch checked before; 0 checks everything there is.
+        since: the last batch checked before; 0 checks everything.
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
         tell: called with what is being worked on.
-        steps: gives the schema steps of a lane; without them no cells are compared.
-        deep: a pattern: of the mirrors that fit it every key is compared cell by cell.
+        steps: returns the schema steps of a lane; without it no cells are compared.
+        deep: a pattern; every key of matching mirrors is compared cell by cell.
         only: the paths of the mirrors to check; None means all that ``since`` and ``also`` name.
-        partly: not all mirrors were meant to be brought up to date, so the batches stay unchecked.
+        partly: not all mirrors were to be brought up to date, so the batches remain unchecked.
     """
     last = lake.decoded()
     checked, touched = Checked(since if partly else last), frozenset(also)
     if only is not None:
         checked.batch = last_checked(lake)
     look = partial(_look, lake, last=last, also=touched, decided=decided, only=only)
-    with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # what can be done while Spark counts
+    with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # work that can be done while Spark counts
         imported = pool.submit(judge.great_expectations)
         behind = pool.submit(ledgers.behind, lake) if since > 0 else None
         tell(STAGE, "counting")
@@ -104,8 +104,8 @@ def complaints(
 
     Args:
         checked: what was judged.
-        reported: checks, with mirror or source, that were reported already: as a failure for
-            ``up_to_date``, else as a warning, so that what a limit makes a failure is said nevertheless.
+        reported: checks, with mirror or source, that were reported already: as a failure for ``up_to_date``, else as a
+        warning, so that a failure caused by a limit is still reported.
     """
     failures: list[str] = []
     warnings: list[str] = []
@@ -126,7 +126,7 @@ def _bounded(sentences: list[str], most: int = 20) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What was measured from one batch on, and what could not be."""
+    """The measurements from one batch on, and what could not be measured."""
 
     since: int
     subjects: list[CheckedMirror]
@@ -169,7 +169,7 @@ def _look(
 
 
 def _earlier(found: _Found, also: Collection[str], behind: Mapping[str, int]) -> int:
-    """From which batch on to look: earlier where a mirror has caught up on batches that it had failed."""
+    """The first batch to check: earlier if a mirror has caught up on batches that had failed."""
     caught_up = [behind.get(one.name, found.since) for one in found.subjects if one.path in also]
     return min([found.since, *caught_up])
 
@@ -219,7 +219,7 @@ def limits_of(pipeline: Pipeline, table: TableId) -> dict[str, float]:
 
 
 def cells_checked(pipeline: Pipeline, table: TableId) -> int:
-    """How many touched keys of a mirror are compared cell by cell."""
+    """The number of touched keys of a mirror that are compared cell by cell."""
     rule = rule_of(pipeline, table)
     return CELLS_CHECKED if rule is None else rule.cells_checked
 

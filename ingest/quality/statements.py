@@ -1,4 +1,4 @@
-"""The DDL ledger as the checks read it: which statements wait for a person, and where a table began again."""
+"""The DDL ledger for the checks: which statements wait for the operator, and where a table began again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(lake: Tables) -> list[Statement]:
 
 
 def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
-    """The ledger's rows as statements, in order, with names as the tables that have sent rows spell them."""
+    """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
     ordered = sorted(rows, key=lambda row: str(row["order_key"]))
     said = decided(lake) if ordered else {}
     return resolved([_statement(row, said) for row in ordered], sent)
@@ -50,9 +50,9 @@ def _statement(row: Mapping[str, Any], said: Decided) -> Statement:
 
 
 def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
-    """Statements that no person has decided on and that left something open, by the mirror's path.
+    """Undecided statements that left something open, by the mirror's path.
 
-    They could not be understood, or they gave existing rows values that no message tells.
+    They could not be understood, or they gave existing rows values that no message contains.
     """
     found: dict[str, list[str]] = {}
     for one in statements:
@@ -71,7 +71,7 @@ def _is_open(one: Statement, table: TableId) -> bool:
 def beginning(
     statements: Iterable[Statement], pipeline: Pipeline, source: str, table: TableId, last: int
 ) -> tuple[str, int] | None:
-    """Place and batch of the newest statement from which on the table is another one than before."""
+    """Place and batch of the newest statement at which a new table begins."""
     found, presence = None, Presence()
     if pipeline.rule(table).on_schema_change == "ignore":
         return None

@@ -1,4 +1,4 @@
-"""What is to be checked: each mirror with its lanes, as the books, the decisions and the logs have them."""
+"""The subjects of the checks: each mirror with its lanes, from the books, the decisions and the logs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOLD = "gold"
 
 @dataclass(frozen=True, slots=True)
 class CheckedLane:
-    """One source table of one source: what its books say of the batches to check and of those before."""
+    """One source table of one source: its audit counts for the batches to check and for those before."""
 
     source: str
     table: TableId
@@ -38,11 +38,11 @@ class CheckedLane:
     order_high: str | None
     folded_high: str | None  # of the batches before
     newest: dt.datetime | None  # source commit time
-    places: int  # topics and partitions that it was read from
+    places: int  # the topics and partitions that it was read from
 
     @property
     def floor(self) -> str | None:
-        """From which place on earlier batches matter too: some new change is not newer than all of them."""
+        """The place from which earlier batches matter, too: some new change is not newer than all of them."""
         if not self.order_low or not self.folded_high:
             return None
         low = same_place(self.order_low)
@@ -51,21 +51,21 @@ class CheckedLane:
 
 @dataclass(slots=True)
 class CheckedMirror:
-    """One mirror to check. ``mirror`` is None while no schema has been decided, as for a held table."""
+    """One mirror to check. ``mirror`` is None while no schema has been decided, for example for a held table."""
 
     table: TableId
     path: str
     mirror: Mirror | None = None
     applied: int = -1  # the last batch that it has folded
     exists: bool = False
-    size: int = 0  # bytes of its table, where they are known
+    size: int = 0  # bytes of its table, if known
     damage: str = ""  # why its table cannot be read
-    types: dict[str, str] = field(default_factory=dict)  # the Delta type that each column really has
+    types: dict[str, str] = field(default_factory=dict)  # the actual Delta type of each column
     lanes: list[CheckedLane] = field(default_factory=list)
 
     @property
     def name(self) -> str:
-        """The name people use."""
+        """The displayed name."""
         return str(self.table)
 
     @property
@@ -86,7 +86,7 @@ class CheckedMirror:
 
 @dataclass(slots=True)
 class Booked:
-    """What the books say of one source's batches to check; ``off`` counts messages that are in no column."""
+    """The audit counts of one source's batches to check; ``off`` counts messages that are in no column."""
 
     messages: int = 0
     rejected: int = 0
@@ -94,7 +94,7 @@ class Booked:
     control_ever: int = 0
     messages_ever: int = 0
     rejected_ever: int = 0
-    tables: set[str] = field(default_factory=set)  # as a connector names them, with and without database
+    tables: set[str] = field(default_factory=set)  # as named by a connector, with and without database
 
 
 @dataclass(slots=True)
@@ -103,7 +103,7 @@ class Survey:
 
     subjects: list[CheckedMirror] = field(default_factory=list)
     booked: dict[str, Booked] = field(default_factory=dict)
-    names: frozenset[str] = frozenset()  # of all mirrors, to be checked or not
+    names: frozenset[str] = frozenset()  # of all mirrors, checked or not
 
 
 def survey(
@@ -120,7 +120,7 @@ def survey(
         lines: the books by lane.
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
-        only: leave out all mirrors but those of these paths.
+        only: check only the mirrors of these paths.
     """
     known = mirrors.known(lake) if decided is None else decided
     made, found, touched = Survey(), dict[str, CheckedMirror](), set(also)
@@ -146,7 +146,7 @@ def survey(
     for subject in made.subjects:
         try:
             _look_up(lake, subject)
-        except Exception as error:  # one damaged table must not hide how the others are
+        except Exception as error:  # one damaged table must not hide the state of the others
             subject.damage = faults.of_mirror(
                 error, lake.pipeline.file, subject.name, lake.path(subject.path)
             )
@@ -181,7 +181,12 @@ _COUNTS = (
 )
 
 
-_TYPES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}  # as the log calls them
+_TYPES = {
+    "long": "BIGINT",
+    "integer": "INT",
+    "short": "SMALLINT",
+    "byte": "TINYINT",
+}  # by their names in the log
 
 
 def _look_up(lake: Lake, subject: CheckedMirror) -> None:

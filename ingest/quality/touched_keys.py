@@ -1,7 +1,7 @@
-"""The checks of keys where a batch has few changes, without a Spark job.
+"""The checks of keys for a batch with few changes, without a Spark job.
 
-The last change of each key says whether the mirror has its row; the mirror's keys are read by delta-rs and DuckDB.
-A mirror in which something is wrong is left to the Spark pass (`ingest.quality.keys`), which names the keys.
+The last change of each key says whether the mirror must have its row; delta-rs and DuckDB read the mirror's keys. A
+mirror with a fault is left to the Spark pass (`ingest.quality.keys`), which names the keys.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _LISTED = (
     "INT",
     "BIGINT",
     "DATE",
-)  # rows are found by these without reading all
+)  # types whose rows are found without reading all
 
 
 @dataclass(slots=True)
 class _Said:
-    """What the changes say of one key."""
+    """The changes' result for one key."""
 
-    last: tuple[str, int, bool] = ("", 0, True)  # order key, half of the change, whether the row goes
+    last: tuple[str, int, bool] = ("", 0, True)  # order key, half of the change, whether the row is deleted
     whole: bool = False  # some change set all columns
     places: dict[str, tuple[object, object, bool, bool]] = field(default_factory=dict)
 
     def take(self, row: Mapping[str, Any], half: int, *, gone: bool) -> None:
-        """One change; with `half` 0 the row leaves this key for another."""
+        """Add one change; with `half` 0 the row leaves this key for another."""
         self.last = max(self.last, (row["order_key"], half, gone))
         self.whole |= row["op"] != Op.UPDATE or not row["partial"]
         place = row["order_key"] if is_weak(row["order_key"]) else same_place(row["order_key"])
@@ -62,13 +62,13 @@ class _Said:
 
 
 def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
-    """The numbers of the mirrors in which nothing is wrong, by path; others have none here."""
+    """The numbers of the mirrors without faults, by path; other mirrors are left out."""
     simple = [one for one in sides if _is_simple(one)]
     changes = sum(lane.changes for one in simple for _, lane in one.lanes)
     if not lake.is_local or changes > MOST:
         return {}
     found: dict[str, dict[str, int]] = {}
-    with suppress(Exception):  # what cannot be read, the Spark pass says in words
+    with suppress(Exception):  # the Spark pass reports what cannot be read
         said = _said(lake, simple)
         for one in simple:
             with suppress(Exception):
@@ -84,7 +84,7 @@ def complains(check: str) -> bool:
 
 
 def _is_simple(one: Side) -> bool:
-    """True if the new changes alone say which of their keys have rows."""
+    """True if the new changes alone determine which of their keys have rows."""
     mirror, there = one.subject.mirror, one.subject.types
     assert mirror is not None
     kinds = [column.delta for column in mirror.key_columns]
@@ -97,7 +97,7 @@ def _is_simple(one: Side) -> bool:
 
 
 def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
-    """What the new changes say of each mirror's keys, by its index."""
+    """The new changes' results for each mirror's keys, by the mirror's index."""
     lanes = {(lane.source, lane.table): (one, lane) for one in sides for _, lane in one.lanes}
     found: dict[int, dict[Key, _Said]] = {one.index: {} for one in sides}
     if not lanes:
@@ -112,7 +112,7 @@ def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
         change = change_of({**row, "types": None}, None)
         try:
             concerned = key_of_change(change, tuple(name for name, _ in one.signature), dict(one.signature))
-        except KeyCellError:  # rejected by the fold: there is no row for it
+        except KeyCellError:  # rejected by the fold: it has no row
             continue
         said = found[one.index]
         said.setdefault(concerned.key, _Said()).take(row, 1, gone=change.op is Op.DELETE)
@@ -152,7 +152,9 @@ def _numbers(lake: Lake, one: Side, said: Mapping[Key, _Said]) -> dict[str, int]
 
 
 def _of_all_rows(lake: Lake, one: Side) -> dict[str, int]:
-    """What needs no change: of a large mirror not whether keys are unique, which only few batches can alter."""
+    """The numbers that need no changes; the uniqueness of keys is skipped for a large mirror, because few batches can
+    affect it.
+    """
     if not one.subject.keyed:
         return dict(lake.ask_mirror(one.subject.path, "SELECT count(*) AS rows FROM {mirror}")[0])
     names = [duck.name(column.column) for column in one.columns]
@@ -169,7 +171,7 @@ def _of_all_rows(lake: Lake, one: Side) -> dict[str, int]:
 
 
 def _present(lake: Lake, one: Side, keys: Iterable[Key] | None) -> Counter[Key]:
-    """How often the mirror has each of these keys, or each key of its own."""
+    """How often the mirror has each of these keys, or each of its own keys."""
     assert one.subject.mirror is not None
     mirror = replace(one.subject.mirror, columns=one.columns)
     kinds = [column.delta for column in one.columns]

@@ -1,7 +1,7 @@
-"""The keys of rows that are not as expected, a few of each.
+"""Sample the keys of rows that fail expectations.
 
-Great Expectations can name them only by collecting every bad row on the driver; here the same condition is
-asked of Spark with a limit, for the expectations that look at one column row by row.
+Great Expectations can name them only by collecting every failing row on the driver; here Spark evaluates the same
+condition with a limit, for expectations that test one column row by row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ingest.lake.names import quoted
 from ingest.quality.catalogue import FAILING_KEYS
 
 Condition = Callable[[Column, Mapping[str, Any]], Column]
-_PARTIAL = ("row_condition", "condition_parser")  # arguments after which other rows are looked at
+_PARTIAL = ("row_condition", "condition_parser")  # arguments that change which rows are tested
 _HEAD = "expect_column_values_to_"
 
 
@@ -49,12 +49,12 @@ UNEXPECTED: Mapping[str, Condition] = {
 
 
 def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, column: str | None) -> tuple[str, ...]:
-    """Keys as JSON under the source's names; none where they are not known.
+    """Keys as JSON under the source's names; none if they are not known.
 
     Args:
-        frame: the rows that were looked at.
-        mirror: whose rows they are.
-        wish: what was expected of them.
+        frame: the tested rows.
+        mirror: the mirror of these rows.
+        wish: the expectation.
         column: the expectation's column by its name in the mirror.
     """
     condition = UNEXPECTED.get(wish.type.removeprefix(_HEAD))
@@ -65,6 +65,6 @@ def keys(frame: DataFrame, mirror: Mirror, wish: Expectation, column: str | None
     try:
         bad = frame.select(key.alias("key"), condition(F.col(quoted(column)), wish.arguments).alias("bad"))
         rows = bad.where("bad").limit(FAILING_KEYS).collect()
-    except (PySparkException, KeyError, TypeError):  # Great Expectations understood more than we do
+    except (PySparkException, KeyError, TypeError):  # Great Expectations supports more than this module
         return ()
     return tuple(sorted(row["key"] for row in rows))
