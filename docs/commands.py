@@ -24,7 +24,7 @@ _USUAL = "How results are printed."  # the help of --output with most verbs, whi
 
 def page() -> str:
     """The whole page."""
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
     verbs = {name: group.get_command(typer.Context(group), name) for name in VERBS}
     rows = [f"| [`{name}`](#{name}) | {_told(verb)} |" for name, verb in verbs.items()]
     parts = [_HEAD, "| verb | does |\n|---|---|\n" + "\n".join(rows) + "\n"]

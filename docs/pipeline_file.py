@@ -19,7 +19,8 @@ from ingest import ddl, types
 from ingest.change import TableId
 from ingest.config import schema
 from ingest.gold import policy
-from ingest.gold.policy import Statement, Subject
+from ingest.gold.policy import Subject
+from ingest.lake.statements import Statement
 
 PAGE = Path(__file__).parent / "pipeline-file.md"
 

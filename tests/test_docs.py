@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlglot
@@ -38,7 +39,7 @@ def commands_of(page: Path) -> list[list[str]]:
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_name_verbs_and_options_that_exist(page):
     """A command that fails as printed is the first thing that a newcomer meets."""
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
     for words in commands_of(page):
         assert words[1] in VERBS, words
         verb = group.get_command(typer.Context(group), words[1])

@@ -13,6 +13,7 @@ from ingest.config.model import TableRule
 from ingest.ddl import Effect
 from ingest.gold import policy
 from ingest.lake.mirrors import Column, Mirror, grown
+from ingest.lake.statements import Statement
 
 LOGICAL = [
     *(one for one in types.LOGICAL if one != "decimal"),
@@ -125,7 +126,7 @@ def test_the_ledger_says_what_the_mirror_does() -> None:
         after = grown(mirror, table, TableRule("shop.t"), ("id",), {"a": new}).columns[1].delta
         effect = Effect("modify_column", table, "a", type=new)
         [said] = policy.judge(
-            policy.Statement("1", "s", table, 1, "001", "", "safe", (effect,)),
+            Statement("1", "s", table, 1, "001", "", "safe", (effect,)),
             policy.Subject(table, "lenient", {"a": old}),
         ).does
         if after == types.delta(old):

@@ -17,7 +17,8 @@ from ingest.config import load
 from ingest.lake import commits, delta, log
 from ingest.lake.lake import Lake
 from ingest.lake.upkeep import maintain
-from ingest.run import Result, Warm, run
+from ingest.result import Result
+from ingest.run import Warm, run
 from ingest.silver.decode import decode
 from tests.lakes import FORMAT, Depot, change, counted, doubled, rows, touch, versions
 

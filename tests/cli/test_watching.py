@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from ingest.cli import live_status
+from ingest.cli import live_status, output
 from ingest.cli.app import app as command
 from ingest.cli.live_status import Watched, watch
 
@@ -119,7 +119,7 @@ def test_a_terminal_gets_one_view(monkeypatch):
             seen.append((view, refresh))
 
     monkeypatch.setattr(rich.live, "Live", Live)
-    monkeypatch.setattr(live_status.output, "on_terminal", lambda: True)
+    monkeypatch.setattr(output, "on_terminal", lambda: True)
     watch(looks(2)[0], 0.01, "table")
     assert [True] == [refresh for _, refresh in seen]
 

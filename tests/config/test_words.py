@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ingest.change import TableId
 from ingest.config import words
 from ingest.config.lint import covers
-from ingest.config.model import matches
+from ingest.config.patterns import matches
 
 
 @pytest.mark.parametrize(

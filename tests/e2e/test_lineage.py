@@ -16,7 +16,8 @@ import pytest
 from ingest.config import Pipeline, Source, load
 from ingest.errors import IngestError
 from ingest.lake import lineage
-from ingest.run import Result, run
+from ingest.result import Result
+from ingest.run import run
 from tests.lakes import Depot
 
 if TYPE_CHECKING:

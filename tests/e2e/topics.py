@@ -33,7 +33,7 @@ class Topics:
     def make(self, name: str, partitions: int = 1, **settings: str) -> str:
         """A new topic; one that is being deleted is waited for."""
         from confluent_kafka import KafkaException
-        from confluent_kafka.admin import NewTopic
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         deadline = time.monotonic() + 20
         while True:
@@ -48,7 +48,7 @@ class Topics:
 
     def grow(self, name: str, partitions: int) -> None:
         """More partitions."""
-        from confluent_kafka.admin import NewPartitions
+        from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(20)
         self.until(lambda: len(self.admin.list_topics(name, 10).topics[name].partitions) == partitions)

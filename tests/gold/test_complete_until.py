@@ -200,7 +200,7 @@ def test_the_row_of_a_run_says_what_status_says(tmp_path: Path, rejects: list[tu
     result.complete_until = _complete_until(lake, warm, result)
     assert (None if rejects else at(30)) == result.complete_until
     assert told(lake, entry(ORDERS))["shop.orders"].until == result.complete_until
-    lake.run, lake.now = "r", lambda: NOON
+    lake.run, lake.now = "r", lambda: NOON  # type: ignore[attr-defined]
     moments = [dict(zip(RUNS.types, row, strict=True))["complete_until"] for row in _rows(lake, result)]
     assert [None if rejects else NOON + dt.timedelta(minutes=30), None] == moments
 

@@ -138,7 +138,7 @@ def test_a_rebuild_after_the_key_has_changed(depot: Depot) -> None:
 
 def test_killed_between_the_commit_and_the_decision(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next run finds the old key decided beside rows that have the new one."""
-    from ingest.gold import rebuild
+    from ingest.lake import mirrors
 
     say(depot, ["id"], id="1", n="1")
     assert ("done", "") == depot.run()
@@ -148,7 +148,7 @@ def test_killed_between_the_commit_and_the_decision(depot: Depot, monkeypatch: p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(rebuild.mirrors, "decision", killed)
+        patch.setattr(mirrors, "decision", killed)
         with pytest.raises(KeyboardInterrupt):
             depot.run()
     written(depot)

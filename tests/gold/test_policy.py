@@ -12,8 +12,6 @@ from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
 from ingest.gold.policy import (
     APPLIED,
-    APPROVE,
-    DISMISS,
     DISMISSED,
     HELD,
     LOGGED,
@@ -25,6 +23,7 @@ from ingest.gold.policy import (
     shown,
     steps,
 )
+from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import resolved
 from ingest.lake.statements import Statement
 from ingest.order import Order

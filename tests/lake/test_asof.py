@@ -19,7 +19,7 @@ COUNT = "SELECT count(*) AS n FROM depot.bins b"
 @pytest.fixture(scope="module")
 def paused(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     """Two batches, the first mirror paused before the second; then the lake, and the run that found it so."""
-    from ingest.lake import mirrors, pauses
+    from ingest.lake import decisions, mirrors, pauses
     from ingest.lake.lake import Lake
     from ingest.run import run
 
@@ -28,7 +28,7 @@ def paused(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     run(spark, depot.pipeline, STAGES)
     lake = Lake(spark, depot.pipeline)
     [bins] = [one for one in mirrors.known(lake).values() if one.name == "depot.bins"]
-    pauses.decide(lake, bins, pauses.PAUSE, "the source is being mended")
+    pauses.decide(lake, bins, decisions.PAUSE, "the source is being mended")
     depot.grow()
     result = run(spark, depot.pipeline, STAGES)
     return depot, bins, result
@@ -58,13 +58,13 @@ def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
 def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
     """What came while it stood still is the very thing that must not be lost; the past stays what it was."""
     from ingest.inspect.query import query_as_of
-    from ingest.lake import pauses
+    from ingest.lake import decisions, pauses
     from ingest.lake.lake import Lake
     from ingest.run import run
 
     depot, bins, _ = paused
     lake = Lake(spark, depot.pipeline)
-    pauses.decide(lake, bins, pauses.RESUME, "it is mended")
+    pauses.decide(lake, bins, decisions.RESUME, "it is mended")
     run(spark, depot.pipeline, STAGES)
     assert depot.expected() == depot.found(spark)
     found = [query_as_of(lake, COUNT, 0, batch) for batch in (1, 2)]

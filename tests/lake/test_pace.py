@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -68,7 +69,7 @@ def test_the_users_own_pace_stands(before):
 )
 def test_few_rows_are_exchanged_by_one_task(rows, size, before, after):
     """A mirror of a hundred rows would be two files, and each of its queries twice the tasks."""
-    spark = Settings()
+    spark: Any = Settings()
     spark.sparkContext = SimpleNamespace(defaultParallelism=4)
     spark.conf.set("spark.sql.shuffle.partitions", before)
     pace.narrow(spark, rows, size)

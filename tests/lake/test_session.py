@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from ingest.errors import SetupError
 from ingest.lake import archive, session, settings
@@ -39,8 +40,8 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
 def test_secrets_stay_off_the_command_line(monkeypatch):
     """Everyone on the machine can read a process's arguments."""
     seen = {}
-    monkeypatch.setattr(session.SparkContext, "_ensure_initialized", lambda conf: seen.update(conf.getAll()))
-    monkeypatch.setattr(session.SparkContext, "_jvm", None)
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda conf: seen.update(conf.getAll()))
+    monkeypatch.setattr(SparkContext, "_jvm", None)
     session._start_java({"spark.hadoop.fs.s3a.secret.key": "hush", "spark.driver.memory": "2g"})
     assert {"spark.driver.memory": "2g"} == seen
 
@@ -75,7 +76,7 @@ def test_no_archive_no_option(tmp_path):
 def test_failed_practice_leaves_nothing(monkeypatch, tmp_path):
     """Half an archive would be used from then on."""
     monkeypatch.setenv("INGEST_CACHE", str(tmp_path))
-    monkeypatch.setattr(archive.sys, "executable", "/bin/false")
+    monkeypatch.setattr(sys, "executable", "/bin/false")
     assert not archive.build(tmp_path / "classes" / "a.jsa")
     assert [] == list((tmp_path / "classes").iterdir())
 

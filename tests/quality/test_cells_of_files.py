@@ -294,7 +294,10 @@ def test_an_accepted_loss_is_no_second_insert(
     found = shop.check(rows, since=0)
     monkeypatch.setattr(decisions, "read", lambda _lake: Decisions((Decision(ACCEPT_GAP, lost_of),)))
     subject = CheckedMirror(
-        TABLE, MIRROR.path, MIRROR, lanes=[CheckedLane("s", TABLE, *[0] * 9, *[None] * 4, 1)]
+        TABLE,
+        MIRROR.path,
+        MIRROR,
+        lanes=[CheckedLane("s", TABLE, *[0] * 9, *[None] * 4, 1)],  # type: ignore[call-arg]
     )
     lake = Lake(cast("Any", None), Pipeline("p", Path("/p.yaml"), "/lake", ()))
     (one,) = [each for each in metrics(lake, subject, found) if each.check == "insert_of_a_live_key"]

@@ -268,7 +268,7 @@ def test_keys_are_counted_alike_without_spark(
 ) -> None:
     """The quick count of keys may leave mirrors to Spark; what it says of the others must be what Spark says."""
     from ingest.lake.lake import Lake
-    from ingest.quality import keys, ledgers
+    from ingest.quality import keys, ledgers, touched_keys
     from ingest.quality import statements as logged
     from ingest.quality.subjects import survey
 
@@ -278,7 +278,7 @@ def test_keys_are_counted_alike_without_spark(
     since = last - batches if batches else 0
     chosen = survey(lake, ledgers.read(lake, since, last).lanes).subjects
     quick: dict[str, dict[str, int]] = {}
-    sound = keys.sound
+    sound = touched_keys.sound
     monkeypatch.setattr(keys, "sound", lambda lake, sides: quick.update(sound(lake, sides)) or {})
     counted = keys.count(lake, chosen, since, logged.read(lake))
     assert quick

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -321,7 +322,7 @@ def test_a_question_that_fails_is_asked_again_and_then_ends_in_one_sentence(
 ) -> None:
     """A short cut of the network must not cost an hour of comparing, nor pass as equal."""
     bins.mirror()
-    monkeypatch.setattr(comparing.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
     real, failures = duck_source.values, [0, 1]
 
     def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
