@@ -1,7 +1,8 @@
 """What ``plan`` finds out, as plain values: what would be read, decoded and folded.  It writes nothing.
 
 A pipeline of files needs no Spark: the positions are read from its lake's receipts.  A Kafka source's offsets are
-asked of its brokers, if one of them answers at all, and that takes Spark; so does a lake that only Hadoop reaches.
+asked of its brokers, if one of them answers at all, and that takes Spark; so does a lake in a store that is not read
+otherwise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ingest.errors import command
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.inspect.idle import read_so_far
-from ingest.lake import decoded_with, identity
+from ingest.lake import decoded_with, identity, stores
 from ingest.lake.books import Line
 from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, target
@@ -53,8 +54,14 @@ class Sources:
 
 
 def has_lake(pipeline: Pipeline) -> bool:
-    """True if the lake has landed something, or may have: an object store is not asked here."""
-    return "://" in pipeline.lake or Path(pipeline.lake, "bronze", "_delta_log").is_dir()
+    """True if the lake has landed something.
+
+    Raises:
+        StoreError: it is in a store that cannot be reached so.
+    """
+    if "://" in pipeline.lake:
+        return LakeReader(pipeline).exists(BRONZE.name)
+    return Path(pipeline.lake, BRONZE.name, "_delta_log").is_dir()
 
 
 def unreachable(source: Source) -> str:
@@ -71,12 +78,18 @@ def _silent(servers: str) -> str:
     return f"{'; '.join(row.found for row in rows)}: its offsets are not known, and a run would fail."
 
 
-def needs_spark(pipeline: Pipeline) -> bool:
-    """True if files alone are not enough for the plan."""
-    asked = any(
-        source.enabled and source.kind == "kafka" and not unreachable(source) for source in pipeline.sources
-    )
-    return asked or "://" in pipeline.lake
+def why_spark(pipeline: Pipeline) -> str:
+    """Why the plan needs Spark, in a sentence; empty if it does not."""
+    asked = [one for one in pipeline.sources if one.enabled and one.kind == "kafka" and not unreachable(one)]
+    if asked:
+        return f"The offsets of {', '.join(one.name for one in asked)} are asked of the brokers by Spark's client."
+    if not stores.is_readable(pipeline.lake):
+        return f"{pipeline.lake} is not read otherwise."
+    try:
+        has_lake(pipeline)
+    except stores.StoreError as error:  # Spark may know more of the store than the environment says
+        return str(error)
+    return ""
 
 
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
@@ -84,7 +97,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
 
     Args:
         pipeline: what would run.
-        spark: a session, or None where `needs_spark` is False.
+        spark: a session, or None where `why_spark` has no reason.
         count: how many messages of each source are decoded to name tables.
     """
     lake: Lake | LakeReader | None = None

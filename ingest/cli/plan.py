@@ -32,7 +32,10 @@ def plan(
     from ingest.config import load
 
     pipelines = [load(file) for file in files]
-    asking = [one for one in pipelines if dry_run.needs_spark(one)]
+    reasons = [dry_run.why_spark(one) for one in pipelines]
+    asking = [one for one, why in zip(pipelines, reasons, strict=True) if why]
+    for why in dict.fromkeys(filter(None, reasons)):
+        output.note(f"{why} Spark is started, which takes a while.")
     with session_for(asking, jars_dir) if asking else contextlib.nullcontext() as spark:
         found = [dry_run.foresee(one, spark if one in asking else None, sample) for one in pipelines]
     if output_as == "json":

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from ingest.cli import dry_run
 from ingest.cli.app import app
+from ingest.config import load
 from ingest.lake import stores
 from ingest.lake.tables import LakeReader
 from tests.e2e.parts import Missing, free_port
 from tests.e2e.store import ACCESS, Store
-from tests.lakes import change
+from tests.lakes import change, touch
 from tests.serve.conftest import client_of, depot
 from tests.written import Written
 
@@ -40,6 +42,8 @@ QUESTIONS = {
     ],
     "sql of rows that are gone": ["sql", "{file}", "SELECT * FROM depot.shelf1", "--output", "json"],
     "sql of an odd name": ["sql", "{file}", f'SELECT * FROM depot."{ODD}"', "--output", "json"],
+    "plan": ["plan", "{file}"],
+    "plan as JSON": ["plan", "{file}", "--output", "json"],
     "validate": ["validate", "{file}"],
     "alerts": ["alerts", "{file}", "--output", "json"],
 }
@@ -140,6 +144,31 @@ def test_a_store_answers_as_a_folder_does(question: str, lake: Written, stored: 
 
 
 @pytest.mark.usefixtures("environment")
+def test_a_plan_says_what_would_be_read(lake: Written, stored: Path) -> None:
+    """A store's lake knows its files and mirrors as well as a folder's: it tells a new file from those that it has read."""
+    feed = lake.file.with_name("depot-9.jsonl")
+    feed.write_text(change("INSERT", "bins", 9900, {"id": "9", "word": "x", "more": "7"}) + "\n", "utf-8")
+    touch(feed)
+    try:
+        found, there = (
+            json.loads(asked("plan as JSON", file, root))[0]
+            for file, root in ((stored, "s3a://read/depot"), (lake.file, str(lake.lake)))
+        )
+    finally:
+        feed.unlink()
+    ways = [one.pop("why_spark") for one in found["tables"]]
+    assert all("in a store" in why for why in ways)
+    for one in there["tables"]:
+        one.pop("why_spark")  # a folder is folded by Arrow
+    assert there == found
+    assert (lake.batch + 1, [feed.name]) == (
+        found["next_batch"],
+        [Path(one["file"]).name for one in found["sources"][0]["reads"]],
+    )
+    assert "depot.bins" in {one["table"] for one in found["tables"]}
+
+
+@pytest.mark.usefixtures("environment")
 def test_rows_taken_out_by_deletion_vectors_are_gone(lake: Written, stored: Path) -> None:
     """The comparison above says nothing if the vector takes nothing out."""
     assert "[]" == asked("sql of rows that are gone", stored, "s3a://read/depot").strip()
@@ -177,6 +206,9 @@ def test_a_lake_that_is_not_there_yet(stored: Path) -> None:
     file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://read/other"), "utf-8")
     done = CliRunner().invoke(app, ["status", str(file)])
     assert (2, True) == (done.exit_code, "There is no lake at s3a://read/other yet" in done.output)
+    done = CliRunner().invoke(app, ["plan", str(file)])
+    assert (0, False) == (done.exit_code, "Spark" in done.output), done.output
+    assert "the lake s3a://read/other, which does not exist yet" in done.stdout
     assert "Not run yet" in client_of(file).get("/").text
 
 
@@ -190,6 +222,7 @@ def test_a_store_that_does_not_answer(stored: Path, monkeypatch: pytest.MonkeyPa
     file.write_text(stored.read_text("utf-8").replace("s3a://read/depot", "s3a://read/silent"), "utf-8")
     text = client_of(file).get("/").text
     assert "s3a://read/silent cannot be read (the store does not answer)" in text
+    assert "s3a://read/silent cannot be read (the store does not answer)" in dry_run.why_spark(load(file))
     assert "shown" not in text
 
 
