@@ -118,6 +118,7 @@ def reconcile(
 ) -> None:
     """Compare mirrors with their source tables, row by row: 0 equal, 1 they differ, 3 some rows are still on their way."""
     from ingest.config import load
+    from ingest.inspect import due as waiting
     from ingest.inspect import status as looking
     from ingest.source import reconcile as comparing
     from ingest.source.database import named
@@ -132,9 +133,8 @@ def reconcile(
     found, rows, code, progress = [], [], 0, _ProgressLine()
     with looked_at(file, None) as lake:
         wanted = [named(chosen.database, one) for one in tables or ()] or comparing.tables_of(lake, chosen)
-
         if due:
-            wanted = [one for one in wanted if _is_due(lake, one, chosen.database.reconcile_every or 0.0)]
+            wanted = waiting.due(lake, chosen, wanted)
 
         def passed(mirror: str) -> dt.datetime | None:
             known = looking.complete(lake).get(mirror)
@@ -283,22 +283,6 @@ def _causes(
         return "no message with these values has come"
 
     return cause
-
-
-def _is_due(lake: Tables, table: TableId, every: float) -> bool:
-    """True if the last comparison of a table's mirror is older than so many seconds, or did not judge all rows."""
-    from ingest.lake import duck, mirrors
-    from ingest.quality.catalogue import RECONCILED, WARN
-
-    name = str(mirrors.target(lake.pipeline.rule(table), table))
-    found = lake.ask(
-        f"SELECT checked_at, state FROM {{checks}} WHERE mirror = {duck.text(name)} "
-        f'AND "check" = {duck.text(RECONCILED)} ORDER BY checked_at DESC LIMIT 1'
-    )
-    if not found or found[0]["state"] == WARN:
-        return True
-    age = dt.datetime.now(dt.UTC).replace(tzinfo=None) - found[0]["checked_at"]
-    return bool(age.total_seconds() >= every)
 
 
 def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:

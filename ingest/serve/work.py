@@ -1,11 +1,12 @@
 """What the service does apart from answering: runs on schedules, and the actions of its users, in one process of their own.
 
 That process has the Spark session. It is started when something is to be done, ended when nothing was for a while, and
-never takes the service with it.
+never takes the service with it. Comparisons with the sources need no Spark: each is a process of its own beside it.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import secrets
 import signal
@@ -20,15 +21,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ingest.config import Source
 from ingest.errors import IngestError, command
+from ingest.inspect.due import next_due
 from ingest.inspect.idle import idle
 from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
 
 WORKER = (sys.executable, "-m", "ingest.cli.worker")
+VERBS = (sys.executable, "-m", "ingest")
 IDLE = 600.0  # seconds without a job after which the process is ended
 KEPT = 200  # jobs
 LOOK = 0.5  # seconds between two looks at what is due
+COMPARE = "reconcile"
+AGAIN = 10  # comparisons that failed, or could not judge, are repeated so many times in `reconcile_every:`,
+SOONEST = 60.0  # but not sooner than after so many seconds
+NOT_JUDGED = 3  # the exit code of a comparison with rows that may be on their way
+SAID = 200  # lines of a comparison's output
+LONG = 200  # characters of a step
 
 ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
     "approve": (("ddl", "approve"), ("statement",), True),
@@ -71,6 +81,11 @@ class ServiceJob:
         """True if nothing more comes of it."""
         return self.state in ("done", "failed")
 
+    @property
+    def is_comparison(self) -> bool:
+        """True if it runs beside the others."""
+        return self.words[0] == COMPARE
+
     def described(self) -> dict[str, Any]:
         """The job as scripts read it."""
         return {
@@ -101,6 +116,15 @@ def words_of(do: str, file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
     )  # no value is taken for an option
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A source whose mirrors are compared with its database, and how long until the next time."""
+
+    source: str
+    seconds: float | None  # None if it has no table yet
+    job: ServiceJob | None  # of the comparison that runs now
+
+
 class JobRunner:
     """Jobs, the process that does them, and the schedules."""
 
@@ -110,9 +134,11 @@ class JobRunner:
         *,
         schedules: bool = True,
         worker: Sequence[str] = WORKER,
+        verbs: Sequence[str] = VERBS,
         idle_after: float = IDLE,
     ) -> None:
         self._fleet, self._schedules, self._command, self._idle_after = fleet, schedules, worker, idle_after
+        self._verbs = verbs
         self._jobs: OrderedDict[str, ServiceJob] = OrderedDict()
         self._keys: OrderedDict[str, ServiceJob] = OrderedDict()
         self._asked: deque[ServiceJob] = deque()
@@ -121,9 +147,12 @@ class JobRunner:
         self._process: subprocess.Popen[str] | None = None
         self._stop = threading.Event()
         self._due: dict[str, float] = {}
+        self._comparing: subprocess.Popen[str] | None = None
+        self._compared: dict[tuple[str, str], float] = {}  # when the last comparison of a source was begun
         self._threads = [threading.Thread(target=self._work, daemon=True)]
         if schedules:
             self._threads.append(threading.Thread(target=self._schedule, daemon=True))
+            self._threads.append(threading.Thread(target=self._compare_all, daemon=True))
 
     # --- what is asked for ---
 
@@ -144,12 +173,13 @@ class JobRunner:
                     self._keys.popitem(last=False)
         return job
 
-    def _add(self, job: ServiceJob, line: deque[ServiceJob]) -> ServiceJob:
+    def _add(self, job: ServiceJob, line: deque[ServiceJob] | None = None) -> ServiceJob:
         self._jobs[job.id] = job
         over = [one.id for one in self._jobs.values() if one.is_over]
         for name in over[: max(0, len(self._jobs) - KEPT)]:
             del self._jobs[name]
-        line.append(job)
+        if line is not None:
+            line.append(job)
         self._change.notify_all()
         return job
 
@@ -163,8 +193,8 @@ class JobRunner:
             return [one for one in reversed(self._jobs.values()) if one.pipeline == pipeline]
 
     def running(self, pipeline: str) -> ServiceJob | None:
-        """What is done for a pipeline right now."""
-        return next((one for one in self.of(pipeline) if one.state == "runs"), None)
+        """What is done for a pipeline right now, apart from comparisons."""
+        return next((one for one in self.of(pipeline) if one.state == "runs" and not one.is_comparison), None)
 
     def next_run(self, pipeline: str) -> float | None:
         """Seconds until the pipeline's next look for work; None without a schedule."""
@@ -215,6 +245,95 @@ class JobRunner:
             job.ended = time.time()
             self._jobs[job.id] = job
         self._due[name] = time.monotonic() + 60
+
+    # --- comparisons with the sources ---
+
+    def _sources(self, name: str) -> list[Source]:
+        """The sources of a pipeline that are compared on a schedule."""
+        pipeline = self._fleet.members[name].pipeline
+        return [
+            one
+            for one in (pipeline.sources if pipeline else ())
+            if one.enabled and one.database is not None and one.database.reconcile_every
+        ]
+
+    def comparisons(self, name: str) -> list[Comparison]:
+        """A pipeline's comparisons that are scheduled."""
+        if not self._schedules:
+            return []
+        found = []
+        for source in self._sources(name):
+            now = [
+                one for one in self.of(name) if one.state == "runs" and one.words == self._words(name, source)
+            ]
+            found.append(Comparison(source.name, self._until_due(name, source), now[0] if now else None))
+        return found
+
+    def _words(self, name: str, source: Source) -> tuple[str, ...]:
+        return COMPARE, "--due", f"--source={source.name}", "--", str(self._fleet.members[name].file)
+
+    def _until_due(self, name: str, source: Source) -> float | None:
+        """Seconds until a table of a source is to be compared; None if there is none yet."""
+        try:
+            lake = self._fleet.lake(name)
+            due = self._fleet.kept(name, f"due {source.name}", lake, lambda lake: next_due(lake, source))
+        except Exception:
+            return None  # the pages say why the lake cannot be read
+        if due is None:
+            return None
+        assert source.database is not None
+        seconds = (due - dt.datetime.now(dt.UTC).replace(tzinfo=None)).total_seconds()
+        if (begun := self._compared.get((name, source.name))) is not None:
+            pause = max(SOONEST, (source.database.reconcile_every or 0.0) / AGAIN)
+            seconds = max(seconds, begun + pause - time.monotonic())
+        return max(0.0, seconds)
+
+    def _compare_all(self) -> None:
+        """Compare what is due, one source after the other."""
+        while not self._stop.wait(LOOK):
+            for name in self._fleet.members:
+                with suppress(IngestError):
+                    self._fleet.member(name)
+                for source in self._sources(name):
+                    if self._until_due(name, source) == 0.0 and not self._stop.is_set():
+                        self._compared[name, source.name] = time.monotonic()
+                        self._compare(
+                            ServiceJob(secrets.token_hex(8), name, self._words(name, source), state="runs")
+                        )
+
+    def _compare(self, job: ServiceJob) -> None:
+        """One comparison, as a timer would start it."""
+        with self._change:
+            self._add(job)
+        said: deque[str] = deque(maxlen=SAID)
+        try:
+            process = self._comparing = subprocess.Popen(
+                [*self._verbs, *job.words],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                start_new_session=True,
+            )  # fmt: skip
+            with process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    said.append(line)
+                    job.step = line.strip()[:LONG]
+                code = process.wait()
+        except OSError as error:
+            self._over(job, 2, f"error: the comparison could not be started: {error}")
+            return
+        if code < 0:
+            said.append(
+                "error: it was stopped with the service"
+                if self._stop.is_set()
+                else f"error: it was ended by signal {-code}"
+            )
+        self._over(job, code, "".join(said))
+        pipeline = self._fleet.members[job.pipeline].pipeline
+        if code == 1 and pipeline is not None and pipeline.alerts and not self._stop.is_set():
+            with self._change:  # alerts are sent after runs
+                self._add(
+                    ServiceJob(secrets.token_hex(8), job.pipeline, ("run", str(pipeline.file))), self._runs
+                )
 
     # --- what is done ---
 
@@ -285,7 +404,7 @@ class JobRunner:
     def _over(self, job: ServiceJob, code: int, text: str) -> None:
         with self._change:
             job.code, job.text, job.ended, job.step = code, text, time.time(), ""
-            job.state = "failed" if code else "done"
+            job.state = "failed" if code and not (job.is_comparison and code == NOT_JUDGED) else "done"
         self._fleet.forget(job.pipeline)
 
     # --- the end ---
@@ -319,6 +438,8 @@ class JobRunner:
             and any(map(self.running, self._fleet.members))
         ):
             said()
+        if (comparing := self._comparing) is not None:  # it only reads
+            comparing.terminate()
         self._end()
         for one in self._threads:
             if one.is_alive():
@@ -328,5 +449,6 @@ class JobRunner:
 
     def kill(self) -> None:
         """End the process at once; the next run takes up what it leaves."""
-        if self._process is not None:
-            self._process.kill()
+        for process in (self._process, self._comparing):
+            if process is not None:
+                process.kill()
