@@ -31,6 +31,7 @@ PAUSE = 10  # times what an answer cost: it is not made again sooner, while a ru
 LONGEST = 20.0  # seconds of such a pause
 KEPT = 64  # answers, and as many of each pipeline as the page of all of them needs
 OF_EACH = 4
+LATELY = 600.0  # seconds after a question in which a pipeline's answers are made before they are asked for
 STORE_LOOK = 10.0  # seconds for which a lake in a store is taken to be as it was
 
 
@@ -139,6 +140,7 @@ class Fleet:
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._answers = Answers(KEPT + OF_EACH * len(files))
+        self._asked: dict[str, float] = {}
         self.members: dict[str, Member] = {}
         for file in files:
             member = Member(file)
@@ -149,6 +151,7 @@ class Fleet:
                     f"{other.file} and {file} are both called {member.name}: give each pipeline a name of its own."
                 )
             self.members[member.name] = member
+        self._asked = dict.fromkeys(self.members, time.monotonic())  # the first questions come soon
         identity.refuse_shared(one.pipeline for one in self.members.values() if one.pipeline is not None)
 
     def member(self, name: str) -> Member:
@@ -208,6 +211,19 @@ class Fleet:
         found.now = dt.datetime.now(dt.UTC)
         return found
 
+    def prepare(self) -> None:
+        """Make what the pages show of the pipelines that were asked about lately, so that nobody waits for it."""
+        for name, asked in [*self._asked.items()]:
+            if time.monotonic() - asked < LATELY:
+                with suppress(Exception):  # whoever asks is answered why not
+                    self._prepare(name)
+
+    def _prepare(self, name: str) -> None:
+        lake = self.lake(name)
+        self.kept(name, "status", lake, status.status)
+        self.kept(name, "checks", lake, status.verdicts)
+        self.facts(name, lake)
+
     def states(self) -> list[PipelineState]:
         """Every pipeline's state, the worst first."""
         found = [self.state(name) for name in self.members]
@@ -216,6 +232,7 @@ class Fleet:
     def state(self, name: str) -> PipelineState:
         """One pipeline's state; whatever keeps it from being read is its state, too."""
         member = self.members[name]
+        self._asked[name] = time.monotonic()
         try:
             member.read()
             lake = self.lake(name)

@@ -6,15 +6,19 @@ import contextlib
 import errno
 import signal
 import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import uvicorn
 
 from ingest.errors import SetupError
 from ingest.serve.app import Service, application
+from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
 
 GRACE = 3  # seconds that answers under way are given
+PREPARE = 1.0  # seconds between two looks at whether the pages have to be made again
 
 
 class _Server(uvicorn.Server):
@@ -52,9 +56,17 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
     say("listening", f"http://{place}")
     if service.work:
         service.work.start()
+    threading.Thread(target=_prepare, args=(service.fleet, lambda: server.should_exit), daemon=True).start()
     server.run([listening])
     if service.work:
         service.work.close(lambda: say("waiting", "for the commit under way"))
+
+
+def _prepare(fleet: Fleet, is_over: Callable[[], bool]) -> None:
+    """Make answers before they are asked for, for as long as the service runs."""
+    while not is_over():
+        fleet.prepare()
+        time.sleep(PREPARE)
 
 
 def config(service: Service) -> uvicorn.Config:

@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
+from ingest.inspect import status
 from ingest.lake.schemas import BY_NAME
+from ingest.serve import fleet as fleets
 from tests.lakes import change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
@@ -166,6 +168,32 @@ def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
     first = client.get(address)
     again = client.get(address, {"If-None-Match": first.headers["etag"]})
     assert (304, b"") == (again.code, again.data)
+
+
+def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look in the morning, and the one after each batch, would wait for all tables to be read."""
+    made: list[str] = []
+    for module, name in ((status, "status"), (status, "verdicts"), (fleets, "gather")):
+        real = getattr(module, name)
+        monkeypatch.setattr(
+            module,
+            name,
+            lambda *given, _real=real, _name=name, **more: made.append(_name) or _real(*given, **more),
+        )
+    client = client_of(own)
+    fleet = client.service.fleet
+    fleet.prepare()
+    assert ["status", "verdicts", "verdicts", "gather"] == made  # a status counts them, too
+    assert "depot.bins" in client.get(PAGES["pipeline"]).text
+    assert 4 == len(made), "the page made an answer of its own"
+    (own.parent / "depot-lake" / "checks" / "_delta_log" / "later").touch()
+    monkeypatch.setattr(fleets, "PAUSE", 0)
+    fleet.prepare()
+    assert 8 == len(made)
+    monkeypatch.setattr(fleets, "LATELY", 0.0)  # nobody has looked for long
+    (own.parent / "depot-lake" / "checks" / "_delta_log" / "later").unlink()
+    fleet.prepare()
+    assert 8 == len(made)
 
 
 def test_a_commit_is_seen_by_the_next_look(own: Path) -> None:
