@@ -36,6 +36,7 @@ class Result:
     warnings: list[str] = field(default_factory=list)
     checks: dict[str, int] = field(default_factory=dict)  # state -> count
     incomplete: bool = False  # some mirror was skipped on purpose
+    stopped: str = ""  # the stage before whose end the run was asked to stop
     complete_until: dt.datetime | None = None  # of all mirrors, in UTC without a zone; None if unknown
     messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
 

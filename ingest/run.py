@@ -100,6 +100,7 @@ def run(
         wanted = [stage for stage in STAGES if stage in set(stages)]
         for stage in wanted:
             if stop():
+                result.stopped = result.stopped or stage
                 break
             started, result.began[stage] = time.monotonic(), lake.now()
             try:
@@ -125,6 +126,8 @@ def run(
         if _record(lake, warm, result):
             teller.end(result.failures, result.messages, _written(result))
     result.warnings.extend(teller.warnings)
+    if result.stopped:
+        result.warnings.append(f"stopped before the end of {result.stopped}: the next run does the rest.")
     return result
 
 
@@ -210,7 +213,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
             result.warnings.append(f"{one.mirror}: {unfit} values do not fit: see `ingest rejects`.")
         if unread := one.counts.get(UNREAD):
             result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
-    result.incomplete = bool(lake.select) or lake.stop()
+    result.stopped = "gold" if lake.stop() else ""
+    result.incomplete = bool(lake.select or result.stopped)
     unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
     if result.incomplete:  # what was not tried is unchanged
         tried = {one.path for one in result.mirrors if one.state != "skipped"}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Annotated, Any
@@ -113,10 +116,22 @@ def _listen(stop: threading.Event) -> None:
     def ask(number: int, _frame: object) -> None:
         if stop.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if not stop.is_set() and not output.is_quiet():
+            with contextlib.suppress(OSError):  # a print here could meet another that is under way
+                os.write(2, b"\nstopping after the commit under way; Ctrl-C again stops at once\n")
         stop.set()
 
     signal.signal(signal.SIGINT, ask)
     signal.signal(signal.SIGTERM, ask)
+    sys.unraisablehook = _ask_again
+
+
+def _ask_again(lost: sys.UnraisableHookArgs) -> None:
+    """A second Ctrl-C that met the clearing up of an object, where Python drops it: send it once more."""
+    if lost.exc_type is KeyboardInterrupt:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _ticks(
@@ -141,7 +156,10 @@ def _ticks(
         results: list[Result] = []
         for i, pipeline in enumerate(pipelines):
             if stop.is_set():
-                break
+                if pause is None:
+                    output.warning(f"{pipeline.name}: it was not run.")
+                    code = max(code, 1)
+                continue
             try:
                 if not first:
                     current = _reread(pipeline)
@@ -162,6 +180,8 @@ def _ticks(
                 warm[pipeline.file] = warm[pipeline.file].restarted()
                 code = max(code, _failed(pipeline, error, patient=pause is not None))
         code = max([code, *(result.exit_code for result in results)])
+        if pause is None and any(result.stopped for result in results):
+            code = max(code, 1)
         _print(results, output_as, printed, repeated=pause is not None)
         if pause is None or stop.is_set():
             return code
@@ -248,7 +268,8 @@ def _print(results: list[Result], output_as: str, printed: dict[str, list[str]],
 def _closing_row(result: Result) -> tuple[object, ...]:
     checks = ", ".join(f"{count} {state}" for state, count in sorted(result.checks.items()))
     batch = "-" if result.batch is None else result.batch
-    verdict = "failed" if result.failures else "nothing new" if result.batch is None else "done"
+    verdict = "nothing new" if result.batch is None else "done"
+    verdict = "failed" if result.failures else "stopped" if result.stopped else verdict
     return (
         result.pipeline, batch, result.read, result.changes, result.ddl, result.rejected + result.unfit,
         result.touched, checks or "-", f"{result.seconds:.1f}", verdict,
@@ -270,7 +291,7 @@ def describe(result: Result) -> dict[str, Any]:
         "pipeline": result.pipeline,
         "run": result.run,
         "batch": result.batch,
-        "state": "failed" if result.failures else "done",
+        "state": "failed" if result.failures else "stopped" if result.stopped else "done",
         "read": result.read,
         "changes": result.changes,
         "ddl": result.ddl,

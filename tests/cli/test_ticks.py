@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from ingest.cli import run_verbs
 from ingest.config import Pipeline, load
 from ingest.result import Result
+from tests.lakes import ROOT
 
 PIPELINE = """pipeline: depot
 lake: ./lake
@@ -87,3 +90,76 @@ def test_what_a_process_cannot_change_is_refused(
     *seen, code = loop((old, new))
     assert (1, 2) == (len(seen), code)
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pause", "said", "code"),
+    [
+        (None, ["depot: stopped before the end of gold", "shed: it was not run"], 1),
+        (0.1, ["depot: stopped before the end of gold"], 0),
+    ],
+)
+def test_a_run_that_was_stopped_is_not_done(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    pause: float | None,
+    said: list[str],
+    code: int,
+) -> None:
+    """A job that follows with `&&` would take the mirrors for up to date; a loop is stopped when nobody needs it."""
+    pipelines = []
+    for name in ("depot", "shed"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(PIPELINE.replace("depot", name).replace("./lake", f"./{name}"), "utf-8")
+        pipelines.append(load(file))
+    stop = threading.Event()
+
+    def tick(_spark: Any, pipeline: Pipeline, *_: Any) -> Result:
+        stop.set()
+        text = "stopped before the end of gold: the next run does the rest."
+        return Result(pipeline.name, "run", batch=1, stopped="gold", warnings=[text])
+
+    monkeypatch.setattr(run_verbs, "_tick", tick)
+    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    assert code == run_verbs._ticks(None, pipelines, [], "", pause, stop, "json")  # type: ignore[arg-type]
+    found = capsys.readouterr()
+    assert '"state": "stopped"' in found.out or '"state":"stopped"' in found.out
+    assert len(said) == found.err.count("warning: ")
+    assert all(text in found.err for text in said)
+
+
+LISTENING = """
+import os, signal, threading, time, weakref
+from ingest.cli import run_verbs
+
+class Dropped:
+    pass
+
+def drop(_):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.1)  # Python sees the signal here, and forgets what it raises
+
+stop = threading.Event()
+run_verbs._listen(stop)
+os.kill(os.getpid(), signal.SIGINT)
+assert stop.wait(5)
+dropped = Dropped()
+seen = weakref.ref(dropped, drop)
+try:
+    del dropped
+    time.sleep(30)
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+def test_a_second_interrupt_is_not_lost(tmp_path: Path) -> None:
+    """Objects of Java are cleared up all the time; a Ctrl-C in that moment would print a trace and do nothing."""
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+    )
+    assert (0, "ended\n") == (done.returncode, done.stdout)
+    assert [
+        "stopping after the commit under way; Ctrl-C again stops at once"
+    ] == done.stderr.strip().splitlines()

@@ -16,6 +16,7 @@ import pytest
 
 from ingest.lake import jars
 from ingest.lake.lake import Lake
+from ingest.lake.tables import LakeReader
 from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
 from tests.scenarios.processes import Moment, Process, commits, finished, gone, killed, says, started, writes
 
@@ -87,6 +88,41 @@ def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
     assert [1, 2] == [tick["batch"] for tick in ticks if tick["batch"] is not None]
     assert [] == [tick for tick in ticks if tick["failures"]]
     assert "Traceback" not in "".join(process.told)
+
+
+@pytest.mark.e2e
+def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest(tmp_path: Path) -> None:
+    """Ctrl-C, what stops a service, and an impatient second Ctrl-C: no lock, no Java, no half commit, no false 0."""
+    depot, lock = Depot(tmp_path), tmp_path / "lake/_ingest.lock"
+    for numbers, step, code in (
+        ([signal.SIGINT], "bronze: reading", 1),
+        ([signal.SIGTERM], "silver: decoding", 1),
+        ([signal.SIGINT, signal.SIGINT], "gold: reading the books", None),
+    ):
+        depot.grow()
+        with started("run", depot.file) as process:
+            process.wait_for(lambda: says(step)(process))  # noqa: B023 - waited for here
+            jvm = process.jvm()
+            assert jvm is not None, "".join(process.told)
+            for number in numbers[:-1]:
+                process.popen.send_signal(number)
+                process.wait_for(lambda: says("stopping after the commit under way")(process))
+            ended = process.end(numbers[-1])
+        said = "".join(process.told)
+        assert gone(jvm)
+        assert not lock.exists()
+        assert "Traceback" not in said
+        assert "stopping after the commit under way; Ctrl-C again stops at once" in said
+        if code is None:
+            assert 0 != ended, said
+        else:
+            assert (code, True) == (ended, "warning: depot: stopped before the end of " in said), said
+            assert "stopped" in "".join(process.printed)
+    assert (0, []) == ((result := finished(depot.file))["code"], result["failures"])
+    rows = LakeReader(depot.pipeline).ask_mirror(
+        "mirrors/depot/bins", "SELECT id, word FROM {mirror} ORDER BY id"
+    )
+    assert depot.expected()["bins"] == [(row["id"], row["word"]) for row in rows]
 
 
 @pytest.mark.slow
