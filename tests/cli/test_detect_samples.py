@@ -8,6 +8,7 @@ import pytest
 
 from ingest import formats
 from ingest.cli import detection
+from tests.lakes import FORMAT, change
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "samples").glob("*/**/shop-*.jsonl"))
@@ -38,3 +39,16 @@ def test_one_mark_of_a_sister_outweighs_what_both_share():
     seen = [shared, shared, shared, {"sister": "its own mark"}]
     assert (0, 3) == detection._marks("dialect", seen)
     assert (1, 0) == detection._marks("sister", seen)
+
+
+def test_a_statement_of_another_type_is_of_the_same_file():
+    """DTS calls statements DDL, Canal by their kind, and a run reads both: the file need not be split."""
+    row = change("INSERT", "bins", 1, {"id": "1", "word": "x"}).encode()
+    kinds = [
+        change(kind, "bins", 2, {}, data=None, isDdl=True, mysqlType=None, pkNames=None, sql="ALTER TABLE bins ADD more INT")
+        for kind in ("DDL", "ALTER")
+    ]
+    for one in kinds:
+        verdict = detection.judge("x", "lines", [row, row, one.encode()], None)
+        assert (FORMAT, {}) == (verdict["format"], verdict["odd"])
+        assert detection.is_one_source(verdict)
