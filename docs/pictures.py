@@ -1,4 +1,8 @@
-"""Write the pictures of the pages, docs/*.png, from the demo's lakes: ``make demo && python -m docs.pictures`` (needs Chromium)."""
+"""Write the pictures of the pages, docs/*.png, from the demo's lakes: ``make demo && python -m docs.pictures`` (needs Chromium).
+
+Those of a night on call, docs/session-*.png, are taken by the test of it: ``INGEST_PICTURES=docs python -m pytest
+tests/e2e/test_serve_session.py``.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,13 @@ PICTURES = {  # the page, its size, and whether it is dark
     "serve-phone": (f"/table?{SHOP}&table=shop.orders", PHONE, True),
 }
 
-SHORT = f"""{{
+
+def short(folder: str) -> str:
+    """A script that shows paths as they are within a folder."""
+    return f"""{{
   const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll({json.dumps(f"{ROOT}/")}, "");
-}}"""  # paths as they are within this folder
+  while (texts.nextNode()) texts.currentNode.data = texts.currentNode.data.replaceAll({json.dumps(folder)}, "");
+}}"""
 
 
 @contextmanager
@@ -55,7 +62,7 @@ def main() -> None:
     with served() as address, tempfile.TemporaryDirectory() as profile, Browser(Path(profile)) as browser:
         for name, (page, (width, height), dark) in PICTURES.items():
             browser.open(f"{address}{page}", width=width, height=height, dark=dark)
-            browser.run(SHORT)
+            browser.run(short(f"{ROOT}/"))
             (ROOT / "docs" / f"{name}.png").write_bytes(browser.picture())
 
 

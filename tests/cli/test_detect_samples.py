@@ -45,7 +45,17 @@ def test_a_statement_of_another_type_is_of_the_same_file():
     """DTS calls statements DDL, Canal by their kind, and a run reads both: the file need not be split."""
     row = change("INSERT", "bins", 1, {"id": "1", "word": "x"}).encode()
     kinds = [
-        change(kind, "bins", 2, {}, data=None, isDdl=True, mysqlType=None, pkNames=None, sql="ALTER TABLE bins ADD more INT")
+        change(
+            kind,
+            "bins",
+            2,
+            {},
+            data=None,
+            isDdl=True,
+            mysqlType=None,
+            pkNames=None,
+            sql="ALTER TABLE bins ADD more INT",
+        )
         for kind in ("DDL", "ALTER")
     ]
     for one in kinds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.pictures import short
 from ingest.change import TableId
 from ingest.config import load
 from ingest.gold import approval
@@ -125,6 +127,13 @@ class Hands:
     def write(self, text: str) -> None:
         """A text into what has the focus."""
         self.browser._ask("Input.insertText", text=text)
+
+    def shows(self, name: str, folder: Path) -> None:
+        """Keep a picture of the page where `INGEST_PICTURES` says, with paths as they are within a folder."""
+        if place := os.environ.get("INGEST_PICTURES"):
+            self.browser.run(short(f"{folder}/"))
+            self.browser.run("document.activeElement.scrollIntoView({block: 'nearest'})")
+            Path(place, f"session-{name}.png").write_bytes(self.browser.picture())
 
     def reads(self, text: str) -> None:
         """Wait until the page says something."""
@@ -271,25 +280,30 @@ def test_a_night_with_spark_as_it_is(tmp_path: Path) -> None:
                 "depot.shelf: The newest change is old",
             ):
                 hands.reads(trouble)
+            hands.shows("1-troubles", tmp_path)
 
             hands.follow("Rejects", "1 reject waits.")
             hands.follow("1", "The message as it came")
             hands.go_to("Reason: Dismiss")
             hands.write("the sender's test")
+            hands.shows("2-reject", tmp_path)
             hands.follow("Dismiss", "Done.")
             hands.follow("DDL", "1 statement waits for a decision.")
             hands.go_to("Reason: Approve")
             hands.write("agreed with the shop")
+            hands.shows("3-ddl", tmp_path)
             hands.follow("Approve", "Done.")
             hands.follow("depot", "Retry held and failed mirrors")
             hands.follow("Retry held and failed mirrors", "Back to depot")  # what is old is a failure still
             hands.follow("Back to depot", "depot.shelf")
 
             hands.follow("depot.shelf", "Explain a row")
+            hands.shows("4-stale", tmp_path)
             source.sends(source.row("shelf", 5, id="2", word="new"))
             hands.follow("depot", "Run now")
             hands.follow("Run now", "Done.")
             hands.follow("All pipelines", "1 pipeline: nothing needs attention.")
+            hands.shows("5-good", tmp_path)
             assert [] == browser.said()
     finally:
         running.process.terminate()
