@@ -17,6 +17,7 @@ from ingest.change import ROW_OPS, Change, TableId
 from ingest.values import NUMBER
 
 HEADROOM = (6, 2)  # digits before and after the point, above what was seen
+FIXED = 10  # values after which a scale that all of them share is taken for the column's own
 WIDEST = 38
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)\.[0-9]+")
@@ -38,6 +39,7 @@ class SeenColumn:
     length: int = 0
     whole: int = 0  # digits before the point
     scale: int = 0
+    least_scale: int | None = None
     low: int = 0
     high: int = 0
     sent: str | None = None  # the type that the messages themselves name
@@ -96,6 +98,8 @@ def _see(column: SeenColumn, value: str | None) -> None:
         whole, _, fraction = value.lstrip("-").partition(".")
         column.whole = max(column.whole, len(whole))
         column.scale = max(column.scale, len(fraction))
+        least = column.least_scale
+        column.least_scale = len(fraction) if least is None else min(least, len(fraction))
         if len(whole) <= WIDEST:
             number = int(value.partition(".")[0])
             column.low, column.high = min(column.low, number), max(column.high, number)
@@ -166,6 +170,9 @@ def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
     if column.whole + column.scale > WIDEST:
         return "string", f"{all_} are numbers, but {seen} is too wide for a number"
     whole = min(column.whole + HEADROOM[0], WIDEST - column.scale)
+    if column.least_scale == column.scale and column.count >= FIXED:  # as databases print what they declare
+        room = f"each with {_counted(column.scale, 'digit')} after the point, and {whole - column.whole} of head-room before it"
+        return f"decimal({whole + column.scale},{column.scale})", f"{all_} fit {seen}, {room}{_maybe_moment(column)}"
     scale = min(column.scale + HEADROOM[1], WIDEST - whole)
     room = f"{whole - column.whole} digits of head-room before the point, {scale - column.scale} after"
     return f"decimal({whole + scale},{scale})", f"{all_} fit {seen}; {room}{_maybe_moment(column)}"

@@ -67,6 +67,15 @@ def test_head_room_is_stated():
     assert "fit decimal(3,2); 6 digits of head-room before the point, 2 after" in proposed("1.10").evidence
 
 
+def test_a_scale_that_all_values_share_is_kept():
+    """Money of DECIMAL(12,2) that reads 0.1000 looks like a fault of the mirror."""
+    cents = [f"{n}.{n % 10}0" for n in range(12)]
+    assert "decimal(10,2)" == proposed(*cents).type
+    assert "each with 2 digits after the point" in proposed(*cents).evidence
+    assert "decimal(12,4)" == proposed(*cents, "7").type  # somebody strips zeros
+    assert "decimal(11,4)" == proposed(*cents[:3]).type
+
+
 def test_numbers_that_may_be_moments_are_pointed_out():
     """Seconds since 1970 look like any other number."""
     assert "maybe a moment" in proposed("1714550399").evidence
