@@ -172,7 +172,10 @@ def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
     whole = min(column.whole + HEADROOM[0], WIDEST - column.scale)
     if column.least_scale == column.scale and column.count >= FIXED:  # as databases print what they declare
         room = f"each with {_counted(column.scale, 'digit')} after the point, and {whole - column.whole} of head-room before it"
-        return f"decimal({whole + column.scale},{column.scale})", f"{all_} fit {seen}, {room}{_maybe_moment(column)}"
+        return (
+            f"decimal({whole + column.scale},{column.scale})",
+            f"{all_} fit {seen}, {room}{_maybe_moment(column)}",
+        )
     scale = min(column.scale + HEADROOM[1], WIDEST - whole)
     room = f"{whole - column.whole} digits of head-room before the point, {scale - column.scale} after"
     return f"decimal({whole + scale},{scale})", f"{all_} fit {seen}; {room}{_maybe_moment(column)}"

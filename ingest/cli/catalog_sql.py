@@ -16,8 +16,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.cli.output import visible
 from ingest.inspect import status
-from ingest.lake import mirrors
-from ingest.lake.histories import FOLDER
+from ingest.lake import histories, mirrors
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded, literal, quoted
 from ingest.lake.tables import Tables
@@ -71,10 +70,13 @@ def _registered(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> Registered
         source = (column.name, column.type) if column else (name, "unknown")
         fields.append(
             RegisteredColumn(
-                name, _SQL.get(str(kind), str(kind).upper()), *source, state.comments.get(name, "")
+                name,
+                _SQL.get(str(kind), str(kind).upper()),
+                *source,
+                histories.MEANINGS.get(source[0]) or state.comments.get(name, ""),
             )
         )
-    states = mirror.path.startswith(FOLDER)
+    states = histories.is_history(mirror)
     return Registered(mirror.table, lake.path(mirror.path), tuple(fields), mirror.keys, states=states)
 
 
@@ -199,16 +201,9 @@ def _title(one: Registered) -> str:
     return f"mirror of {one.table}{f', key ({keys})' if keys else ', no key'}"
 
 
-_OF_HISTORY = {
-    "%from": "from when the row was so",
-    "%to": "until when it was so; NULL if it still is, or the moment is not known",
-    "%current": "true for the state that the mirror holds",
-}
-
-
 def _source_of(each: RegisteredColumn) -> str:
-    if each.source in _OF_HISTORY:
-        return _OF_HISTORY[each.source]
+    if each.source in histories.MEANINGS:
+        return histories.MEANINGS[each.source]
     kind = "of a type that the messages do not name" if each.source_type == "unknown" else each.source_type
     return kind if each.source == each.name else f"{each.source}, {kind}"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, locked, looked_at, opened
 from ingest.errors import IngestError
 
+_SHOWN = 40  # characters of a cell's text in the list
 app = typer.Typer()
 group = typer.Typer(cls=Listing, no_args_is_help=True)
 app.add_typer(
@@ -47,12 +49,19 @@ def listing(
     output.table(
         ("kind", "reason", "column", "count", "for example", "where", "number"),
         [
-            (*group, len(found), found[0]["detail"], rejects.place_of(found[0]), found[0]["number"])
+            (*group, len(found), _example(found[0]), rejects.place_of(found[0]), found[0]["number"])
             for group, found in rejects.grouped(rows).items()
         ],
     )
     if rows:
         output.follow("rejects", "show", file, rows[0]["number"])
+
+
+def _example(row: Mapping[str, Any]) -> str:
+    """A reject's complaint, with the text of the cell that it is about."""
+    if row["kind"] != "cell" or row["raw"] is None:
+        return row["detail"] or ""
+    return f"'{output.short(row['raw'], _SHOWN)}': {row['detail']}"
 
 
 @group.command()

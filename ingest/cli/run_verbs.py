@@ -168,6 +168,8 @@ def _ticks(
                         warm[pipeline.file] = warm[pipeline.file].restarted()
                 results.append(_tick(spark, pipeline, stages, select, warm[pipeline.file], stop))
                 alarm.ran(spark, pipeline, results[-1].batch)
+                if len(pipelines) > 1 and (pause is None or results[-1].batch is not None):
+                    output.note(f"{_clock()} {pipeline.name}: {_verdict(results[-1])}")
             except Exception as error:  # what one pipeline meets must not end the others, nor the next tick
                 if stop.is_set() and not usable(spark):
                     output.error(
@@ -251,7 +253,10 @@ def _print(results: list[Result], output_as: str, printed: dict[str, list[str]],
             output.json(documents if len(documents) != 1 else documents[0])
     elif results and not (repeated and all(result.batch is None for result in results)):
         columns = "pipeline batch read changes DDL rejects mirrors checks seconds result".split()
-        output.table(columns, [_closing_row(result) for result in results])
+        rows = [_closing_row(result) for result in results]
+        if repeated:
+            columns, rows = ["time", *columns], [(_clock(), *row) for row in rows]
+        output.table(columns, rows)
         if files := [result.file for result in results if result.file]:
             output.follow("status", files[0])
     for result in results:
@@ -268,12 +273,20 @@ def _print(results: list[Result], output_as: str, printed: dict[str, list[str]],
 def _closing_row(result: Result) -> tuple[object, ...]:
     checks = ", ".join(f"{count} {state}" for state, count in sorted(result.checks.items()))
     batch = "-" if result.batch is None else result.batch
-    verdict = "nothing new" if result.batch is None else "done"
-    verdict = "failed" if result.failures else "stopped" if result.stopped else verdict
     return (
         result.pipeline, batch, result.read, result.changes, result.ddl, result.rejected + result.unfit,
-        result.touched, checks or "-", f"{result.seconds:.1f}", verdict,
+        result.touched, checks or "-", f"{result.seconds:.1f}", _verdict(result),
     )  # fmt: skip
+
+
+def _verdict(result: Result) -> str:
+    if result.failures:
+        return "failed"
+    return "stopped" if result.stopped else "nothing new" if result.batch is None else "done"
+
+
+def _clock() -> str:
+    return time.strftime("%H:%M:%S")
 
 
 def end(result: Result | None) -> None:

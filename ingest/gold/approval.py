@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +71,9 @@ def listed(lake: Tables) -> list[Listed]:
     known, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)
     found = [one for statement in ledger.statements for one in _of_statement(lake, statement, known, sent)]
-    return [_as_folded(one, ledger.recorded.get((one.path, one.statement.id))) for one in found]
+    return list(
+        _repeated(_as_folded(one, ledger.recorded.get((one.path, one.statement.id))) for one in found)
+    )
 
 
 def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
@@ -80,6 +82,19 @@ def _as_folded(one: Listed, record: tuple[str, tuple[str, ...]] | None) -> Liste
         return one
     state, does = record
     return replace(one, verdict=Verdict(one.verdict.state if one.statement.decided else state, does))
+
+
+def _repeated(found: Iterable[Listed]) -> Iterator[Listed]:
+    """Statements; one that was delivered again and does nothing further names its first delivery."""
+    first: dict[tuple[object, ...], str] = {}
+    for one in found:
+        statement = one.statement
+        mark = (one.path, statement.source, statement.text, statement.event_time)
+        known = first.setdefault(mark, statement.id)
+        if known != statement.id and statement.event_time is not None and not one.verdict.does:
+            yield replace(one, verdict=replace(one.verdict, does=(f"repeats {known}",)))
+        else:
+            yield one
 
 
 def _of_statement(

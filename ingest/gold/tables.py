@@ -13,6 +13,7 @@ from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.cast import converted
 from ingest.gold.fold import GONE, sent_name
+from ingest.lake import histories
 from ingest.lake.lake import Lake, properties_sql
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
@@ -77,6 +78,8 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
 
 def comment_of(column: MirrorColumn) -> str:
     """A column's comment in the table: the source's comment, its name there if different, its type."""
+    if column.name in histories.MEANINGS:
+        return histories.MEANINGS[column.name]
     name = f"source column {column.name}" if column.column != column.name else ""
     logical = f"source type {column.type}" if column.type != "unknown" else ""
     return "; ".join(part for part in (column.comment, name, logical) if part)
@@ -93,7 +96,9 @@ def _defined(column: MirrorColumn) -> str:
 
 def _head(lake: Lake, mirror: Mirror, made: Made) -> str:
     properties = properties_sql(made.properties(lake.pipeline.horizon_days))
-    return f"USING delta COMMENT {literal('mirror of ' + mirror.name)} TBLPROPERTIES ({properties})"
+    what = "history of" if histories.is_history(mirror) else "mirror of"
+    name = mirror.name.removesuffix(histories.SUFFIX) if histories.is_history(mirror) else mirror.name
+    return f"USING delta COMMENT {literal(f'{what} {name}')} TBLPROPERTIES ({properties})"
 
 
 def add_columns(lake: Lake, session: SparkSession, mirror: Mirror, present: tuple[str, ...]) -> None:

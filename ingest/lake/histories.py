@@ -20,6 +20,11 @@ _EXTRA = (
     (TO, "valid_to", "timestamp"),
     (CURRENT, "is_current", "boolean"),
 )
+MEANINGS = {
+    FROM: "from when the row was so",
+    TO: "until when it was so; NULL if it still is, or the moment is not known",
+    CURRENT: "true for the state that the mirror holds",
+}
 
 
 def named(mirror: Mirror, before: Mirror | None) -> Mirror:
@@ -34,6 +39,11 @@ def named(mirror: Mirror, before: Mirror | None) -> Mirror:
     known = before if before is not None and before.columns else mirror
     taken = {folded(one.column) for one in known.columns}
     return replace(mirror, history=tuple(column_name(shown, taken) for _, shown, _ in _EXTRA))
+
+
+def is_history(mirror: Mirror) -> bool:
+    """True for the history table of a mirror."""
+    return mirror.path.startswith(FOLDER)
 
 
 def table_of(mirror: Mirror) -> Mirror:

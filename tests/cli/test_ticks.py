@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -127,6 +128,33 @@ def test_a_run_that_was_stopped_is_not_done(
     assert '"state": "stopped"' in found.out or '"state":"stopped"' in found.out
     assert len(said) == found.err.count("warning: ")
     assert all(text in found.err for text in said)
+
+
+@pytest.mark.parametrize("pause", [None, 0.1])
+def test_each_of_several_pipelines_is_told_when_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], pause: float | None
+) -> None:
+    """The table comes when the last one has ended, which may take an hour; and a tick without its time is any tick."""
+    pipelines, stop, told = [], threading.Event(), ""
+    for name in ("depot", "shed"):
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(PIPELINE.replace("depot", name).replace("./lake", f"./{name}"), "utf-8")
+        pipelines.append(load(file))
+
+    def tick(_spark: Any, pipeline: Pipeline, *_: Any) -> Result:
+        nonlocal told
+        if pipeline.name == "shed":
+            told = capsys.readouterr().err
+            stop.set()
+        return Result(pipeline.name, "run", batch=7)
+
+    monkeypatch.setattr(run_verbs, "_tick", tick)
+    monkeypatch.setattr(run_verbs, "usable", lambda _spark: True)
+    assert 0 == run_verbs._ticks(None, pipelines, [], "", pause, stop, "table")  # type: ignore[arg-type]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d depot: done\n", told)
+    head, _, first, *_ = capsys.readouterr().out.strip("\n ").splitlines()
+    assert (pause is not None) == head.startswith("time")
+    assert (pause is not None) == bool(re.match(r"\d\d:\d\d:\d\d ", first.strip()))
 
 
 LISTENING = """

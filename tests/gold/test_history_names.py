@@ -6,6 +6,7 @@ import json
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
+from ingest.gold.tables import comment_of
 from ingest.lake import histories
 from ingest.lake.mirrors import Mirror, grown
 
@@ -44,3 +45,13 @@ def test_a_lake_made_before_keeps_the_names_that_it_has() -> None:
     old = grown(None, TABLE, RULE, ("id",), {"id": "int64"})
     assert not old.history
     assert "valid_from" == decided(old, "id", "valid_from").history[0]
+
+
+def test_the_own_columns_say_what_they_hold() -> None:
+    """The names that the program gives them inside mean nothing to who reads the table."""
+    table = histories.table_of(decided(None, "id"))
+    said = {one.column: comment_of(one) for one in table.columns}
+    assert ["is_current", "valid_from", "valid_to"] == sorted(said)[1:]
+    assert "from when the row was so" == said["valid_from"]
+    assert not any("%" in text for text in said.values())
+    assert (True, False) == (histories.is_history(table), histories.is_history(decided(None, "id")))

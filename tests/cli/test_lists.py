@@ -1,0 +1,49 @@
+"""What lists of rejects and statements show without a second question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.lake.schemas import REJECTS
+from tests.lakes import change, statement
+from tests.written import Written
+
+
+def asked(made: Written, *words: str) -> str:
+    """What a question prints."""
+    done = CliRunner().invoke(app, [*words, str(made.file)])
+    assert 0 == done.exit_code, done.output
+    return done.stdout
+
+
+def test_a_rejected_cell_is_listed_with_its_text(tmp_path: Path) -> None:
+    """`not a date` alone sends people to the raw message for what they could have read."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    cell = {"source": "bins", "topic": "bins-1.jsonl", "partition": 0, "offset": 0, "batch": 1, "database": "depot",
+            "table": "bins", "stage": "gold", "kind": "cell", "reason": "does-not-fit", "column": "paid",
+            "detail": "not a date (2024-01-31)", "raw": "soon\x1b[31m" + "x" * 100}  # fmt: skip
+    made.product(REJECTS.name, [cell])
+    said = asked(made, "rejects")
+    assert "'soon\\u001b[31mxxx" in said
+    assert "x" * 50 not in said
+    assert "not a date (2024-01-31)" in said.replace("\n", "")
+
+
+def test_a_statement_that_came_twice_names_its_first_delivery(tmp_path: Path) -> None:
+    """Two lines that say the same look like two changes of the table."""
+    made = Written(tmp_path)
+    sql = "ALTER TABLE bins ADD COLUMN more INT"
+    made.take(
+        [
+            change("INSERT", "bins", 1, {"id": "1", "word": "x"}),
+            statement("bins", 2, sql),
+            statement("bins", 2, sql),
+        ]
+    )
+    first, second = [line.split() for line in asked(made, "ddl").splitlines() if "ALTER" in line]
+    assert "adds column more" in " ".join(first)
+    assert f"repeats {first[0]}" in " ".join(second)
