@@ -294,8 +294,14 @@ class DatabaseKeys(_Keys):
     """The source database itself: read only, by `ingest snapshot` and `ingest reconcile`."""
 
     url: Annotated[
-        str, *read(words.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql)://"})
-    ] = key("mysql://host:3306, mariadb://host:3306 or postgresql://host:5432/database")
+        str,
+        *read(
+            words.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql|oracle|sqlserver)://"}
+        ),
+    ] = key(
+        "mysql://host:3306, mariadb://host:3306, postgresql://host:5432/database, oracle://host:1521/service or "
+        "sqlserver://host:1433/database"
+    )
     user: Text = key("a user who may read the tables, and nothing more")
     password: Text | None = key("the user's password, as ${VAR} or ${file:/path}", None)
     connections: Count = key("the most connections that read at once", 2)

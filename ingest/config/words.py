@@ -261,13 +261,15 @@ def database(text: str) -> str:
     """A database's URL."""
     if not _DATABASE.fullmatch(text):
         raise ValueError(
-            "this is not the URL of a database that can be read; write mysql://host:3306, mariadb://host:3306 or "
-            "postgresql://host:5432/database"
+            "this is not the URL of a database that can be read; write mysql://host:3306, mariadb://host:3306, "
+            "postgresql://host:5432/database, oracle://host:1521/service or sqlserver://host:1433/database"
         )
     return text
 
 
-_DATABASE = re.compile(r"(mysql|mariadb|postgresql)://[^/\s]+(/[^/\s]*)?")
+_DATABASE = re.compile(
+    r"(mysql|mariadb|postgresql)://[^/\s]+(/[^/\s]*)?|(oracle|sqlserver)://[^/\s]+/[^/?\s]+(\?\S*)?"
+)
 
 
 def web_address(text: str) -> str:

@@ -39,7 +39,7 @@ def bounds(
     if not keys:
         return
     nulls = " OR ".join(f"{one.order} IS NULL" for one in keys)
-    if dialect.values(connection, f"SELECT 1 FROM {table.name} WHERE {nulls} LIMIT 1"):
+    if dialect.values(connection, dialect.nth(f"SELECT 1 AS one FROM {table.name} WHERE {nulls}", "", 0)):
         raise IngestError(
             f"{table.id} holds NULL in a column of its key ({', '.join(table.keys)}): such rows are in no range. "
             "Name another key under `keys:`."
@@ -52,7 +52,7 @@ def bounds(
     while True:
         rest = condition(dialect, keys, Chunk(last, None), where)
         found = dialect.values(
-            connection, f"SELECT {texts} FROM {table.name} {rest} ORDER BY {order} LIMIT 1 OFFSET {size - 1}"
+            connection, dialect.nth(f"SELECT {texts} FROM {table.name} {rest}", order, size - 1)
         )
         if not found:
             return

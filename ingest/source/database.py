@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,17 +16,27 @@ from ingest.errors import IngestError, SetupError
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 600
-_MODULES = {"mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres"}
+_MODULES = {
+    "mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver",
+}  # fmt: skip
 
 
 class SourceColumn(NamedTuple):
-    """A column of a source table: its name, how it is declared, its logical type, and SQL for its canonical text."""
+    """A column of a source table: its name, how it is declared, its logical type, and SQL for its canonical text.
+
+    The text of a ``binary`` column may be its bytes, of which `SourceDialect.rows` and `SourceDialect.values` make the
+    canonical text.  A column without SQL cannot be read.
+    """
 
     name: str
     declared: str
     type: str
     text: str
     by_bytes: bool = False  # texts that are ordered as their bytes are
+    generated: bool = False  # from other columns of its row; many streams leave such a column out
+    comparable: bool = (
+        True  # False if its text follows the connector, or the database computes no checksum of it
+    )
 
 
 class Key(NamedTuple):
@@ -44,17 +55,19 @@ class SourceTable:
     name: str  # quoted, as SQL names it
     columns: tuple[SourceColumn, ...]
     keys: tuple[str, ...]
+    left_out: tuple[SourceColumn, ...] = ()  # columns that are not read
 
     @property
     def shape(self) -> list[list[str]]:
         """What must stay as it is while the table is read."""
-        return [[one.name, one.declared] for one in self.columns]
+        return sorted([one.name, one.declared] for one in (*self.columns, *self.left_out))
 
 
 class SourceDialect(Protocol):
     """What a database's module holds."""
 
     ERRORS: tuple[type[Exception], ...]
+    BOUNDED_TEXTS: bool  # True if a row's text has a limit: long texts go into it as their MD5
 
     @staticmethod
     def connect(url: SplitResult, user: str, password: str) -> Any:
@@ -73,16 +86,32 @@ class SourceDialect(Protocol):
         """A condition on a column by a value's canonical text."""
 
     @staticmethod
-    def is_comparable(column: SourceColumn) -> bool:
-        """False if the texts of its stream follow the connector, and not the database."""
-
-    @staticmethod
     def double(column: SourceColumn) -> tuple[str, str]:
         """SQL for a column as a double, and for its text."""
 
     @staticmethod
+    def bits(column: SourceColumn) -> str:
+        """SQL for the 16 hexadecimal digits of a column as a double; empty if only its text can be compared."""
+
+    @staticmethod
     def real_date(column: SourceColumn) -> str:
         """SQL for the text of a column of dates or times, NULL where a date is none."""
+
+    @staticmethod
+    def trimmed(text: str) -> str:
+        """SQL for a text with a decimal point, without the zeros at its end."""
+
+    @staticmethod
+    def nth(query: str, order: str, skip: int) -> str:
+        """A query for the one row after ``skip`` others; without an order, for any row."""
+
+    @staticmethod
+    def concat(parts: Sequence[str]) -> str:
+        """SQL for texts one after the other."""
+
+    @staticmethod
+    def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
+        """SQL for the first hexadecimal digits, in lower case, of the MD5 of a text in UTF-8, or of bytes."""
 
     @staticmethod
     def number(text: str) -> str:
@@ -108,6 +137,26 @@ class SourceDialect(Protocol):
 def quoted(text: str) -> str:
     """A text as a literal; backslashes mean nothing to the standard, nor to the sessions of these connections."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def trim_call(text: str) -> str:
+    """`SourceDialect.trimmed` in standard SQL."""
+    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
+
+
+def limited(query: str, order: str, skip: int) -> str:
+    """`SourceDialect.nth` of databases with LIMIT."""
+    return f"{query}{f' ORDER BY {order}' if order else ''} LIMIT 1{f' OFFSET {skip}' if skip else ''}"
+
+
+def concat_call(parts: Sequence[str]) -> str:
+    """`SourceDialect.concat` of databases with a function for it."""
+    return f"CONCAT({', '.join(parts)})"
+
+
+def row_texts(row: Sequence[Any]) -> tuple[Any, ...]:
+    """A row of a client's values with bytes as their canonical text."""
+    return tuple(base64.b64encode(one).decode() if isinstance(one, bytes) else one for one in row)
 
 
 def dialect_of(database: Database) -> SourceDialect:
@@ -180,7 +229,7 @@ def named(database: Database, text: str) -> TableId:
         IngestError: the name has not two or three parts.
     """
     parts = text.split(".")
-    wanted = (2, 3) if urlsplit(database.url).scheme == "postgresql" else (2,)
+    wanted = (2,) if _MODULES[urlsplit(database.url).scheme] == "mysql" else (2, 3)
     if len(parts) not in wanted or not all(parts):
         form = "database.schema.table" if 3 in wanted else "database.table"
         raise IngestError(f"{text!r} is not a table here: write {form}, as `ingest tables` prints it.")

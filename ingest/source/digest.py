@@ -2,23 +2,27 @@
 
 The number is the first 60 bits of an MD5 over the texts of the columns; ranges are compared by the sum of their rows'
 numbers, which both sides count exactly.  A text that may hold anything has its length before it, and NULL has a mark
-of its own, so two different rows never have one text.
+of its own, so two different rows never have one text.  Where the database bounds the text of a row, texts that may hold
+anything go in as their MD5.  Columns are joined in groups, whose MD5s are joined again: databases bound the number of
+a function's arguments.
 
-Databases print large and small floating numbers in forms of their own.  Beyond the range in which all print alike,
-the two sides put different marks, so such a row always differs here and is compared by its values.
+Databases print large and small floating numbers in forms of their own.  A database that gives the bits of a number is
+compared by these.  With others, beyond the range in which all print alike, the two sides put different marks, so such a
+row always differs here and is compared by its values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ingest import types
 from ingest.lake import duck
 from ingest.lake.mirrors import Column
-from ingest.source.database import SourceColumn, SourceDialect
+from ingest.source.database import SourceColumn, SourceDialect, concat_call
 
 BITS = 60
+_TOGETHER = 24  # columns; each takes up to four of the 100 arguments of PostgreSQL's functions
 _LEAST, _MOST = "1e-4", "1e15"  # of a floating number that every database prints with its digits alone
 
 
@@ -49,21 +53,31 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
     if delta.startswith("DECIMAL"):
         mine, own = types.decimal_parts(delta.lower()), types.decimal_parts(column.type)
         if mine and mine[1] != (own[1] if own else 0 if types.family(column.type) == "integer" else -1):
-            source, text = _bare(source), _bare(text, mirror=True)
+            source, text = _bare(dialect, source), _bare_here(text)
     elif delta == "BINARY":
         text = f"base64({name})"
+        if dialect.BOUNDED_TEXTS:
+            there, here = dialect.md5(source, binary=True), f"md5({name})"
+            return ComparedColumn(column.name, delta, source, text, _marked(there), _marked(here))
     elif delta == "TIMESTAMP":
         text = f"(replace({text}, ' ', 'T') || 'Z')"
     elif delta == "TIMESTAMP_NTZ" and logical == "date":
         source = f"CASE WHEN {source} IS NOT NULL THEN CONCAT({source}, ' 00:00:00') END"
     elif delta == "STRING" and logical == "time":
-        text = _bare(name, mirror=True)
+        text = _bare_here(name)
+    elif (
+        delta == "STRING" and column.type == "decimal"
+    ):  # of no declared scale: vendors write zeros as they like
+        source, text = _bare(dialect, source), _bare_here(_led(name))
     elif delta == "STRING" and column.declared.lower() == "json":
         source, text = _dense(source), _dense(name)
     elif delta == "STRING":
         text = name
     if delta != "STRING":
         return ComparedColumn(column.name, delta, source, text, _marked(source), _marked(text))
+    if dialect.BOUNDED_TEXTS:
+        there, here = dialect.md5(source), f"md5({text})"
+        return ComparedColumn(column.name, delta, source, text, _marked(there), _marked(here))
     return ComparedColumn(
         column.name, delta, source, text, _measured(source, "CHAR_LENGTH"), _measured(text, "length")
     )
@@ -73,6 +87,11 @@ def _floating(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> C
     """A floating number, as the double that it is."""
     number, text = dialect.double(column)
     mine = f"CAST({duck.name(mirror.column)} AS DOUBLE)"
+    if there := dialect.bits(column):
+        here = f"hex(CAST(CAST({mine} AS BIT) AS BLOB))"
+        return ComparedColumn(
+            column.name, mirror.delta, text, f"CAST({mine} AS VARCHAR)", _marked(there), _marked(here)
+        )
     digits = f"CASE WHEN {mine} = trunc({mine}) THEN replace(CAST({mine} AS VARCHAR), '.0', '') ELSE CAST({mine} AS VARCHAR) END"
     return ComparedColumn(
         column.name, mirror.delta, text, f"CAST({mine} AS VARCHAR)", _near(number, text, "?"), _near(mine, digits, "!")
@@ -84,12 +103,19 @@ def _near(number: str, text: str, else_: str) -> str:
     return f"CASE WHEN {number} IS NULL THEN '~' WHEN {near} THEN {text} ELSE '{else_}' END"
 
 
-def _bare(text: str, *, mirror: bool = False) -> str:
-    """A text without the zeros at the end of its fraction."""
-    cut = f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
-    if mirror:
-        cut = f"rtrim(rtrim({text}, '0'), '.')"
-    return f"CASE WHEN {text} LIKE '%.%' THEN {cut} ELSE {text} END"
+def _bare(dialect: SourceDialect, text: str) -> str:
+    """A text without the zeros at the end of its fraction, in the source."""
+    return f"CASE WHEN {text} LIKE '%.%' THEN {dialect.trimmed(text)} ELSE {text} END"
+
+
+def _bare_here(text: str) -> str:
+    """The same in DuckDB."""
+    return f"CASE WHEN {text} LIKE '%.%' THEN rtrim(rtrim({text}, '0'), '.') ELSE {text} END"
+
+
+def _led(text: str) -> str:
+    """A number's text with a digit before its point."""
+    return f"regexp_replace({text}, '^(-?)[.]', '\\10.')"
 
 
 def _dense(text: str) -> str:
@@ -105,9 +131,21 @@ def _measured(text: str, length: str) -> str:
     return f"COALESCE({length}({text}), -1), ':', COALESCE({text}, '')"
 
 
-def joined(parts: Sequence[str]) -> str:
-    """SQL of both sides for the text of a row."""
-    return f"CONCAT({', '.join([part for one in parts for part in (one, chr(39) + ',' + chr(39))])})"
+def source_text(dialect: SourceDialect, parts: Sequence[str]) -> str:
+    """SQL of the source for the text of a row."""
+    return _joined(parts, dialect.concat, dialect.md5)
+
+
+def mirror_text(parts: Sequence[str]) -> str:
+    """SQL of DuckDB for the text of a row."""
+    return _joined(parts, concat_call, lambda text: f"md5({text})")
+
+
+def _joined(parts: Sequence[str], concat: Callable[[Sequence[str]], str], md5: Callable[[str], str]) -> str:
+    while len(parts) > _TOGETHER:
+        groups = [parts[first : first + _TOGETHER] for first in range(0, len(parts), _TOGETHER)]
+        parts = [md5(_joined(one, concat, md5)) for one in groups]
+    return concat([part for one in parts for part in (one, "','")])
 
 
 def mirror_number(text: str) -> str:

@@ -21,9 +21,21 @@ from pymysql.cursors import SSCursor
 
 from ingest import types
 from ingest.change import TableId
-from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable, quoted
+from ingest.source.database import (
+    CONNECT_SECONDS,
+    READ_SECONDS,
+    Key,
+    SourceColumn,
+    SourceTable,
+    concat_call,
+    limited,
+    quoted,
+    trim_call,
+)
 
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
+BOUNDED_TEXTS = False
+nth, concat, trimmed = limited, concat_call, trim_call
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
@@ -52,7 +64,8 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     where = f"table_schema = {quoted(table.database or '')} AND table_name = {quoted(table.table or '')}"
     found = values(
         connection,
-        f"SELECT column_name, column_type, collation_name FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
+        "SELECT column_name, column_type, collation_name, extra REGEXP 'VIRTUAL|STORED|PERSISTENT' "
+        f"FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
     )
     if not found:
         return None
@@ -62,11 +75,11 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         "ORDER BY seq_in_index",
     )
     columns = []
-    for name, declared, collation in found:
+    for name, declared, collation, generated in found:
         logical = types.mysql(declared)
         text = _text(name_of(name), declared.lower(), types.base(logical))
         by_bytes = logical == "string" and str(collation).endswith("_bin")
-        columns.append(SourceColumn(name, declared, logical, text, by_bytes))
+        columns.append(SourceColumn(name, declared, logical, text, by_bytes, str(generated) == "1"))
     named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
     return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
 
@@ -98,7 +111,7 @@ def _trimmed(text: str, declared: str) -> str:
     """A time without the zeros that its declared fraction pads."""
     if not re.search(r"\([1-6]\)", declared):
         return text
-    return f"TRIM(TRAILING '.' FROM TRIM(TRAILING '0' FROM {text}))"
+    return trimmed(text)
 
 
 def key(table: SourceTable, column: SourceColumn) -> Key:
@@ -132,11 +145,6 @@ def equal(column: SourceColumn, text: str) -> str:
     return f"{name} = {literal}"
 
 
-def is_comparable(column: SourceColumn) -> bool:
-    """Every type has one text."""
-    return True
-
-
 def double(column: SourceColumn) -> tuple[str, str]:
     """A column as a double, and the text of that."""
     number = f"({name_of(column.name)} + 0e0)"
@@ -147,6 +155,16 @@ def real_date(column: SourceColumn) -> str:
     """NULL for a date of zeros, as mirrors have it; such a cell is a reject."""
     name = name_of(column.name)
     return f"IF(DAYOFMONTH({name}) = 0 OR MONTH({name}) = 0, NULL, {column.text})"
+
+
+def bits(column: SourceColumn) -> str:
+    """It does not give them."""
+    return ""
+
+
+def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
+    """Its texts are in UTF-8, and its function is the same for bytes."""
+    return f"LEFT(MD5({text}), {digits})"
 
 
 def number(text: str) -> str:

@@ -16,9 +16,21 @@ import psycopg
 
 from ingest import types
 from ingest.change import TableId
-from ingest.source.database import CONNECT_SECONDS, READ_SECONDS, Key, SourceColumn, SourceTable, quoted
+from ingest.source.database import (
+    CONNECT_SECONDS,
+    READ_SECONDS,
+    Key,
+    SourceColumn,
+    SourceTable,
+    concat_call,
+    limited,
+    quoted,
+    trim_call,
+)
 
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
+BOUNDED_TEXTS = False
+nth, concat, trimmed = limited, concat_call, trim_call
 _SETTINGS = {
     "timezone": "UTC",
     "datestyle": "ISO",
@@ -62,7 +74,8 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     found = values(
         connection,
         "SELECT attname, format_type(atttypid, atttypmod), CASE WHEN l.collname = 'default' THEN (SELECT datcollate "
-        "FROM pg_database WHERE datname = current_database()) ELSE l.collcollate END FROM pg_attribute "
+        "FROM pg_database WHERE datname = current_database()) ELSE l.collcollate END, "
+        "COALESCE(to_jsonb(a) ->> 'attgenerated', '') <> '' FROM pg_attribute a "
         "LEFT JOIN pg_collation l ON l.oid = attcollation "
         f"WHERE attrelid = ({oid}) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
     )
@@ -75,13 +88,14 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         f"WHERE i.indisprimary AND i.indrelid = ({oid}) ORDER BY k.place",
     )
     columns = []
-    for name, declared, collation in found:
+    for name, declared, collation, generated in found:
         logical = "bit" if declared.startswith("bit") else types.postgres(declared)
         if declared == "bit(1)":
             logical = "boolean"  # as its connectors say
         text = _text(name_of(name), declared, types.base(logical))
         by_bytes = declared == "uuid" or collation in _BY_BYTES
-        columns.append(SourceColumn(name, declared, logical, text, by_bytes))
+        comparable = not _OWN_FORMS.search(declared)  # each connector prints these in a form of its own
+        columns.append(SourceColumn(name, declared, logical, text, by_bytes, generated, comparable))
     named = f"{name_of(schema)}.{name_of(table.table or '')}"
     return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
 
@@ -121,11 +135,6 @@ def equal(column: SourceColumn, text: str) -> str:
     return f"{name} = {literal}::{column.declared}"
 
 
-def is_comparable(column: SourceColumn) -> bool:
-    """Arrays, intervals, ranges and such are printed by each connector in a form of its own."""
-    return not _OWN_FORMS.search(column.declared)
-
-
 def double(column: SourceColumn) -> tuple[str, str]:
     """A column as a double, and the text of that."""
     number = f"{name_of(column.name)}::float8"
@@ -135,6 +144,16 @@ def double(column: SourceColumn) -> tuple[str, str]:
 def real_date(column: SourceColumn) -> str:
     """Every date that this database holds is one."""
     return column.text
+
+
+def bits(column: SourceColumn) -> str:
+    """It does not give them."""
+    return ""
+
+
+def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
+    """Its function is the same for bytes."""
+    return f"left(md5({text}), {digits})"
 
 
 def number(text: str) -> str:
@@ -153,8 +172,11 @@ def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
 
 
 def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
-    """Each row as the JSON array that the database writes, by COPY; JSON holds none of the marks that CSV would quote."""
-    query = f"SELECT json_build_array({', '.join(columns)})::text FROM {rest}"
+    """Each row as the JSON array that the database writes, by COPY; JSON holds none of the marks that CSV would quote.
+
+    A function takes at most 100 arguments, so the row is one array.
+    """
+    query = f"SELECT to_json(ARRAY[{', '.join(columns)}]::text[])::text FROM {rest}"
     copy = f"COPY ({query}) TO STDOUT (FORMAT csv, QUOTE E'\\x01', DELIMITER E'\\x02')"
     with connection.cursor() as cursor, cursor.copy(copy.encode()) as found:
         for one in found:

@@ -248,11 +248,11 @@ def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirr
     there_too = [one for one in table.columns if one.name in by_name]
     if lost := set(mirror.keys) - {one.name for one in there_too}:
         raise IngestError(f"{table.id} has no column {min(lost)!r}, which is in the key of its mirror.")
-    own_form = {one.name for one in there_too if not dialect.is_comparable(one)}
+    own_form = {one.name for one in there_too if not one.comparable}
     if unlike := own_form & set(mirror.keys):
         raise IngestError(
-            f"{min(unlike)!r} is in the key of {mirror.name}, and the text of its type follows the connector, so no row can "
-            f"be looked up in {table.id}."
+            f"{min(unlike)!r} is in the key of {mirror.name}, and values of its type cannot be compared here "
+            f"(docs/reading-the-source.md), so no row can be looked up in {table.id}."
         )
     both = {
         one.name: digest.compared(dialect, one, by_name[one.name])
@@ -273,7 +273,11 @@ def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirr
         tuple(both[name] for name in mirror.keys),
         tuple(ranged),
         tuple(one.name for one in table.columns if one.name not in by_name and not rule.leaves_out(one.name)),
-        tuple(one.name for one in there_too if one.name in masked | own_form),
+        tuple(
+            one.name
+            for one in (*there_too, *table.left_out)
+            if one.name in masked | own_form or one in table.left_out
+        ),
     )
 
 
@@ -388,16 +392,18 @@ class _SourceSide:
 
     def number(self) -> str:
         """SQL for a row's number."""
-        return self.dialect.number(digest.joined([one.source_part for one in self.pair.columns]))
+        parts = [one.source_part for one in self.pair.columns]
+        return self.dialect.number(digest.source_text(self.dialect, parts))
 
     def key_hash(self, digits: int) -> str:
         """SQL for the first digits of the MD5 of a row's key."""
-        return f"LEFT(MD5({digest.joined([one.source_part for one in self.pair.keys])}), {digits})"
+        parts = [one.source_part for one in self.pair.keys]
+        return self.dialect.md5(digest.source_text(self.dialect, parts), digits)
 
     def sums(self, chunk: Chunk, group: str, rows: int = 0) -> Sums:
         """Counts and sums of a range by groups."""
         inner = f"SELECT {group} AS g, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk)}"
-        found = self.asking.ask(f"SELECT g, COUNT(*), SUM(d) FROM ({inner}) AS s GROUP BY g", rows)
+        found = self.asking.ask(f"SELECT g, COUNT(*), SUM(d) FROM ({inner}) s GROUP BY g", rows)
         return {str(g): (int(count), int(total or 0)) for g, count, total in found}
 
     def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
@@ -478,9 +484,11 @@ class _MirrorSide:
         orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
         texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
         hashed = (
-            f"md5({digest.joined([one.mirror_part for one in self._pair.keys])}) AS h" if texts else "'' AS h"
+            f"md5({digest.mirror_text([one.mirror_part for one in self._pair.keys])}) AS h"
+            if texts
+            else "'' AS h"
         )
-        number = digest.mirror_number(digest.joined([one.mirror_part for one in self._pair.columns]))
+        number = digest.mirror_number(digest.mirror_text([one.mirror_part for one in self._pair.columns]))
         sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
         self._base.execute(
             f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "

@@ -222,8 +222,16 @@ def described(
     rule = pipeline.rule(wanted)
     unmasked = {name: logical for name, logical in streamed.items() if not rule.mask_of(name)}
     known = {**unmasked, **rule.columns}
-    columns = tuple(agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns)
-    return replace(table, columns=columns, keys=rule.keys or table.keys)
+    left_out = tuple(
+        one
+        for one in table.columns
+        if (one.generated and streamed and one.name not in streamed)
+        or (not one.text and rule.leaves_out(one.name))
+    )
+    columns = tuple(
+        agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns if one not in left_out
+    )
+    return replace(table, columns=columns, keys=rule.keys or table.keys, left_out=left_out)
 
 
 def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
@@ -232,6 +240,11 @@ def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
     Raises:
         IngestError: the two types write values in forms that no rule here turns into each other.
     """
+    if not column.text:
+        raise IngestError(
+            f"A value of {column.declared}, as in {column.name!r} of {table}, cannot be read: leave the column out with "
+            f"`columns: {{{column.name}: exclude}}`."
+        )
     own, other = types.base(column.type), types.base(streamed)
     if other in (own, "unknown") or {own, other} <= _NUMBERS or (own, other) == ("date", "datetime"):
         return column  # a bare date is its midnight

@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self
 
+import duckdb
 import pytest
 
 from ingest.change import Change, Hints, Image, Message, Op
@@ -22,7 +23,9 @@ from ingest.errors import IngestError
 from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
 from ingest.order import Order, order_key
+from ingest.source import digest
 from ingest.source import snapshot as reading
+from ingest.source.database import connected
 from ingest.source.known import KnownTable
 from ingest.source.snapshot import snapshot, source_of
 from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL
@@ -172,6 +175,32 @@ def test_every_type_is_read_as_its_exact_text(garden: Garden) -> None:
         if name not in ("r", "o"):
             assert (name, None) == (name, second[name])
     assert changes[-1].op is Op.TRUNCATE
+
+
+def test_a_table_of_many_columns(garden: Garden) -> None:
+    """A function of PostgreSQL takes 100 arguments: such tables could be neither read nor compared."""
+    kind = "varchar(9)"
+    garden.execute(
+        "DROP TABLE IF EXISTS wide",
+        f"CREATE TABLE wide (id int primary key, {', '.join(f'c{n} {kind}' for n in range(150))})",
+        "INSERT INTO wide (id, c0, c149) VALUES (1, 'a', 'b')",
+    )
+    garden.read("wide")
+    [row] = garden.images("wide")
+    assert (151, "a", None, "b") == (len(row), row["c0"], row["c75"], row["c149"])
+    pipeline = load(garden.file)
+    database = source_of(pipeline).database
+    assert database
+    with connected(database) as (dialect, connection):
+        parts = [f"COALESCE(CHAR_LENGTH(c{n}), -1), ':', COALESCE(c{n}, '')" for n in range(150)]
+        there = dialect.number(digest.source_text(dialect, parts))
+        [(number,)] = dialect.values(connection, f"SELECT {there} FROM {garden.database}.wide")
+    cells = ", ".join(
+        f"'{'a' if n == 0 else 'b'}' AS c{n}" if n in (0, 149) else f"NULL::VARCHAR AS c{n}"
+        for n in range(150)
+    )
+    here = digest.mirror_number(digest.mirror_text([one.replace("CHAR_LENGTH", "length") for one in parts]))
+    assert duckdb.sql(f"SELECT {here} FROM (SELECT {cells})").fetchall() == [(int(number),)]
 
 
 @pytest.mark.parametrize("size", [7, 1000])

@@ -11,9 +11,11 @@ import orjson
 
 from ingest.change import TableId
 from ingest.lake.duck import name, text
-from ingest.source.database import Key, SourceColumn, SourceTable
+from ingest.source.database import Key, SourceColumn, SourceTable, concat_call, limited, trim_call
 
 ERRORS: tuple[type[Exception], ...] = (duckdb.Error,)
+BOUNDED_TEXTS = False
+nth, concat, trimmed = limited, concat_call, trim_call
 _TYPES = {"INTEGER": "int32", "BIGINT": "int64", "VARCHAR": "string", "DOUBLE": "float64"}
 asked: list[str] = []
 place: list[str] = []  # the file
@@ -49,11 +51,6 @@ def equal(column: SourceColumn, given: str) -> str:
     return f"{name(column.name)} = CAST({text(given)} AS {column.declared})"
 
 
-def is_comparable(_column: SourceColumn) -> bool:
-    """Every type has one text."""
-    return True
-
-
 def double(column: SourceColumn) -> tuple[str, str]:
     """A number and its text."""
     return name(column.name), f"regexp_replace({column.text}, '\\.0$', '')"
@@ -62,6 +59,16 @@ def double(column: SourceColumn) -> tuple[str, str]:
 def real_date(column: SourceColumn) -> str:
     """Every date is one."""
     return column.text
+
+
+def bits(_column: SourceColumn) -> str:
+    """Numbers are compared by their texts."""
+    return ""
+
+
+def md5(given: str, digits: int = 32, *, binary: bool = False) -> str:
+    """The first digits of an MD5."""
+    return f"substr(md5({given}), 1, {digits})"
 
 
 def number(given: str) -> str:

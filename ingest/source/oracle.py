@@ -1,0 +1,330 @@
+"""Oracle, from 12.1, by its thin client.
+
+What its documents say, and what is done about it:
+
+- ``TO_CHAR`` of a number writes no digit before the point of a fraction, and ``TM9`` writes no more than 64 digits.
+- A text is bounded by 4,000 bytes, and so is what ``||`` makes: the columns of a row go into its checksum as their MD5.
+- ``STANDARD_HASH`` takes no LOB, so LOBs are read and not compared.
+- It hashes the bytes of the database's character set, so texts are converted to UTF-8 before.
+- An empty text is NULL, as the streams of this database have it.
+- A query sees one state of the table, and what a stream has delivered was committed before: nothing to wait for.
+- The texts of an interval follow the connector.
+- OceanBase in its Oracle mode speaks a protocol of its own, which this client does not.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import SplitResult, parse_qs, unquote
+
+import oracledb
+import orjson
+
+from ingest import types
+from ingest.change import TableId
+from ingest.source.database import (
+    CONNECT_SECONDS,
+    READ_SECONDS,
+    Key,
+    SourceColumn,
+    SourceTable,
+    quoted,
+    row_texts,
+    trim_call,
+)
+
+ERRORS: tuple[type[Exception], ...] = (oracledb.Error, OSError)
+BOUNDED_TEXTS = True
+trimmed = trim_call
+_SESSION = (
+    "ALTER SESSION SET NLS_SORT = 'BINARY' NLS_COMP = 'BINARY' NLS_NUMERIC_CHARACTERS = '.,' NLS_CALENDAR = 'GREGORIAN'",
+    "ALTER SESSION SET TIME_ZONE = '+00:00'",
+)
+_CLOCK = "'SYYYY-MM-DD HH24:MI:SS'"
+_DATE, _TIME = "'YYYY-MM-DD HH24:MI:SS'", "'YYYY-MM-DD HH24:MI:SS.FF9'"
+_UTF8 = "AL32UTF8"
+_SHORT = 1333  # characters whose UTF-8 is no longer than a text may be
+_NUMBERS = ("NUMBER", "FLOAT")
+_REALS = ("BINARY_FLOAT", "BINARY_DOUBLE")
+_CHARACTERS = ("CHAR", "VARCHAR2", "VARCHAR")
+_NATIONAL = ("NCHAR", "NVARCHAR2")
+_LARGE = ("CLOB", "NCLOB", "BLOB", "LONG", "LONG RAW", "XMLTYPE", "JSON")
+_UNKNOWN_NAME = 904  # ORA-00904: the view has no such column yet
+
+
+def connect(url: SplitResult, user: str, password: str) -> Any:
+    """A connection in UTC, to the service that the URL's path names; ``?protocol=tcps`` for TLS."""
+    given = parse_qs(url.query)
+    connection = oracledb.connect(
+        user=user,
+        password=password,
+        host=url.hostname or "localhost",
+        port=url.port or 1521,
+        service_name=unquote(url.path.strip("/")),
+        protocol=given.get("protocol", ["tcp"])[0],
+        tcp_connect_timeout=CONNECT_SECONDS,
+        expire_time=1,
+    )
+    connection.call_timeout = READ_SECONDS * 1000
+    connection.outputtypehandler = _exact
+    with connection.cursor() as cursor:
+        for statement in _SESSION:
+            cursor.execute(statement)
+    return connection
+
+
+def _exact(cursor: Any, metadata: Any) -> Any:
+    """Numbers as their digits, and LOBs as what they hold."""
+    kinds = {
+        oracledb.DB_TYPE_NUMBER: oracledb.DB_TYPE_VARCHAR,
+        oracledb.DB_TYPE_CLOB: oracledb.DB_TYPE_LONG,
+        oracledb.DB_TYPE_NCLOB: oracledb.DB_TYPE_LONG_NVARCHAR,
+        oracledb.DB_TYPE_BLOB: oracledb.DB_TYPE_LONG_RAW,
+    }
+    kind = kinds.get(metadata.type_code)
+    return None if kind is None else cursor.var(kind, arraysize=cursor.arraysize)
+
+
+def table(connection: Any, table: TableId) -> SourceTable | None:
+    """A table with its columns, and the columns of its primary key in the key's order."""
+    owner, name = table.schema or table.database or "", table.table or ""
+    found = _columns(connection, owner, name)
+    if not found:
+        return None
+    keys = values(
+        connection,
+        "SELECT k.column_name FROM all_constraints c JOIN all_cons_columns k ON k.owner = c.owner AND "
+        "k.constraint_name = c.constraint_name AND k.table_name = c.table_name WHERE c.constraint_type = 'P' AND "
+        f"c.owner = {quoted(owner)} AND c.table_name = {quoted(name)} ORDER BY k.position",
+    )
+    [(charset,)] = values(
+        connection, "SELECT value FROM nls_database_parameters WHERE parameter = 'NLS_CHARACTERSET'"
+    )
+    columns = tuple(_column(str(charset), *one) for one in found)
+    return SourceTable(table, f"{name_of(owner)}.{name_of(name)}", columns, tuple(one for (one,) in keys))
+
+
+def _columns(connection: Any, owner: str, table: str) -> list[tuple[Any, ...]]:
+    """What the dictionary says of each column; before 12.2 it knows no collations."""
+    query = (
+        "SELECT column_name, data_type, data_length, data_precision, data_scale, char_length, char_used, virtual_column, "
+        "{} FROM all_tab_cols WHERE owner = {} AND table_name = {} AND hidden_column = 'NO' ORDER BY column_id"
+    )
+    try:
+        return values(connection, query.format("collation", quoted(owner), quoted(table)))
+    except oracledb.DatabaseError as error:
+        if getattr(error.args[0] if error.args else None, "code", None) != _UNKNOWN_NAME:
+            raise
+    return values(connection, query.format("NULL", quoted(owner), quoted(table)))
+
+
+def _column(
+    charset: str,
+    name: str,
+    kind: str,
+    length: Any,
+    precision: Any,
+    scale: Any,
+    characters: Any,
+    counted: str | None,
+    virtual: str,
+    collation: str | None,
+) -> SourceColumn:
+    declared = kind
+    if kind == "NUMBER" and precision is not None:
+        declared = f"NUMBER({precision},{scale or 0})"
+    elif kind == "NUMBER" and scale is not None:
+        declared = "INTEGER" if int(scale) == 0 else f"NUMBER(*,{scale})"
+    elif kind == "FLOAT":
+        declared = f"FLOAT({precision})"
+    elif kind in _NATIONAL:
+        declared = f"{kind}({characters})"
+    elif kind in _CHARACTERS:
+        declared = f"{kind}({characters} CHAR)" if counted == "C" else f"{kind}({length})"
+    elif kind in ("RAW", "UROWID"):
+        declared = f"{kind}({length})"
+    is_utf8 = charset == _UTF8
+    comparable = kind not in (*_LARGE, "SDO_GEOMETRY") and not kind.startswith("INTERVAL")
+    if kind in _NATIONAL:
+        comparable = is_utf8 and int(characters) <= _SHORT
+    elif kind in _CHARACTERS:
+        comparable = is_utf8 or int(length) <= _SHORT
+    by_bytes = kind == "VARCHAR2" and is_utf8 and collation in (None, "USING_NLS_COMP", "BINARY")
+    logical = types.oracle(declared)
+    text = _text(name_of(name), kind, precision, scale)
+    return SourceColumn(name, declared, logical, text, by_bytes, virtual == "YES", comparable)
+
+
+def _text(name: str, kind: str, precision: Any, scale: Any) -> str:
+    """SQL for the canonical text of a column; empty if it has none."""
+    if kind == "NUMBER" and precision is not None and 0 < int(scale or 0) < 50:
+        whole = max(int(precision) - int(scale), 1)
+        if whole + int(scale) < 60:
+            return f"TO_CHAR({name}, 'FM{'9' * (whole - 1)}0.{'0' * int(scale)}')"
+    if kind in _NUMBERS:
+        text = f"TO_CHAR({name}, 'TM9')"
+        is_whole = kind == "NUMBER" and scale is not None and int(scale) <= 0
+        return text if is_whole else f"REGEXP_REPLACE({text}, '^(-?)[.]', '\\10.')"
+    if kind in _REALS:
+        return (
+            f"CASE WHEN {name} IS NAN THEN 'NaN' WHEN {name} IS INFINITE THEN CASE WHEN {name} > 0 THEN 'Infinity' "
+            f"ELSE '-Infinity' END ELSE TO_CHAR({name}) END"
+        )
+    if kind == "DATE":
+        return f"LTRIM(TO_CHAR({name}, {_CLOCK}))"
+    if kind.startswith("TIMESTAMP"):
+        zoned = "TIME ZONE" in kind
+        return _moment(f"({name} AT TIME ZONE '+00:00')" if zoned else name, zoned)
+    if kind.startswith("INTERVAL"):  # '+03-06' and '+05 04:03:02.100000'
+        bare = f"REGEXP_REPLACE(TO_CHAR({name}), '^[+]?(-?)0*([0-9])', '\\1\\2')"
+        return f"CASE WHEN {bare} LIKE '%.%' THEN {trimmed(bare)} ELSE {bare} END"
+    if kind == "BOOLEAN":
+        return f"CASE WHEN {name} THEN 'true' WHEN NOT {name} THEN 'false' END"
+    if kind == "ROWID" or kind.startswith("UROWID"):
+        return f"CAST({name} AS VARCHAR2(4000))"
+    if kind == "XMLTYPE":
+        return f"XMLSERIALIZE(CONTENT {name} AS CLOB)"
+    if kind == "JSON":
+        return f"JSON_SERIALIZE({name} RETURNING CLOB)"
+    if kind in (*_CHARACTERS, *_NATIONAL, *_LARGE, "RAW"):
+        return name
+    return ""
+
+
+def _moment(value: str, zoned: bool, digits: int = 9) -> str:
+    """The text of a point in time, with up to so many digits of a second."""
+    between = '"T"' if zoned else " "
+    text = f"LTRIM(TO_CHAR({value}, 'SYYYY-MM-DD{between}HH24:MI:SS.FF9'))"
+    if digits < 9:
+        text = f"SUBSTR({text}, 1, LENGTH({text}) - {9 - digits})"
+    return f"{trimmed(text)} || 'Z'" if zoned else trimmed(text)
+
+
+def key(table: SourceTable, column: SourceColumn) -> Key:
+    """Every type as it is; texts of the national character set in ASCII, because a statement has not all of theirs."""
+    name, kind = name_of(column.name), _kind(column)
+    if kind in (*_NUMBERS, "INTEGER"):
+        return Key(name, column.text, "TO_NUMBER({})")
+    if kind in _REALS:
+        return Key(name, f"TO_CHAR({name})", f"TO_{kind}({{}})")
+    if kind == "DATE":
+        return Key(name, f"TO_CHAR({name}, {_DATE})", f"TO_DATE({{}}, {_DATE})")
+    if kind.startswith("TIMESTAMP") and "TIME ZONE" in kind:
+        text = f"TO_CHAR({name} AT TIME ZONE '+00:00', {_TIME})"
+        return Key(name, text, f"FROM_TZ(TO_TIMESTAMP({{}}, {_TIME}), '+00:00')")
+    if kind.startswith("TIMESTAMP"):
+        return Key(name, f"TO_CHAR({name}, {_TIME})", f"TO_TIMESTAMP({{}}, {_TIME})")
+    if kind == "RAW":
+        return Key(name, f"RAWTOHEX({name})", "HEXTORAW({})")
+    if kind in _NATIONAL:
+        return Key(name, f"ASCIISTR({name})", "UNISTR({})")
+    return Key(name, column.text, "{}")
+
+
+def equal(column: SourceColumn, text: str) -> str:
+    """A column compared with a canonical text, so that an index finds it."""
+    kind, literal = _kind(column), key(SourceTable(TableId(None, None, None), "", (), ()), column).literal
+    if types.base(column.type) == "timestamp":
+        text = text.replace("T", " ").removesuffix("Z")
+    elif kind == "RAW":
+        with suppress(ValueError):
+            text = base64.b64decode(text).hex()
+    elif kind in _NATIONAL:
+        text = _ascii(text)
+    elif kind == "BOOLEAN":
+        return f"{name_of(column.name)} = {text.upper()}"
+    return f"{name_of(column.name)} = {literal.format(quoted(text))}"
+
+
+def _kind(column: SourceColumn) -> str:
+    """The type's own name."""
+    return re.sub(r"\([^)]*\)", "", column.declared)
+
+
+def _ascii(text: str) -> str:
+    """What ``UNISTR`` reads."""
+    data = text.encode("utf-16-be", "surrogatepass")
+    units = [int.from_bytes(data[at : at + 2]) for at in range(0, len(data), 2)]
+    return "".join(chr(one) if 31 < one < 127 and one != 92 else f"\\{one:04X}" for one in units)
+
+
+def double(column: SourceColumn) -> tuple[str, str]:
+    """A column as a double, and the text of that."""
+    number = f"TO_BINARY_DOUBLE({name_of(column.name)})"
+    return number, _text(number, "BINARY_DOUBLE", None, None)
+
+
+def bits(column: SourceColumn) -> str:
+    """The bytes of a double, the highest first."""
+    return f"RAWTOHEX(UTL_RAW.CAST_FROM_BINARY_DOUBLE({double(column)[0]}, 1))"
+
+
+def real_date(column: SourceColumn) -> str:
+    """To the microsecond, as mirrors have it."""
+    kind = _kind(column)
+    if not kind.startswith("TIMESTAMP"):
+        return column.text
+    zoned, name = "TIME ZONE" in kind, name_of(column.name)
+    return _moment(f"({name} AT TIME ZONE '+00:00')" if zoned else name, zoned, 6)
+
+
+def nth(query: str, order: str, skip: int) -> str:
+    """The standard's words, which the database knows from 12.1 on."""
+    return f"{query}{f' ORDER BY {order}' if order else ''} OFFSET {skip} ROWS FETCH NEXT 1 ROWS ONLY"
+
+
+def concat(parts: Sequence[str]) -> str:
+    """By its operator; its function takes two."""
+    return " || ".join(parts)
+
+
+def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
+    """NULL for NULL, although the function itself hashes it, too."""
+    data = text if binary else f"CONVERT(TO_CHAR({text}), '{_UTF8}')"
+    return f"CASE WHEN {text} IS NOT NULL THEN LOWER({_hash(data, digits)}) END"
+
+
+def _hash(data: str, digits: int) -> str:
+    return f"SUBSTR(RAWTOHEX(STANDARD_HASH({data}, 'MD5')), 1, {digits})"
+
+
+def number(text: str) -> str:
+    """The first 60 bits of the text's MD5; the text of a row is in ASCII, and never NULL."""
+    return f"TO_NUMBER({_hash(text, 15)}, '{'X' * 15}')"
+
+
+def name_of(name: str) -> str:
+    return f'"{name}"'  # no name holds a quotation mark
+
+
+def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return [row_texts(row) for row in cursor.fetchall()]
+
+
+def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
+    """Each row as a JSON array, as they arrive."""
+    with connection.cursor() as cursor:
+        cursor.arraysize = cursor.prefetchrows = 1000
+        cursor.execute(f"SELECT {', '.join(columns)} FROM {rest}")
+        while found := cursor.fetchmany():
+            for row in found:
+                yield orjson.dumps(row_texts(row))
+
+
+def clock(connection: Any) -> str:
+    [(found,)] = values(
+        connection,
+        'SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), \'YYYY-MM-DD"T"HH24:MI:SS.FF6"Z"\') FROM dual',
+    )
+    return str(found)
+
+
+def settled(connection: Any, mark: str) -> str:
+    """Streams deliver in the order of commits, and a query sees all commits before it: nothing to wait for."""
+    return ""
