@@ -73,6 +73,7 @@ SECTIONS = (
             ),
             "tables": Key("[{match: shop.*, keys: [id]}]", "Each table gets a mirror of its own name."),
             "mask_secret": Key("'${MASK_SECRET}'", "The masks hmac and tokenize are refused."),
+            "bronze": Key("{seal: {master_key: '${BRONZE_KEY}'}}", "Messages are stored as they were sent."),
             "quality": Key("[{table: shop.*, freshness: 1h}]", "Only the built-in checks run."),
             "spark": Key("{spark.driver.memory: 4g}", "Settings fit one small machine or the cluster's own."),
             "master": Key(
@@ -176,6 +177,29 @@ SECTIONS = (
             "change_feed": Key("true", "`table_changes` has nothing to read."),
             "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirror."),
             "history": Key("true", "Only the newest state of a row is kept."),
+        },
+    ),
+    Section(
+        "Bronze",
+        schema.BronzeKeys,
+        "`bronze:`, how messages are stored as they were received.",
+        {
+            "seal": Key(
+                "{master_key: '${BRONZE_KEY}', keep_days: 400}", "Messages are stored as they were sent."
+            )
+        },
+    ),
+    Section(
+        "Sealed messages",
+        schema.SealKeys,
+        "`seal:` under `bronze:`. Either `master_key` or `command`; [docs/privacy.md](privacy.md) says what is protected.",
+        {
+            "master_key": Key("'${BRONZE_KEY}'", "The command prints it."),
+            "command": Key("[vault, kv, get, -field=key, secret/bronze]", "`master_key` has it."),
+            "previous_master_key": Key(
+                "'${BRONZE_KEY}'", "Days whose key the former one wrapped cannot be read."
+            ),
+            "keep_days": Key("400", "Each day stays readable until `ingest maintain --drop-key`."),
         },
     ),
     Section(

@@ -25,6 +25,7 @@ from ingest.gold.misfits import COUNTED
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
+from ingest.lake.envelope import SealError
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, WrittenTable
@@ -154,7 +155,11 @@ def _cores(spark: SparkSession) -> int:
 
 def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     tell("bronze", "reading what is new")
-    landed = land(lake, warm.positions, _cores(lake.spark))
+    try:
+        landed = land(lake, warm.positions, _cores(lake.spark))
+    except SealError as error:  # nothing was landed: the sources keep the messages for the next run
+        result.failures.append(f"nothing was read, because {error}")
+        return
     result.batch, result.read = landed.batch, landed.messages
     result.failures.extend(f"source {source}: {text}" for source, text in landed.alarms)
     result.warnings.extend(landed.warnings)

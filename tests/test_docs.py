@@ -100,6 +100,8 @@ def test_pipeline_files_in_documents_are_valid(tmp_path, monkeypatch, text):
     secret.write_text("https://hooks.example.com/secret", "utf-8")
     monkeypatch.setenv("SMTP_PASSWORD", "secret")
     file = tmp_path / "shop.yaml"
+    (tmp_path / "master").write_text("0123456789abcdef" * 4, "utf-8")
+    text = text.replace("/run/secrets/bronze", str(tmp_path / "master"))
     file.write_text(re.sub(r"/run/secrets/\w+", str(secret), text), "utf-8")
     assert load(file).sources
 
@@ -224,6 +226,7 @@ def test_examples_of_the_reference_are_valid(tmp_path, monkeypatch, section, nam
     for variable in ("LINEAGE_KEY", "READER", "SMTP"):
         monkeypatch.setenv(variable, "secret")
     monkeypatch.setenv("MASK_SECRET", "0123456789abcdef")
+    monkeypatch.setenv("BRONZE_KEY", "0123456789abcdef" * 4)
     for variable in ("SLACK_HOOK", "ALERT_HOOK"):
         monkeypatch.setenv(variable, "https://hooks.example.com/secret")
     (tmp_path / "orders-suite.json").write_text(
@@ -269,6 +272,11 @@ def _document(section: str, name: str, text: str) -> str:
         case "Tables":
             also = ", shard_column: source" if name == "into" else ""
             lines["tables"] = f"tables: [{{{text}{also}}}]"
+        case "Bronze":
+            lines["bronze"] = f"bronze: {{{text}}}"
+        case "Sealed messages":
+            also = "" if name in ("master_key", "command") else ", command: [c]"
+            lines["bronze"] = f"bronze: {{seal: {{{text}{also}}}}}"
         case "Checks":
             lines["quality"] = f"quality: [{{{', '.join(({'table': 'table: a.b'} | given).values())}}}]"
         case "Expectations":

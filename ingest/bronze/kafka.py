@@ -28,6 +28,7 @@ from ingest.config.secrets import struck
 from ingest.lake import decisions
 from ingest.lake.datafiles import Layout
 from ingest.lake.decisions import ACCEPT_GAP, Decision
+from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
 
 READ_ERRORS = (PySparkException, Py4JJavaError)  # raised by a job whose tasks fail
@@ -109,7 +110,14 @@ def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def frame(lake: Lake, found: Look, cores: int) -> DataFrame:
+def frame(
+    lake: Lake,
+    found: Look,
+    cores: int,
+    sealed: Callable[[Iterator[pa.RecordBatch], str], Iterator[pa.RecordBatch]] = lambda pages, _source: (
+        pages
+    ),
+) -> DataFrame:
     """The messages of a plan and their receipts, with the columns of `_SPARK` and ``source``."""
     rows = [
         ("receipt", row["topic"], row["partition"], row["offset"], None, None, row["value"], None)
@@ -117,15 +125,26 @@ def frame(lake: Lake, found: Look, cores: int) -> DataFrame:
     ]
     both = lake.spark.createDataFrame(rows, _SPARK).coalesce(1)
     if found.plan.reads:
-        read = _messages(lake, found, cores).mapInArrow(_counting(found.cluster, found.topics), _SPARK)
+        name, counting = found.source.name, _counting(found.cluster, found.topics)
+        read = _messages(lake, found, cores).mapInArrow(
+            lambda batches: sealed(counting(batches), name), _SPARK
+        )
         both = read.unionByName(both)
     return both.withColumn("source", F.lit(found.source.name))
 
 
-def written(lake: Lake, found: Look, cores: int, layout: Layout, batch: int, now: dt.datetime) -> DataFrame:
+def written(
+    lake: Lake,
+    found: Look,
+    cores: int,
+    layout: Layout,
+    batch: int,
+    now: dt.datetime,
+    seal: Seal | None = None,
+) -> DataFrame:
     """Have tasks write the messages of a plan as files, and return their reports."""
     counting = _counting(found.cluster, found.topics)
-    store = storing(layout, batch, now, source=found.source.name, read=counting)
+    store = storing(layout, batch, now, source=found.source.name, read=counting, seal=seal)
     return _messages(lake, found, cores).mapInArrow(store, REPORT)
 
 

@@ -22,8 +22,9 @@ from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.config import Source
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
-from ingest.lake import identity, snapshots
+from ingest.lake import identity, sealing, snapshots
 from ingest.lake.datafiles import Added
+from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
@@ -53,6 +54,8 @@ _SPARK = (
 
 
 Row = tuple[Any, ...]  # the columns of `_ARROW`
+Sealed = Callable[[Iterator[pa.RecordBatch], str], Iterator[pa.RecordBatch]]
+"""Seals the messages of pages; the name of their source is given where the pages do not hold it."""
 Receipts = list[tuple[str, int, bytes]]
 """Source, batch, and the columns of each receipt."""
 
@@ -180,18 +183,19 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     A few messages in files are read and written by this process: starting a task would take longer.
     """
     now = lake.now()
+    seal = sealing.begin(lake, batch, now.date())
     layout = lake.layout(BRONZE)
     names = [source.name for source in lake.pipeline.sources]
     rows = [row for one in looks for row in kafka.standing(one)]
-    reports = [kafka.written(lake, one, cores, layout, batch, now) for one in looks if one.plan.reads]
+    reports = [kafka.written(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads]
     if work and (reports or not _is_little(work)):
         tasks = _tasks(work, cores)
         numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
-        reports.append(numbers.mapInArrow(storing(layout, batch, now, read=_reader(tasks, names)), REPORT))
+        store = storing(layout, batch, now, read=_reader(tasks, names), seal=seal)
+        reports.append(numbers.mapInArrow(store, REPORT))
     elif work:
-        rows += [
-            row for page in storing(layout, batch, now)(_read_all(work, names)) for row in page.to_pylist()
-        ]
+        store = storing(layout, batch, now, seal=seal)
+        rows += [row for page in store(_read_all(work, names)) for row in page.to_pylist()]
     if reports:
         with paced(lake.spark, _expected(work, looks)):
             rows += [row.asDict() for row in reduce(DataFrame.unionByName, reports).collect()]
@@ -264,10 +268,11 @@ def _note_receipts(positions: Positions, landed: Landed, batch: int, receipts: R
 
 
 def _frame(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: int) -> DataFrame:
-    frames = [kafka.frame(lake, one, cores) for one in looks if one.plan.spans]
-    if work:
-        frames.append(_files(lake, work, cores))
     now = lake.now()
+    sealed = _sealing(sealing.begin(lake, batch, now.date()), batch)
+    frames = [kafka.frame(lake, one, cores, sealed) for one in looks if one.plan.spans]
+    if work:
+        frames.append(_files(lake, work, cores, sealed))
     return reduce(DataFrame.unionByName, frames).select(
         "kind",
         F.lit(batch).cast("bigint").alias("batch"),
@@ -284,10 +289,19 @@ def _frame(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: 
     )
 
 
-def _files(lake: Lake, work: list[Range], cores: int) -> DataFrame:
+def _sealing(seal: Seal | None, batch: int) -> Sealed:
+    """The function that seals the messages of pages, if they are to be."""
+    if seal is None:
+        return lambda pages, _source: pages
+    return lambda pages, source: seal.pages(pages, batch, source)
+
+
+def _files(lake: Lake, work: list[Range], cores: int, sealed: Sealed) -> DataFrame:
     names = [source.name for source in lake.pipeline.sources]
     tasks = _tasks(work, cores)
-    frame = lake.spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_reader(tasks, names), _SPARK)
+    reader = _reader(tasks, names)
+    numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
+    frame = numbers.mapInArrow(lambda batches: sealed(reader(batches), ""), _SPARK)
     return frame.select(
         "*",
         F.lit(None).cast("timestamp").alias("timestamp"),

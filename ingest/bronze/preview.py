@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ingest.bronze.offsets import Span
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
-from ingest.lake import duck
+from ingest.lake import duck, sealing
+from ingest.lake.envelope import NOT_SEALED
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -80,7 +81,12 @@ def landed(lake: Tables, source: str, batches: tuple[int, int], count: int) -> I
         f"""SELECT batch, {", ".join(map(duck.name, _INPUT))} FROM {{bronze.message}}
         WHERE source = {duck.text(source)} AND batch BETWEEN {batches[0]} AND {batches[1]} LIMIT {count}"""
     )
-    yield from ((row["batch"], tuple(row[name] for name in _INPUT)) for row in rows)
+    opener = sealing.opener(lake) if rows else NOT_SEALED
+    for row in rows:
+        place = (source, row["topic"], row["partition"], row["offset"])
+        sealed = opener.seals(row["batch"])
+        sent = opener.open(row["batch"], place, row["value"])._asdict() if sealed else {}
+        yield row["batch"], tuple((row | sent)[name] for name in _INPUT)
 
 
 def _plain(row: Sequence[Any]) -> Row:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.lake.datafiles import Added, Files, Layout, fitted, written
+from ingest.lake.envelope import Seal
 
 REPORT = "kind STRING, source STRING, topic STRING, `partition` INT, `offset` BIGINT, value BINARY"
 _ARROW = pa.schema(
@@ -35,6 +36,7 @@ def storing(
     *,
     source: str = "",
     read: Callable[[Batches], Batches] = lambda batches: batches,
+    seal: Seal | None = None,
 ) -> Callable[[Batches], Batches]:
     """The function that ``mapInArrow`` runs: write rows of bronze to files, and report receipts and files.
 
@@ -44,12 +46,14 @@ def storing(
         now: when it is landed.
         source: the source, where the rows do not name it.
         read: yields the rows.
+        seal: encrypts the messages, if they are to be.
     """
 
     def run(batches: Batches) -> Batches:
         with Files(layout) as files:
             for page in read(batches):
                 rows = page if not source else page.append_column("source", _all(source, page.num_rows))
+                rows = rows if seal is None else seal.page(rows, batch)
                 is_message = pc.equal(rows.column("kind"), "message")
                 receipts = rows
                 if is_message.true_count:

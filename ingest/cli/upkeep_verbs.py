@@ -12,6 +12,7 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFile, locked
+from ingest.errors import counted
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
@@ -34,6 +35,18 @@ def maintain(
     vacuum: Annotated[
         bool, typer.Option(help="Delete files that no version within the promised days needs.")
     ] = True,
+    drop_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DAY",
+            help="Drop the key of a day's sealed messages, such as 2026-03-14: nothing reads them again. May be repeated.",
+        ),
+    ] = None,
+    rewrap_keys: Annotated[
+        bool,
+        typer.Option("--rewrap-keys", help="Wrap the keys of sealed messages with the present master key."),
+    ] = False,
+    reason: Annotated[str, typer.Option(help="Why keys are dropped, for the records.")] = "",
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
@@ -45,14 +58,17 @@ def maintain(
         locked(file, jars_dir, "maintenance") as lake,
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
-        from ingest.lake.schemas import CHANGES
+        from ingest.lake.schemas import BRONZE, CHANGES
         from ingest.lake.upkeep import maintain as keep
 
+        keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
         dropped = _condense(lake, progress.tell)
         done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
     for one in done:
         if one.table == CHANGES.name:
             one.changes = dropped
+        if one.table == BRONZE.name:
+            one.keys = len(keys)
     if output_as == "json":
         output.json([asdict(one) for one in done])
         return
@@ -63,8 +79,11 @@ def maintain(
         "files removed",
         "messages dropped",
         "changes condensed",
+        "keys dropped",
     )
-    rows = [(one.table, one.joined, one.into, one.deleted, one.messages, one.changes) for one in done]
+    rows = [
+        (one.table, one.joined, one.into, one.deleted, one.messages, one.changes, one.keys) for one in done
+    ]
     output.table(columns, [row for row in rows if any(row[1:])])
     if not any(any(row[1:]) for row in rows):
         output.line("every table is in shape")
@@ -80,6 +99,17 @@ def _day(age: str) -> dt.date | None:
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--drop-bronze-after") from None
     return (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=seconds)).date()
+
+
+def _keep_keys(lake: Lake, days: list[str], reason: str, *, rewrap: bool) -> list[str]:
+    """Rotate the master key, and drop the keys of days that are named or old; returns the days."""
+    from ingest.lake import sealing
+
+    if rewrap:
+        output.note(f"{counted(sealing.rewrap(lake), 'key')} wrapped with the present master key")
+    for day in days:
+        sealing.drop(lake, day, reason)
+    return [*days, *sealing.drop_old(lake)]
 
 
 def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:

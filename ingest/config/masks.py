@@ -27,7 +27,7 @@ from ingest.errors import Undecodable
 from ingest.values.charsets import keeps_all
 
 HIDDEN = "***"
-NOT_SHOWN = "not shown, for the pipeline file masks columns"
+NOT_SHOWN = "not shown, for the pipeline file masks columns or seals bronze"
 LAST = 4  # characters that last4 leaves
 _OFTEN = 50_000  # values whose masks are remembered
 _SHORT = 2 * LAST  # a text shorter than this shows none of them

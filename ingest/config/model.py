@@ -179,6 +179,18 @@ class AlertTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class Sealing:
+    """How the messages in bronze are encrypted: where the master key of their data keys comes from."""
+
+    master_key: str = field(default="", repr=False)
+    command: tuple[str, ...] = ()  # prints the master key
+    previous_master_key: str = field(
+        default="", repr=False
+    )  # until all data keys are wrapped by the other one
+    keep_days: int | None = None  # after so many days `ingest maintain` drops a day's key
+
+
+@dataclass(frozen=True, slots=True)
 class Pipeline:
     """One pipeline file, checked: names, absolute paths, sources and rules."""
 
@@ -201,6 +213,12 @@ class Pipeline:
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()
+    seal: Sealing | None = None  # None: bronze holds messages as they were sent
+
+    @property
+    def hides(self) -> bool:
+        """True if what a decoder says of a message must not quote it."""
+        return self.masks or self.seal is not None
 
     @property
     def masks(self) -> bool:

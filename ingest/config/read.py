@@ -21,6 +21,7 @@ from ingest.config.model import (
     Lineage,
     Pipeline,
     QualityRule,
+    Sealing,
     Source,
     TableRule,
 )
@@ -189,11 +190,14 @@ def _pipeline(
     file = document.file
     folder, given = file.absolute().parent, _given(keys)
     name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
+    given.pop("bronze", None)
     given["lake"] = words.whole_uri(absolute(keys.lake, folder))
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
     given["tables"] = tuple(_table(document, i, rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
     given["alerts"] = tuple(AlertTarget(**_given(one)) for one in keys.alerts)
+    if keys.bronze and keys.bronze.seal:
+        given["seal"] = Sealing(**_given(keys.bronze.seal))
     if lineage:
         places = {"file": absolute(str(lineage.file), folder)} if lineage.file else {}
         given["lineage"] = Lineage(**(_given(lineage) | places))

@@ -207,6 +207,7 @@ Mask = Annotated[
     ),
 ]
 Secret = Annotated[str, *read(words.mask_secret, {"type": "string", "minLength": words.LEAST_SECRET})]
+MasterKey = Annotated[str, *read(words.master_key, TEXT)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
 Joined = Annotated[str, PlainValidator(_joined), WithJsonSchema(_LIST)]
 Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
@@ -552,6 +553,35 @@ class AlertKeys(_Keys):
         return self
 
 
+class SealKeys(_Keys):
+    """Encryption of the messages in bronze; needs ingest[seal]."""
+
+    master_key: MasterKey | None = key(
+        "the key that wraps each day's own, 32 bytes, as ${VAR} or ${file:/path}", None
+    )
+    command: Texts | None = key("or a command that prints it: its words, run without a shell", None)
+    previous_master_key: MasterKey | None = key(
+        "the former one, until `ingest maintain --rewrap-keys` has wrapped all keys with the new one", None
+    )
+    keep_days: Count | None = key(
+        "days after which `ingest maintain` drops a day's key; none if not given", None
+    )
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if bool(self.master_key) == bool(self.command):
+            raise ValueError("seal takes either master_key or command, one of the two")
+        return self
+
+
+class BronzeKeys(_Keys):
+    """How messages are stored as they were received."""
+
+    seal: SealKeys | None = key(
+        "encrypt them; readable for silver, replay and rebuild only with the key", None
+    )
+
+
 class PipelineKeys(_Keys):
     """A pipeline: its sources, its lake, and what holds for its tables."""
 
@@ -569,6 +599,7 @@ class PipelineKeys(_Keys):
         "the secret of the masks hmac and tokenize, as ${VAR} or ${file:/path}; another one means decoding all again",
         None,
     )
+    bronze: BronzeKeys | None = key("how messages are stored as they were received", None)
     quality: tuple[QualityKeys, ...] = key("your own checks and limits", ())
     spark: Settings = key("Spark settings, passed on as they are", {})
     master: Text | None = key("the Spark master", None)
@@ -601,6 +632,8 @@ MODELS: dict[tuple[str, ...], type[BaseModel]] = {
     ("quality",): QualityKeys,
     ("openlineage",): LineageKeys,
     ("alerts",): AlertKeys,
+    ("bronze",): BronzeKeys,
+    ("bronze", "seal"): SealKeys,
 }
 """Which keys are known where, for the nearest name of an unknown one."""
 

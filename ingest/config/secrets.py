@@ -24,6 +24,8 @@ def _of_pipeline(pipeline: Pipeline) -> Iterator[str]:
         yield pipeline.lineage.api_key
     if pipeline.mask_secret:
         yield pipeline.mask_secret
+    if pipeline.seal is not None:
+        yield from filter(None, (pipeline.seal.master_key, pipeline.seal.previous_master_key))
     for target in pipeline.alerts:
         yield from filter(None, (target.webhook, urlsplit(target.webhook).path.strip("/")))
         yield from _of_url(target.smtp)

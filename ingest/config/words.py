@@ -10,6 +10,7 @@ import difflib
 import importlib.util
 import re
 import zoneinfo
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
@@ -25,6 +26,7 @@ ORDER_BY = ("sequence", "arrival", "event_time")
 PLACEHOLDERS = ("database", "schema", "table")
 MASKS = ("hmac", "tokenize", "last4", "null", "keep")
 LEAST_SECRET = 16  # characters
+KEY_BYTES = 32  # of a master key
 
 CHECKS = (
     "rows readable key_unique key_not_null missing_rows ghost_rows wrong_cells insert_of_a_live_key cells_checked row_count "
@@ -184,6 +186,26 @@ def mask_secret(text: str) -> str:
             "make one with `openssl rand -hex 32`"
         )
     return str(text)
+
+
+def master_key(text: str) -> str:
+    """The key that wraps others: 32 bytes, in hex or base64."""
+    key_bytes(text)
+    return str(text)
+
+
+def key_bytes(text: str) -> bytes:
+    """The bytes of a master key."""
+    given = text.strip()
+    try:
+        found = bytes.fromhex(given) if len(given) == 2 * KEY_BYTES else b64decode(given, validate=True)
+    except ValueError:
+        found = b""
+    if len(found) != KEY_BYTES:
+        raise ValueError(
+            f"a master key is {KEY_BYTES} bytes in hex or base64; make one with `openssl rand -hex {KEY_BYTES}`"
+        )
+    return found
 
 
 def table(text: str) -> TableId:

@@ -30,7 +30,7 @@ MAX_VALUES = 200_000  # a handful of nested aliases can stand for more values th
 
 _TAG = "tag:yaml.org,2002:"
 SECRET = re.compile(
-    r"passw|pwd|webhook|smtp|secret|token|jaas|credential|access.?key|account.?key|api.?key|private|\bsas\b"
+    r"passw|pwd|webhook|smtp|secret|token|jaas|credential|access.?key|account.?key|master.?key|api.?key|private|\bsas\b"
     r"|keystore\.(key|certificate)|truststore\.certificates|assertion|encryption\.key|basic\.auth",
     re.IGNORECASE,
 )

@@ -26,6 +26,7 @@ REPLAYED, RETRIED = "replay", "retry"  # who requested it; its results are in th
 DISMISS_REJECT, ACCEPT_GAP = "dismiss-reject", "accept-gap"
 DECODED, REBUILT = "decoded-again", "rebuilt"  # for changes that mirrors have folded before; for a mirror
 FOLDED = "statement"  # what a statement did to a mirror
+SEALED, KEY_DROPPED = "sealed", "drop-key"  # whether bronze is sealed from a batch on; a day's key
 ALERT = "alert"  # what was sent about a problem, and to whom
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 

@@ -14,6 +14,8 @@ _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
 _CALLING = "An error occurred while calling"
 
+_SEALED = re.compile(r"SealError: (.+)")  # of a worker, too, whose error is text alone
+
 # A pattern of the failure's text, and its description; the first match applies.
 _KINDS = (
     (
@@ -49,6 +51,8 @@ def fault(error: BaseException) -> str | None:
     text = _whole(error)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         text = f"No space left on device\n{text}"
+    if sealed := _SEALED.search(text):
+        return sealed[1].rstrip(".")
     for pattern, sentence in _KINDS:
         if pattern.search(text):
             found = _path(error, text)

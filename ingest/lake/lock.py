@@ -294,13 +294,49 @@ class StoredFile:
 
     def _write(self, path: str, holder: dict[str, Any], *, over: bool) -> None:
         with self._reached():
+            self._put(path, json.dumps(holder).encode(), over=over)
+
+    def _put(self, path: str, data: bytes, *, over: bool) -> None:
+        files, where = self._at(path)
+        creation = files.createFile(where).overwrite(over)
+        stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
+        try:
+            stream.write(bytearray(data))
+        finally:
+            stream.close()
+
+    # Other small files of a lake, by their paths.
+
+    def listed(self, folder: str) -> list[str]:
+        """The names of the files in a folder; none if it does not exist."""
+        with self._reached():
+            files, where = self._at(folder)
+            if not files.exists(where):
+                return []
+            return [str(one.getPath().getName()) for one in files.listStatus(where)]
+
+    def content(self, path: str) -> bytes:
+        """The content of a file."""
+        with self._reached():
             files, where = self._at(path)
-            creation = files.createFile(where).overwrite(over)
-            stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
+            stream = files.open(where)
             try:
-                stream.write(bytearray(json.dumps(holder).encode()))
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
             finally:
                 stream.close()
+
+    def write(self, path: str, data: bytes) -> None:
+        """Write a file, or replace it."""
+        with self._reached():
+            self._put(path, data, over=True)
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        with self._reached():
+            files, where = self._at(path)
+            files.delete(where, False)
+            if files.exists(where):
+                raise OSError(f"{path} could not be deleted")
 
     @contextlib.contextmanager
     def _reached(self) -> Iterator[None]:

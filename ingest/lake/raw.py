@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import NO_TABLE, TableId
-from ingest.lake import duck
+from ingest.lake import duck, sealing
+from ingest.lake.envelope import NOT_SEALED, Opener, SealError
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Row, Tables
 
@@ -43,17 +44,28 @@ def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tu
     topics = ", ".join(sorted({duck.text(place[1]) for place in places}))
     offsets = [place[3] for place in places]
     names = ", ".join(map(duck.name, PLACE))
+    opener = NOT_SEALED if hidden else sealing.opener(lake)
+    head = f"unhex(left(hex(value), {2 * RAW_BYTES}))" if opener is NOT_SEALED else "value"
     found = lake.ask(
-        f"""SELECT {names}, unhex(left(hex(value), {2 * RAW_BYTES})) AS head, octet_length(value) AS length
+        f"""SELECT {names}, batch, {head} AS head, octet_length(value) AS length
         FROM {{bronze.message}} WHERE topic IN ({topics}) AND "offset" BETWEEN {min(offsets)} AND {max(offsets)}
         AND ({names}) IN ({wanted}) ORDER BY batch"""
     )
     return {
-        tuple(row[name] for name in PLACE): _hidden(row["length"])
-        if hidden
-        else shown(row["head"], row["length"])
+        tuple(row[name] for name in PLACE): _hidden(row["length"]) if hidden else _opened(opener, row)
         for row in found
     }
+
+
+def _opened(opener: Opener, row: Row) -> Raw:
+    """The message, or why it cannot be opened."""
+    if not opener.seals(row["batch"]):
+        return shown(None if row["head"] is None else bytes(row["head"])[:RAW_BYTES], row["length"])
+    try:
+        value = opener.open(row["batch"], tuple(row[name] for name in PLACE), row["head"]).value
+    except SealError as error:
+        return Raw(f"({error})", 0)
+    return shown(None if value is None else value[:RAW_BYTES], None if value is None else len(value))
 
 
 def _hidden(length: int | None) -> Raw:

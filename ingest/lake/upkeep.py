@@ -45,6 +45,7 @@ class Kept:
     deleted: int = 0  # dead files
     messages: int = 0  # of bronze, dropped
     changes: int = 0  # of silver, condensed
+    keys: int = 0  # of days of bronze, dropped
 
 
 def maintain(

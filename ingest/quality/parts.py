@@ -9,13 +9,17 @@ of a whole lake judges everything.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
+
+from pyspark.sql import functions as F
 
 from ingest import formats
 from ingest.config import Source
 from ingest.errors import counted
 from ingest.formats import About
-from ingest.lake import condensed
+from ingest.lake import condensed, sealing
+from ingest.lake.envelope import COLUMNS, Opener
 from ingest.lake.lake import Lake
 from ingest.lake.names import literal
 from ingest.lake.schemas import BRONZE, CHANGES
@@ -34,18 +38,39 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
     numbered = [name for name, one in known.items() if _NUMBERED in _about(one).order]
     if not marked and not numbered:
         return
+    opener = sealing.opener(lake)
+    bronze = _opened(lake, opener, since, last) if opener.spans else lake.named(BRONZE.name)
     asked = []
     if marked:
         begin = max(since, _condensed(lake))
         tables = {name: booked[name].tables for name in marked}
-        asked.append(_by_marks(lake, tables, begin, _batches(begin, last)))
+        asked.append(_by_marks(lake, bronze, tables, begin, _batches(begin, last)))
     if numbered:
-        asked.append(_by_numbers(lake, numbered, since, last, _batches(since, last)))
+        asked.append(_by_numbers(bronze, numbered, since, last, _batches(since, last)))
     found: dict[str, tuple[int, list[str]]] = {name: (0, []) for name in (*marked, *numbered)}
-    for row in lake.spark.sql(" UNION ALL ".join(asked)).collect():
-        found[row["source"]] = (row["n"], sorted(json.loads(row["listed"])))
+    try:
+        for row in lake.spark.sql(" UNION ALL ".join(asked)).collect():
+            found[row["source"]] = (row["n"], sorted(json.loads(row["listed"])))
+    finally:
+        if opener.spans:
+            lake.spark.catalog.dropTempView(bronze)
     for name, (n, some) in found.items():
         yield Metric("missing_parts", n, source=name, detail=_detail(n, some))
+
+
+def _opened(lake: Lake, opener: Opener, since: int, last: int) -> str:
+    """A temporary view of the messages in question as they were sent, without those that nothing can open any more."""
+    first = max(0, since - SPAN)
+    messages = lake.read(BRONZE.name).where(
+        (F.col("kind") == "message") & F.col("batch").between(first, last)
+    )
+    wanted = sealing.readable(opener, messages)
+    sealing.refuse_unreadable_rows(opener, wanted)
+    columns = ", ".join(f"`{name}` {BRONZE.types[name]}" for name in COLUMNS)
+    view = f"_opened_{uuid.uuid4().hex}"
+    opened = wanted.select(*COLUMNS).mapInArrow(opener.batches, columns)
+    opened.withColumn("kind", F.lit("message")).createTempView(view)
+    return view
 
 
 def _batches(since: int, last: int) -> str:
@@ -73,7 +98,7 @@ def _detail(n: int, some: list[str]) -> str:
     return f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes: {'; '.join(some[:FAILING_KEYS])}"
 
 
-def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:
+def _by_marks(lake: Lake, bronze: str, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:
     """Compare ends of transactions with the changes that name them; excluded tables are not expected."""
     wanted = ", ".join(f"({literal(name)}, {literal(one)})" for name, some in tables.items() for one in some)
     names = ", ".join(map(literal, tables))
@@ -81,7 +106,7 @@ def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batch
     members = ", ".join(member.format(one) for one in ("status", "id", "event_count", "data_collections"))
     ends = (
         f"SELECT source, {members} FROM (SELECT source, CAST(value AS STRING) AS text "
-        f"FROM {lake.named(BRONZE.name)} WHERE kind = 'message' AND source IN ({names}) AND batch {batches} "
+        f"FROM {bronze} WHERE kind = 'message' AND source IN ({names}) AND batch {batches} "
         "AND contains(CAST(value AS STRING), '\"event_count\"'))"
     )
     shares = (
@@ -106,13 +131,13 @@ def _by_marks(lake: Lake, tables: Mapping[str, Iterable[str]], since: int, batch
     )
 
 
-def _by_numbers(lake: Lake, sources: Iterable[str], since: int, last: int, batches: str) -> str:
+def _by_numbers(bronze: str, sources: Iterable[str], since: int, last: int, batches: str) -> str:
     """Sets by the numbers of their parts; a writer whose numbers never differ does not count them."""
     names = ", ".join(map(literal, sources))
     parts = (
         "SELECT source, batch, get_json_object(text, '$.meta.trans') AS id, "
         "get_json_object(text, '$.meta.scn') AS scn, get_json_object(text, '$.meta.idx') AS idx FROM ("
-        f"SELECT source, batch, CAST(value AS STRING) AS text FROM {lake.named(BRONZE.name)} WHERE "
+        f"SELECT source, batch, CAST(value AS STRING) AS text FROM {bronze} WHERE "
         f"kind = 'message' AND source IN ({names}) AND batch BETWEEN {since - SPAN} AND {last})"
     )
     sets = (

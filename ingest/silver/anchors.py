@@ -52,7 +52,7 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
     """
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, (batch.filter(_holding(batch, marked)) for batch in batches)):
+        for page, changes in _decoded(how, _marked(how.opener.batches(batches), marked)):
             found = [
                 (spot, change.sequence[0])
                 for spot, one in zip(_spots(page), changes, strict=True)
@@ -64,6 +64,10 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
             yield _batch(("source", "topic", "partition", "batch", "offset", "second"), kinds, columns)
 
     return run
+
+
+def _marked(batches: Batches, marked: Mapping[str, Sequence[str]]) -> Batches:
+    return (batch.filter(_holding(batch, marked)) for batch in batches)
 
 
 def _holding(batch: pa.RecordBatch, marked: Mapping[str, Sequence[str]]) -> pa.Array:
@@ -84,7 +88,7 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
         asked.setdefault((event.stream, event.second), []).append(number)
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, batches):
+        for page, changes in _decoded(how, how.opener.batches(batches)):
             last: dict[int, tuple[int, int, str]] = {}
             for spot, one in zip(_spots(page), changes, strict=True):
                 stream = stream_of(how.pipeline, spot.source, spot.topic, spot.partition)

@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from ingest.config import Pipeline
-from ingest.lake import decoded_with, epochs, identity
+from ingest.config.model import Sealing
+from ingest.lake import decoded_with, epochs, identity, sealing
 from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written
 from ingest.lake.lake import Lake, Span
@@ -94,6 +95,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
     if not todo:
         return
     span = (todo[0], todo[-1])
+    sealing.refuse_unreadable(lake, sealing.opener(lake), span)
     cleared = clearings.rows(epochs.read(lake), todo)
     moved = replay.touching(told.moved, todo)
     messages = of_batches(lake, span, cores)
@@ -118,7 +120,13 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
 
 def lifting(lake: Lake, messages: Messages) -> Lifting:
     """What the workers need to decode these messages with today's parsers and options."""
-    how = Lifting(_shipped(lake.pipeline), starts=epochs.read(lake).starts, schemas=schemas(lake, messages))
+    opener = sealing.opener(lake)
+    how = Lifting(
+        _shipped(lake.pipeline),
+        starts=epochs.read(lake).starts,
+        schemas=schemas(lake, messages, opener),
+        opener=opener,
+    )
     return replace(how, anchors=events.anchors(lake, messages, how))
 
 
@@ -133,7 +141,8 @@ def _shipped(pipeline: Pipeline) -> Pipeline:
         replace(source, kafka={}, storage={}, bootstrap_servers="", registry="", database=None)
         for source in pipeline.sources
     )
-    return replace(pipeline, sources=sources, quality=(), spark={}, lineage=None)
+    seal = None if pipeline.seal is None else Sealing()
+    return replace(pipeline, sources=sources, quality=(), spark={}, lineage=None, seal=seal)
 
 
 class _Parsed(msgspec.Struct):

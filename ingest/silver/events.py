@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest import formats
+from ingest.lake import sealing
+from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, stream_of
@@ -35,7 +37,7 @@ def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[in
         return {}
     found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
     best: dict[int, tuple[int, int, str]] = {}
-    rows = _candidates(lake, events).select(*INPUT).mapInArrow(rows_before(how, events), FOUND)
+    rows = _candidates(lake, events, how.opener).select(*INPUT).mapInArrow(rows_before(how, events), FOUND)
     for number, batch, offset, sequence in rows.collect():
         best[number] = max(best.get(number, (0, -1, "")), (batch, offset, sequence))
     for number, (_, _, sequence) in best.items():
@@ -56,17 +58,20 @@ def _events(messages: Messages, marked: Mapping[str, Sequence[str]], how: Liftin
     return sorted(set(found), key=str)
 
 
-def _candidates(lake: Lake, events: Sequence[Event]) -> DataFrame:
-    """Messages of the events' topics and files that name one of their seconds."""
+def _candidates(lake: Lake, events: Sequence[Event], opener: Opener) -> DataFrame:
+    """Messages of the events' topics and files that name one of their seconds; where they are sealed, all of them."""
     seconds = sorted({event.second for event in events})
     text = F.col("value").cast("string")
     named = F.lit(False)
     for second in seconds:
         named |= F.contains(text, F.lit(str(second)))
-    return lake.read(BRONZE.name).where(
+    batches = _batches(lake, events)
+    if sealed := [batch for batch in batches if opener.seals(batch)]:
+        named |= F.col("batch").isin(*sealed)
+    return sealing.readable(opener, lake.read(BRONZE.name)).where(
         (F.col("kind") == "message")
         & F.col("topic").isin(*{event.spot.topic for event in events})
-        & F.col("batch").isin(*_batches(lake, events))
+        & F.col("batch").isin(*batches)
         & named
     )
 

@@ -23,6 +23,7 @@ from ingest.config.masks import Masks, without_literals, without_values
 from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
 from ingest.lake.books import Line
+from ingest.lake.envelope import NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys
 from ingest.silver import sheet, tally
@@ -44,12 +45,12 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lifting:
-    """What the workers need; small, and without secrets other than the masks' secret.
+    """What the workers need; small, and without secrets other than the masks' and the data keys.
 
     ``anchors`` has the position of the row before each table event without one; None if it was not looked up.
     ``starts`` says where each source's epochs begin, ``epochs`` which epoch a deck is in. ``batch`` replaces the number
     of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
-    each source with a registry.
+    each source with a registry. ``opener`` has the data keys of sealed messages.
     """
 
     pipeline: Pipeline
@@ -58,6 +59,7 @@ class Lifting:
     batch: int | None = None
     schemas: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     anchors: Mapping[Spot, tuple[int, ...]] | None = None
+    opener: Opener = NOT_SEALED
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -109,7 +111,7 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
     def run(batches: Batches) -> Batches:
         ranks = {source.name: rank for rank, source in enumerate(lifting.pipeline.sources)}
         decks: dict[tuple[str, int], Deck] = {}
-        for batch in batches:
+        for batch in lifting.opener.batches(batches):
             for name, epoch, mine in parted(batch, lifting.starts):
                 if (name, epoch) not in decks:
                     within = replace(lifting, epochs={name: epoch})
@@ -165,7 +167,7 @@ class Deck:
                 bronze,
                 batches,
                 [each.at for each in refused],
-                [_refusal(each, hide=self.masks is not None) for each in refused],
+                [_refusal(each, hide=self.pipeline.hides) for each in refused],
             )
 
     # --- decoding ---

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake import condensed, decisions, decoded_with, mirrors
+from ingest.lake import condensed, decisions, decoded_with, mirrors, sealing
 from ingest.lake.compare import Difference, as_sets, groups
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
@@ -118,13 +118,15 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     """Refuse to decode again what bronze no longer holds.
 
     Raises:
-        IngestError: there is no batch after ``since``, messages of some batch are gone, or changes are condensed.
+        IngestError: there is no batch after ``since``, messages of some batch are gone or sealed by a key that is not
+            there, or changes are condensed.
     """
     if since >= last:
         raise IngestError(
             "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
         )
     condensed.refuse(lake, since)
+    sealing.refuse_unreadable(lake, sealing.opener(lake), (since + 1, last))
     kind = F.col("kind")
     there = {
         row["batch"]: (row["kept"], row["told"])

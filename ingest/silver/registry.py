@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from ingest.config import Source
 from ingest.decoding import schema_registry
 from ingest.errors import SetupError
+from ingest.lake.envelope import NOT_SEALED, Opener
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import SCHEMAS
 from ingest.silver.lift import Batches
@@ -30,7 +31,7 @@ Texts = Mapping[str, Mapping[int, str]]
 """Source name to schema id to the schema's JSON text; a source without a registry has no entry."""
 
 
-def schemas(lake: Lake, messages: Messages) -> Texts:
+def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Texts:
     """Every schema that the framed values of these bronze messages may need.
 
     An id that the registry does not know is left out; its messages are rejected, and a replay fetches it again.
@@ -42,7 +43,7 @@ def schemas(lake: Lake, messages: Messages) -> Texts:
     if not sources:
         return {}
     known = _stored(lake)
-    found = _framed(messages, [source.name for source in sources])
+    found = _framed(messages, [source.name for source in sources], opener)
     texts: dict[str, dict[int, str]] = {}
     for source in sources:
         have = known.get(source.name, {})
@@ -60,10 +61,10 @@ def _stored(lake: Lake) -> dict[str, dict[int, str]]:
     return found
 
 
-def _framed(messages: Messages, sources: list[str]) -> dict[str, set[int]]:
+def _framed(messages: Messages, sources: list[str], opener: Opener) -> dict[str, set[int]]:
     """The ids after a zero byte in values, keys and headers; some may not be real ids, and fetching them fails."""
     counts: Counter[tuple[str, int]] = Counter()
-    for row in messages.through(framed(sources), FRAMED):
+    for row in messages.through(framed(sources, opener), FRAMED):
         counts[row["source"], int.from_bytes(row["id"], "big")] += row["count"]
     found: dict[str, set[int]] = {}
     for (source, number), _ in counts.most_common(_MOST):
@@ -71,12 +72,12 @@ def _framed(messages: Messages, sources: list[str]) -> dict[str, set[int]]:
     return found
 
 
-def framed(sources: Sequence[str]) -> Callable[[Batches], Batches]:
+def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Batches], Batches]:
     """The function that counts the ids in messages' frames, as rows of `FRAMED`."""
 
     def run(batches: Batches) -> Batches:
         counts: Counter[tuple[str, bytes]] = Counter()
-        for batch in batches:
+        for batch in opener.batches(batches):
             for source in sources:
                 mine = batch.filter(pc.equal(batch.column("source"), source))
                 headers = mine.column("headers").flatten()

@@ -17,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config.masks import NOT_SHOWN
+from ingest.lake import sealing
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY, still_open
@@ -176,6 +177,7 @@ def appoint(
             return None, 0, 0
         kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
         rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
+        sealing.refuse_unreadable_rows(sealing.opener(lake), rows)
         still = (
             lift(rows, lifting(lake, Messages(lake, lambda: rows)))
             .where(F.col("kind") == "reject")

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ingest.bronze.files import listing
@@ -116,12 +118,15 @@ def _verbs(file: str, *verbs: list[str]) -> list[str]:
 
 
 def test_a_lake_in_a_store(store: Store, tmp_path: Path) -> None:
-    """Whatever takes a lake for a local folder breaks here: lock, logs, listings, shadows, upkeep."""
+    """Whatever takes a lake for a local folder breaks here: lock, logs, listings, shadows, upkeep, keys of messages."""
     try:
         settings = store.hadoop
     except Missing as missing:
         pytest.skip(str(missing))
-    file = str(_pipeline(store, tmp_path, "lake", "s3a://lake/shop", settings))
+    place = _pipeline(store, tmp_path, "lake", "s3a://lake/shop", settings)
+    with place.open("a", encoding="utf-8") as more:
+        more.write(f"bronze: {{seal: {{master_key: '{'0f' * 32}'}}}}\n")
+    file = str(place)
     page = tmp_path / "page.html"
     as_json = ["--output", "json"]
     first, again, tables, status, _, compared, upkeep, life, earlier, mirrors = _verbs(
@@ -151,6 +156,17 @@ def test_a_lake_in_a_store(store: Store, tmp_path: Path) -> None:
     assert [{"n": len(expected_shop()["orders"])}] == json.loads(earlier)
     assert expected_shop() == json.loads(mirrors)
     assert not store.files().exists("/lake/shop/_ingest.lock")
+    assert 1 == len(store.files().ls("/lake/shop/_seal"))
+    assert "mysqlType" in life
+    assert "cannot be opened" not in life
+    sealed = [one for one in store.files().find("/lake/shop/bronze") if "kind=message" in one]
+    assert sealed
+    assert not [
+        one
+        for one in sealed
+        if b'"database"'
+        in pq.read_table(pa.BufferReader(store.files().cat(one))).column("value").to_pylist()[0]
+    ]
 
 
 def test_a_second_run_in_a_store_is_refused(store: Store, tmp_path: Path) -> None:

@@ -105,3 +105,9 @@ def test_the_words_lead_out() -> None:
 def test_own_errors_are_sentences_already() -> None:
     """A class of this program's tells the operator nothing."""
     assert "the bucket is not there" == said(IngestError("the bucket is not there"))
+
+
+def test_a_sealed_message_that_does_not_open_is_a_sentence_in_a_task_too() -> None:
+    """A worker's error reaches the driver as a trace of a hundred lines."""
+    trace = 'Traceback (most recent call last):\n  File "w.py", line 9\ningest.lake.envelope.SealError: The message at t/0/7 was changed.\n\tat org.apache'
+    assert "The message at t/0/7 was changed" == fault(RuntimeError(trace))

@@ -1,0 +1,490 @@
+"""Sealed bronze: one data key a day, wrapped by the master key, in a folder of the lake.
+
+Deleting a key's file makes its day unreadable for good. `decisions` records from which batch messages are sealed, and
+which keys were dropped on purpose, so that a plain message among sealed ones and a lost key are both noticed.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ingest.config.masks import fingerprint
+from ingest.config.model import Sealing
+from ingest.config.words import KEY_BYTES, key_bytes
+from ingest.errors import IngestError, SetupError, command, counted
+from ingest.lake import decisions, stores
+from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision
+from ingest.lake.envelope import (
+    ID_BYTES,
+    NOT_SEALED,
+    Opener,
+    Seal,
+    SealError,
+    unwrapped,
+    wrapped,
+)
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from ingest.lake.lake import Lake, Span
+
+FOLDER = "_seal"
+_END = ".key.json"
+_PATIENCE = 60.0  # seconds for the command that prints the master key
+_SUBJECT = "bronze"
+_kept: dict[tuple[str, str, frozenset[str]], bytes] = {}  # data keys by folder, file and masters
+
+
+def begin(lake: Lake, batch: int, day: dt.date) -> Seal | None:
+    """What seals the messages of a new batch; None if the pipeline file does not ask for it.
+
+    Raises:
+        SealError: the master key is not there, or not the one that wrapped the other keys.
+    """
+    wanted = lake.pipeline.seal
+    seal = _key_of(lake, wanted, day.isoformat()) if wanted is not None else None
+    now = spans(lake)
+    if (seal is not None) != (bool(now) and now[-1][1] is None):
+        decided = Decision(SEALED, _SUBJECT, {"on": seal is not None}, batch)
+        decisions.append(lake, [decided])
+    return seal
+
+
+def spans(lake: Tables) -> tuple[tuple[int, int | None], ...]:
+    """The batches whose messages are sealed: the first, and the first one after them that is not."""
+    turns: list[tuple[int, bool]] = []
+    for one in decisions.read(lake).of(SEALED):
+        first, on = one.batch or 1, bool(one.value.get("on"))
+        turns = [turn for turn in turns if turn[0] < first]  # a run that was killed did not land them
+        if on != (bool(turns) and turns[-1][1]):
+            turns.append((first, on))
+    ends = [first for first, _ in turns[1:]] + [None]
+    return tuple((first, end) for (first, on), end in zip(turns, ends, strict=True) if on) if turns else ()
+
+
+def opener(lake: Tables) -> Opener:
+    """What opens the sealed messages of a lake, as far as there are keys; faults are raised where one is needed."""
+    found = spans(lake)
+    if not found:
+        return NOT_SEALED
+    folder = _folder(lake)
+    missing = f"the day's key is not in {folder.path}: put its file back from a backup."
+    try:
+        masters = _masters(lake.pipeline.seal)
+    except SealError as error:
+        masters, missing = {}, str(error)
+    keys: dict[bytes, bytes] = {}
+    days: dict[bytes, str] = {}
+    faults: dict[str, str] = {}
+    for name in folder.names():
+        day, number = _parsed(name)
+        days[number] = day
+        try:
+            keys[number] = _data_key(folder, name, masters)
+        except SealError as error:
+            faults[day] = missing if not masters else str(error)
+    there = set(days)
+    dropped: dict[str, None] = {}
+    for one in decisions.read(lake).of(KEY_DROPPED):
+        gone = [bytes.fromhex(number) for number in one.value.get("ids", ())]
+        days.update(dict.fromkeys(gone, one.subject))
+        if not set(gone) & there:  # else the command was killed before it deleted the key
+            dropped[one.subject] = None
+            faults[one.subject] = (
+                f"the day's key was dropped by {one.by}{f' ({one.reason})' if one.reason else ''}; what silver holds of "
+                f"these messages is kept, and `{command('rebuild', lake.pipeline.file)}` makes mirrors from it."
+            )
+    return Opener(found, keys, days, faults, missing, tuple(dropped))
+
+
+def refuse_unreadable(lake: Tables, found: Opener, span: Span) -> None:
+    """Raise before anything is read if messages of some batches cannot be opened.
+
+    Raises:
+        SealError: with the days, the cause, and what to do.
+    """
+    if not any(first <= span[1] and (end is None or span[0] < end) for first, end in found.spans):
+        return
+    rows = lake.ask(
+        f"""SELECT day, batch FROM {{bronze.message}} WHERE batch BETWEEN {span[0]} AND {span[1]}
+        GROUP BY day, batch ORDER BY day, batch"""
+    )
+    _refuse(found, [(str(row["day"]), row["batch"]) for row in rows])
+
+
+def refuse_unreadable_rows(found: Opener, rows: DataFrame) -> None:
+    """The same for messages of bronze that Spark reads, with all of bronze's columns."""
+    if found.spans:
+        there = rows.select("day", "batch").distinct().collect()
+        _refuse(found, [(str(row["day"]), row["batch"]) for row in there])
+
+
+def _refuse(found: Opener, places: Iterable[tuple[str, int]]) -> None:
+    causes: dict[str, dict[str, list[int]]] = {}
+    for day, batch in places:
+        if found.seals(batch) and (cause := found.fault(day)):
+            causes.setdefault(cause, {}).setdefault(day, []).append(batch)
+    if causes:
+        texts = [
+            f"bronze's messages of {_listed(days)} cannot be opened: {cause}"
+            for cause, days in causes.items()
+        ]
+        text = " ".join(f"{one[0].upper()}{one[1:]}" for one in texts)
+        raise SealError(text)
+
+
+def _listed(days: Mapping[str, list[int]]) -> str:
+    """Days with their batches: all of a few, the first and the last of many."""
+    names = sorted(days)
+    batches = sorted(batch for some in days.values() for batch in some)
+    told = (
+        ", ".join(names)
+        if len(names) <= 3
+        else f"{counted(len(names), 'day')} from {names[0]} to {names[-1]}"
+    )
+    return f"{told} (batch {batches[0]}{f' to {batches[-1]}' if len(set(batches)) > 1 else ''})"
+
+
+def readable(found: Opener, rows: DataFrame) -> DataFrame:
+    """Messages of bronze for Spark without those of days whose key was dropped: they are as if dropped themselves."""
+    if not found.dropped:
+        return rows
+    from pyspark.sql import functions as F
+
+    sealed = F.lit(False)
+    for first, end in found.spans:
+        sealed |= (F.col("batch") >= first) & (F.col("batch") < end if end is not None else F.lit(True))
+    return rows.where(~(sealed & F.col("day").cast("string").isin(*found.dropped)))
+
+
+def refuse_erase(lake: Tables) -> None:
+    """Refuse to change messages of bronze, which is not possible for sealed ones yet.
+
+    Raises:
+        IngestError: some batches are sealed.
+    """
+    if spans(lake):
+        file = lake.pipeline.file
+        raise IngestError(
+            "Rows cannot be erased from sealed messages: "
+            f"`{command('maintain', file, '--drop-key', 'DAY')}` makes the messages of a whole day unreadable, and "
+            f"`{command('maintain', file, '--drop-bronze-after', '1d')}` drops them."
+        )
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def _key_of(lake: Lake, wanted: Sealing, day: str) -> Seal:
+    """The day's data key, made if there is none."""
+    folder, masters = _folder(lake), _masters(wanted)
+    names = folder.names()
+    mine = [name for name in names if _parsed(name)[0] == day]
+    if not mine and names:
+        _unwrapped(folder, names[-1], masters)  # refuses a master key that is not that of the other days
+    if not mine:
+        number, data_key = os.urandom(ID_BYTES), os.urandom(KEY_BYTES)
+        mine = [f"{day}.{number.hex()}{_END}"]
+        folder.write(mine[0], _wrapping(masters, day, number, data_key))
+    return Seal(_parsed(mine[0])[1], _unwrapped(folder, mine[0], masters))
+
+
+def _masters(wanted: Sealing | None) -> dict[str, bytes]:
+    """The master keys by their fingerprints, the present one first."""
+    if wanted is None:
+        raise SealError(
+            "the pipeline file has no `bronze: seal:` any more: put its `master_key:` back to read them."
+        )
+    texts = [_printed(wanted.command) if wanted.command else wanted.master_key, wanted.previous_master_key]
+    return {_name(key): key for key in map(key_bytes, filter(None, texts))}
+
+
+def _name(master: bytes) -> str:
+    return fingerprint(master.hex())
+
+
+@cache
+def _printed(words: tuple[str, ...]) -> str:
+    """The master key that a command prints; it is run once in a process."""
+    shown = f"the command of `bronze: seal:` ({words[0]} ...)"
+    try:
+        done = subprocess.run(
+            words, capture_output=True, timeout=_PATIENCE, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        reason = getattr(error, "strerror", None) or f"no answer in {_PATIENCE:g} s"
+        raise SealError(f"{shown} cannot be run ({reason}): correct it, then run again.") from None
+    if done.returncode:
+        raise SealError(f"{shown} ended with exit code {done.returncode}: run it by hand to see why.")
+    text = done.stdout.decode("utf-8", "replace").strip()
+    try:
+        key_bytes(text)
+    except ValueError as error:
+        raise SealError(f"{shown} does not print a master key: {error}.") from None
+    return text
+
+
+def _wrapping(masters: Mapping[str, bytes], day: str, number: bytes, data_key: bytes) -> bytes:
+    name, master = next(iter(masters.items()))
+    told = {"version": 1, "day": day, "id": number.hex(), "master": name}
+    data = wrapped(master, data_key, f"{day}.{number.hex()}")
+    return json.dumps(told | {"wrapped": base64.b64encode(data).decode()}).encode()
+
+
+def _parsed(name: str) -> tuple[str, bytes]:
+    """The day and the id of a key's file."""
+    day, number = name.removesuffix(_END).split(".")
+    return day, bytes.fromhex(number)
+
+
+def _data_key(folder: _Folder, name: str, masters: Mapping[str, bytes]) -> bytes:
+    """Unwrap one data key to read with; it is kept in this process.
+
+    Raises:
+        SealError: with the cause.
+    """
+    place = (folder.path, name, frozenset(masters))
+    if place not in _kept:
+        _kept[place] = _unwrapped(folder, name, masters)
+    return _kept[place]
+
+
+def _unwrapped(folder: _Folder, name: str, masters: Mapping[str, bytes]) -> bytes:
+    try:
+        told = json.loads(folder.read(name))
+        by, data = str(told["master"]), base64.b64decode(told["wrapped"], validate=True)
+    except (ValueError, KeyError, TypeError, OSError):
+        raise SealError(
+            f"the key file {folder.path}/{name} is damaged or missing: put it back from a backup."
+        ) from None
+    if by not in masters:
+        raise SealError(
+            f"another master key wrapped the day's key (its fingerprint is {by}, that of `master_key:` "
+            f"{next(iter(masters), 'none')}): correct `master_key:`, or write that one as `previous_master_key:`."
+        )
+    found = unwrapped(masters[by], data, name.removesuffix(_END))
+    if found is None:
+        raise SealError(f"the key file {folder.path}/{name} was changed: put it back from a backup.")
+    return found
+
+
+# --- dropping and rotating ------------------------------------------------------------------------
+
+
+def drop(lake: Lake, day: str, reason: str = "", by: str = "") -> None:
+    """Make a day's messages unreadable for good.
+
+    Raises:
+        IngestError: the day has no key, or its messages are still needed.
+    """
+    try:
+        dt.date.fromisoformat(day)
+    except ValueError:
+        raise IngestError(f"{day!r} is not a day: write it as 2026-03-14.") from None
+    names = [name for name in _folder(lake).names() if _parsed(name)[0] == day]
+    if not names:
+        raise IngestError(
+            f"There is no key of {day} in {_folder(lake).path}: days without messages have none."
+        )
+    if needed := _needed(lake).get(day):
+        raise IngestError(f"The key of {day} is still needed: {needed}.")
+    _drop(lake, [day], reason, by or decisions.user())
+
+
+def drop_old(lake: Lake) -> list[str]:
+    """Drop the keys of days that are older than the pipeline file keeps, and whose messages are no longer needed."""
+    wanted = lake.pipeline.seal
+    if wanted is None or wanted.keep_days is None:
+        return []
+    before = (lake.now().date() - dt.timedelta(days=wanted.keep_days)).isoformat()
+    old = sorted({day for name in _folder(lake).names() if (day := _parsed(name)[0]) < before})
+    needed = _needed(lake) if old else {}
+    days = [day for day in old if day not in needed]
+    _drop(lake, days, f"keep_days: {wanted.keep_days}", "`ingest maintain`")
+    return days
+
+
+def _drop(lake: Lake, days: Iterable[str], reason: str, by: str) -> None:
+    """Record what is dropped, then delete it: a run that is killed in between is repeated."""
+    folder = _folder(lake)
+    for day in days:
+        names = [name for name in folder.names() if _parsed(name)[0] == day]
+        ids = {"ids": [_parsed(name)[1].hex() for name in names]}
+        decisions.append(lake, [Decision(KEY_DROPPED, day, ids, None, reason, by)])
+        for name in names:
+            folder.remove(name)
+
+
+def _needed(lake: Lake) -> dict[str, str]:
+    """The days whose messages are still to be read, with the reason."""
+    from ingest.lake.rejects import PLACE, open_sql
+
+    file, decoded = lake.pipeline.file, lake.decoded()
+    same = " AND ".join(f'm."{name}" = r."{name}"' for name in (*PLACE, "batch"))
+    rejected = lake.ask(
+        f"SELECT DISTINCT m.day FROM ({open_sql(lake)}) AS r JOIN {{bronze.message}} AS m ON {same} "
+        "WHERE r.kind = 'message'"
+    )
+    found = {
+        str(row["day"]): "open rejects point at its messages, which "
+        f"`{command('replay', file)}` decodes or `{command('rejects', 'dismiss', file)}` closes"
+        for row in rejected
+    }
+    waiting = lake.ask(f"SELECT DISTINCT day FROM {{bronze.message}} WHERE batch > {decoded}")
+    found |= {
+        str(row["day"]): f"silver has yet to decode messages: `{command('run', file)}` first"
+        for row in waiting
+    }
+    today = lake.now().date().isoformat()
+    return found | {today: "the day is not over, and more messages will be sealed with it"}
+
+
+def rewrap(lake: Lake) -> int:
+    """Wrap all data keys with the present master key; returns how many had been wrapped by the previous one.
+
+    Raises:
+        SealError: a key is wrapped by neither; then none is changed.
+    """
+    wanted, folder = lake.pipeline.seal, _folder(lake)
+    masters = _masters(wanted)
+    names = folder.names()
+    keys = {name: _unwrapped(folder, name, masters) for name in names}
+    present = next(iter(masters))
+    old = [name for name in names if json.loads(folder.read(name))["master"] != present]
+    for name in old:
+        folder.write(name, _wrapping(masters, *_parsed(name), keys[name]))
+    return len(old)
+
+
+# --- the folder -----------------------------------------------------------------------------------
+
+
+class _Folder(Protocol):
+    """The folder of the keys."""
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+
+    def names(self) -> list[str]:
+        """The names of the key files, oldest day first; none if there is no folder."""
+
+    def read(self, name: str) -> bytes:
+        """A key file's content."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a key file for good before anything is sealed with it."""
+
+    def remove(self, name: str) -> None:
+        """Delete a key file."""
+
+
+def _folder(lake: Tables) -> _Folder:
+    path = f"{lake.pipeline.lake.rstrip('/')}/{FOLDER}"
+    if "://" not in path:
+        return _LocalFolder(path)
+    return _StoredFolder(path) if hasattr(lake, "spark") else _ReadFolder(path)
+
+
+def _key_files(names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.endswith(_END))
+
+
+@dataclass(frozen=True, slots=True)
+class _LocalFolder:
+    path: str
+
+    def names(self) -> list[str]:
+        try:
+            return _key_files(os.listdir(self.path))  # noqa: PTH208 - names alone
+        except FileNotFoundError:
+            return []
+
+    def read(self, name: str) -> bytes:
+        return Path(self.path, name).read_bytes()
+
+    def write(self, name: str, data: bytes) -> None:
+        place, made = Path(self.path, name), Path(self.path, f"{name}.{os.getpid()}.tmp")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with made.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            made.replace(place)
+            self._settle()
+        except OSError as error:
+            raise SetupError(
+                f"The key file {place} cannot be written ({error.strerror or error}): nothing was sealed; correct its "
+                "permissions or its disk, then run again."
+            ) from None
+
+    def _settle(self) -> None:
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def remove(self, name: str) -> None:
+        try:
+            Path(self.path, name).unlink(missing_ok=True)
+            self._settle()
+        except OSError as error:
+            raise SetupError(
+                f"The key file {self.path}/{name} cannot be deleted ({error.strerror or error}): correct its "
+                "permissions, then type the command again."
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFolder:
+    """A folder in a store that is read without Spark."""
+
+    path: str
+
+    def names(self) -> list[str]:
+        return _key_files(stores.names(stores.place(self.path)))
+
+    def read(self, name: str) -> bytes:
+        return stores.contents(f"{self.path}/{name}")
+
+    def write(self, name: str, data: bytes) -> None:
+        raise NotImplementedError
+
+    def remove(self, name: str) -> None:
+        raise NotImplementedError
+
+
+class _StoredFolder:
+    """A folder in a store, through Hadoop's client of the running session."""
+
+    def __init__(self, path: str) -> None:
+        from ingest.lake.lock import StoredFile
+
+        self.path = path
+        self._client = StoredFile(path)
+
+    def names(self) -> list[str]:
+        files = self._client.listed(self.path)
+        return _key_files(files)
+
+    def read(self, name: str) -> bytes:
+        return self._client.content(f"{self.path}/{name}")
+
+    def write(self, name: str, data: bytes) -> None:
+        self._client.write(f"{self.path}/{name}", data)
+
+    def remove(self, name: str) -> None:
+        self._client.delete(f"{self.path}/{name}")
