@@ -17,13 +17,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
 import zstandard
 
 from ingest.errors import SetupError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 MARK = b"ISB1"
@@ -107,6 +106,8 @@ class Seal:
 
     def page(self, rows: pa.RecordBatch, batch: int, source: str = "") -> pa.RecordBatch:
         """Rows of bronze with their messages sealed; ``source`` is for rows that do not name it."""
+        import pyarrow.compute as pc  # late: what only looks opens a message or two without Arrow
+
         is_message = pc.equal(rows.column("kind"), "message")
         if not is_message.true_count:
             return rows
@@ -143,6 +144,8 @@ def _with_parts(
     rows: pa.RecordBatch, values: list[Any], keys: list[Any] | None = None, headers: list[Any] | None = None
 ) -> pa.RecordBatch:
     """Rows with other values, keys and headers; keys and headers that are not given are NULL, as those of receipts."""
+    import pyarrow as pa
+
     found = dict(zip(rows.schema.names, rows.columns, strict=True))
     for name, cells in (("key", keys), ("value", values), ("headers", headers)):
         if name in found:
