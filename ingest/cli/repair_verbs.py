@@ -168,7 +168,7 @@ def _shown(one: dict[str, Any]) -> str:
     if one.get("before") is None:
         return f"{key} was missing: {one['after']}".strip()
     if one.get("after") is None:
-        return f"{key} was too much: {one['before']}".strip()
+        return f"{key} should not be there: {one['before']}".strip()
     return f"{key} was {one['before']}, is {one['after']}"
 
 
