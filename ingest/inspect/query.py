@@ -32,6 +32,11 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _VIEW = re.compile(r"_table_(\d+)_")
+_SPARKS = (
+    "CREATE MACRO get_json_object(document, place) AS "
+    "json_extract_string(document, replace(replace(place, '[''', '.\"'), ''']', '\"'))"
+)
+"""The one function of Spark in the queries beside checks (`ingest.quality.queries`), which both engines run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +141,7 @@ def _run(
                 raise IngestError(f"There is no table at {place.folder} yet.")
             base.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan(place.folder, state, zones=True)}")
             files += [f"{place.folder}/{one.place}" for one in state.files]
+        base.execute(_SPARKS)
         _lock(base, files)
         described = base.execute(f"DESCRIBE {text}").fetchall()
         columns = [f"c{number}" for number in range(len(described))]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def lines(story: Story) -> list[str]:
     """The story as lines of text."""
     found = [headline(story), ""]
-    for event in story.events:
-        found.extend(_event(event))
+    for event, before in zip(story.events, rows_before(story), strict=True):
+        found.extend(_event(event, before))
         found.append("")
     if story.folded is not None:
         found.append(f"the fold ends with  {image(story.folded)}")
@@ -26,6 +26,25 @@ def lines(story: Story) -> list[str]:
     for one in story.suspects:
         found.append(f"suspect: {suspect(one)}")
     return found
+
+
+def rows_before(story: Story) -> list[Image]:
+    """The row before each event as the events before it left it; empty where there was none."""
+    found: list[Image] = []
+    row: Image = {}
+    for event in story.events:
+        found.append(row)
+        if event.after is not None:
+            row = {**row, **event.after} if event.partial else event.after
+        elif event.op in ("delete", "truncate"):
+            row = {}
+    return found
+
+
+def changed(event: StoryEvent, before: Image) -> dict[str, str | None]:
+    """The cells that an event gives other values, with those before; nothing for a new row."""
+    after = event.after or {}
+    return {name: before.get(name) for name in after if before and before.get(name) != after[name]}
 
 
 def suspect(reject: Mapping[str, Any]) -> str:
@@ -69,7 +88,7 @@ def _verdict(story: Story) -> str:
     return f"the mirror DIFFERS in {', '.join(story.differing)}"
 
 
-def _event(event: StoryEvent) -> list[str]:
+def _event(event: StoryEvent, before: Image) -> list[str]:
     place = "" if event.topic is None else f"  {event.topic}/{event.partition}/{event.offset}"
     moment = f"  {event.event_time}" if event.event_time else ""
     sequence = f"  sequence {event.sequence}" if event.sequence else ""
@@ -80,6 +99,10 @@ def _event(event: StoryEvent) -> list[str]:
         found.append(f"   before     {image(event.before)}")
     if event.after is not None:
         found.append(f"   after      {image(event.after)}{'  (partial)' if event.partial else ''}")
+    if cells := changed(event, before):
+        after = event.after or {}
+        texts = (f"{name}: {image_of(old)} -> {image_of(after[name])}" for name, old in cells.items())
+        found.append(f"   changed    {', '.join(texts)}")
     found.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
     if not event.effects:
         found.append("   nothing: there was no row")
@@ -102,6 +125,11 @@ def _effect(effect: StoryEffect, event: StoryEvent) -> str:
     if effect.superseded_by is not None and any(text.startswith("late") for text in event.remarks):
         undone = f"; superseded by event {effect.superseded_by}"
     return f"{effect.effect:<10} ({key}) {effect.why}{undone}"
+
+
+def image_of(cell: str | None) -> str:
+    """One cell as `image` writes it."""
+    return json.dumps(cell, ensure_ascii=False)
 
 
 def image(image: Image) -> str:

@@ -257,6 +257,7 @@ def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
         "pipeline": name, "table": found.mirror, "story": found, "headline": story.headline(found),
         "light": "good" if found.equal else "bad", "names": names,
         "suspects": [story.suspect(one) for one in found.suspects],
+        "changed": [set(story.changed(*one)) for one in zip(found.events, story.rows_before(found), strict=True)],
         "typed": command("explain", lake.pipeline.file, found.mirror, "--", *key),
     }, live=0)  # fmt: skip
 

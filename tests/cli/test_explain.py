@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ingest.gold.explain import Story
+from ingest.gold.explain import Story, StoryEvent
 from ingest.inspect.story import lines
 
 ROW = {"id": "7", "at": None}
@@ -44,3 +44,18 @@ def test_a_row_that_a_condition_leaves_out_is_no_fault() -> None:
     assert lines(replace(story(), equal=False, left_out="at > 4"))[0].endswith(
         "a row that DOES NOT MEET at > 4."
     )
+
+
+def test_what_an_event_changes_is_marked() -> None:
+    """In forty columns nobody finds the one that an update is about."""
+    plain = StoryEvent(1, 1, "insert", "pay", None, None, None, None, None, None, None, {"id": "7", "at": None, "by": "x"},
+                       False, None, None, ())  # fmt: skip
+    events = (
+        plain,
+        replace(plain, number=2, op="update", after={"id": "7", "at": "soon", "by": "x"}),
+        replace(plain, number=3, op="update", after={"by": "y"}, partial=True),
+        replace(plain, number=4, op="delete", before={"id": "7"}, after=None),
+        replace(plain, number=5, after={"id": "7", "at": None, "by": "z"}),
+    )
+    said = [line.strip() for line in lines(replace(story(), events=events)) if "changed" in line]
+    assert ['changed    at: null -> "soon"', 'changed    by: "x" -> "y"'] == said

@@ -7,8 +7,11 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
+from ingest.inspect.query import query
 from ingest.lake.schemas import REJECTS
+from ingest.quality.gather import gather
 from tests.lakes import change, statement
+from tests.serve.conftest import depot
 from tests.written import Written
 
 
@@ -47,3 +50,23 @@ def test_a_statement_that_came_twice_names_its_first_delivery(tmp_path: Path) ->
     first, second = [line.split() for line in asked(made, "ddl").splitlines() if "ALTER" in line]
     assert "adds column more" in " ".join(first)
     assert f"repeats {first[0]}" in " ".join(second)
+
+
+def test_the_queries_beside_checks_can_be_typed(tmp_path: Path) -> None:
+    """Who copies one from a page or a report wants the rows, not the engine that has its functions."""
+    made = depot(tmp_path)
+    facts = gather(made.reader)
+    checks = [check for subject in (*facts.tables, *facts.sources) for check in subject.checks]
+    queries = {check.sql for check in checks if check.sql} | {
+        one.explain for one in facts.tables if one.explain
+    }
+    assert any("get_json_object" in one for one in queries)
+    for one in sorted(queries):
+        query(made.reader, one)
+    place = "$[''it is'']"  # as a key with a blank is written
+    _, rows = query(
+        made.reader, f"SELECT get_json_object('{{\"it is\": 7}}', '{place}') AS seven FROM books LIMIT 1"
+    )
+    assert [["7"]] == rows
+    lost = next(one for one in queries if "last <> 'delete'" in one and "'shelf0'" in one)
+    assert [] == query(made.reader, lost)[1]
