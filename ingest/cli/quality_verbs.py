@@ -118,10 +118,9 @@ def report(
 
 def _report(lake: Tables, out: Path) -> dict[str, Any]:
     from ingest.inspect import causes, status
-    from ingest.quality.gather import gather
     from ingest.quality.report import page, render
 
-    facts = gather(lake)
+    facts = causes.gathered(lake)
     made = page(facts, causes.beside(page(facts), causes.merged(status.status(lake), facts)))
     _write(out, render(made))
     return {

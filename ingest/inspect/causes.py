@@ -15,7 +15,7 @@ from ingest.lake import decoded_with
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, duration
-from ingest.quality.facts import Facts, TableFact
+from ingest.quality.facts import STATEMENT, Facts, TableFact
 
 if TYPE_CHECKING:
     from ingest.quality import report
@@ -63,9 +63,25 @@ class Cause:
 def causes(lake: Tables) -> dict[str, Cause]:
     """All present problems; the age of the newest change is as of now."""
     from ingest.inspect import status
+
+    return merged(status.status(lake), gathered(lake))
+
+
+def gathered(lake: Tables, **given: Any) -> Facts:
+    """What the report knows of a lake (`ingest.quality.gather`), with the statements that wait as `ingest ddl` has them."""
+    from ingest.gold import approval
     from ingest.quality.gather import gather
 
-    return merged(status.status(lake), gather(lake))
+    facts = gather(lake, **given)
+    waiting = {
+        (one.mirror, one.statement.batch, one.statement.text[:STATEMENT])
+        for one in approval.listed(lake)
+        if one.pending
+    }
+    for table in facts.tables:
+        for one in table.ddl:
+            one.pending = one.pending or (table.name, one.batch, one.statement) in waiting
+    return facts
 
 
 def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
@@ -115,8 +131,18 @@ def _problem(one: Cause) -> report.Problem:
     subject, _, title = one.subject.rpartition(": ")
     advice = f"next: `{one.command}`" if one.command else ""
     return report.Problem(
-        "bad" if one.severity == ERROR else "warn", subject, "tables", title, one.text, advice
+        "bad" if one.severity == ERROR else "warn",
+        subject,
+        "tables",
+        title,
+        without(one.text, one.command),
+        advice,
     )
+
+
+def without(text: str, typed: str) -> str:
+    """A problem's text for places that show its command beside it."""
+    return text.removesuffix(f": {typed}") if typed else text
 
 
 def _old(table: TableFact, facts: Facts) -> Iterable[Cause]:

@@ -42,6 +42,9 @@ class ColumnFact:
     misfits: int = 0
 
 
+STATEMENT = 2000  # characters of a statement that are kept
+
+
 @dataclass(slots=True)
 class DdlFact:
     """One schema change of a table, and whether it waits for the operator."""

@@ -21,6 +21,7 @@ from ingest.lake.tables import Row, Tables
 from ingest.quality import queries, statements
 from ingest.quality.catalogue import PASS, RECONCILED
 from ingest.quality.facts import (
+    STATEMENT,
     TREND,
     BatchFact,
     BookFact,
@@ -251,7 +252,7 @@ def _bad_since(trend: list[dict[str, Any]]) -> dt.datetime | None:
 def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> None:
     waiting = statements.pending(statements.read(lake), lake.pipeline)
     newest = lake.ask(
-        f"""SELECT batch, {_LANE_SQL}, class, reason, substring(statement, 1, 2000) AS statement, event_time
+        f"""SELECT batch, {_LANE_SQL}, class, reason, substring(statement, 1, {STATEMENT}) AS statement, event_time
         FROM {{ddl}} WHERE {_ended(batch)} ORDER BY batch DESC, order_key DESC LIMIT 2000"""
     )
     for row in newest:

@@ -23,7 +23,6 @@ from ingest.lake.schemas import ALL
 from ingest.lake.tables import LakeReader
 from ingest.quality.catalogue import ERROR, FAIL
 from ingest.quality.facts import Facts
-from ingest.quality.gather import gather
 
 Made = TypeVar("Made")
 OLDEST = 60.0  # seconds after which an answer is made again, whatever the folders say
@@ -207,7 +206,7 @@ class Fleet:
 
     def facts(self, name: str, lake: LakeReader) -> Facts:
         """What the report knows of a pipeline, as of this moment."""
-        found = self.kept(name, "facts", lake, lambda lake: gather(lake, trend=8))
+        found = self.kept(name, "facts", lake, lambda lake: causes.gathered(lake, trend=8))
         found.now = dt.datetime.now(dt.UTC)
         return found
 
@@ -365,7 +364,8 @@ def _troubles(member: Member, wrong: Iterable[Cause]) -> Iterator[Trouble]:
     if member.fault:
         yield Trouble("bad", member.fault, command("validate", member.file))
     for one in wrong:
-        yield Trouble("bad" if one.severity == causes.ERROR else "warn", one.sentence, one.command)
+        text = causes.without(one.sentence, one.command)
+        yield Trouble("bad" if one.severity == causes.ERROR else "warn", text, one.command)
 
 
 def _said(error: Exception) -> str:

@@ -15,14 +15,13 @@ from ingest.change import TableId
 from ingest.errors import IngestError, command
 from ingest.gold import approval
 from ingest.gold.approval import Listed
-from ingest.inspect import query, status, story
+from ingest.inspect import causes, query, status, story
 from ingest.lake import decisions, mirrors, rejects
 from ingest.lake.decisions import PAUSE, Decision
 from ingest.lake.raw import raw
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
 from ingest.quality.facts import BatchFact, Facts, RunFact
-from ingest.quality.gather import gather
 from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
 
@@ -219,7 +218,7 @@ def table(fleet: Fleet, asked: Query) -> View:
     name, table = asked.get("pipeline", ""), asked.get("table", "")
     lake = fleet.lake(name)
     entry = status.named(fleet.status(name)["tables"], table)
-    facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: gather(lake, only=table))
+    facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: causes.gathered(lake, only=table))
     facts.now = dt.datetime.now(dt.UTC)
     made = report.page(facts)
     own = decisions.read(lake).newest(PAUSE, decisions.RESUME)

@@ -173,7 +173,7 @@ def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
 def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look in the morning, and the one after each batch, would wait for all tables to be read."""
     made: list[str] = []
-    for module, name in ((status, "status"), (status, "verdicts"), (fleets, "gather")):
+    for module, name in ((status, "status"), (status, "verdicts"), (fleets.causes, "gathered")):
         real = getattr(module, name)
         monkeypatch.setattr(
             module,
@@ -183,7 +183,7 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
     client = client_of(own)
     fleet = client.service.fleet
     fleet.prepare()
-    assert ["status", "verdicts", "verdicts", "gather"] == made  # a status counts them, too
+    assert ["status", "verdicts", "verdicts", "gathered"] == made  # a status counts them, too
     assert "depot.bins" in client.get(PAGES["pipeline"]).text
     assert 4 == len(made), "the page made an answer of its own"
     (own.parent / "depot-lake" / "checks" / "_delta_log" / "later").touch()
@@ -248,3 +248,22 @@ def test_a_pipeline_file_is_read_again_when_it_changes(own: Path) -> None:
     assert 200 == client.get(PAGES["ddl"]).code
     own.write_text(good, "utf-8")
     assert not any("freez" in one["text"] for one in client.get("/api/status").json[0]["troubles"])
+
+
+def test_a_statement_that_waits_is_counted_with_its_table(
+    client: Client, lake: Written, tmp_path: Path
+) -> None:
+    """The page of the pipeline would say 1 above and 0 beside the table that it holds up; and the report 0 alone."""
+    text = words(client.get(PAGES["pipeline"]).text)
+    assert "Schema changes 1 wait for a decision" in text
+    row = next(
+        line
+        for line in client.get(PAGES["pipeline"]).text.splitlines()
+        if ">depot.bins</a>" in line and "<tr>" in line
+    )
+    assert '<td class="n hot">1</td>' in row
+    assert "waits for a decision" in client.get(PAGES["table"]).text
+    assert text.count("ingest ddl /") == 1, "the command is beside the sentence, not in it, too"
+    done = CliRunner().invoke(app, ["report", str(lake.file), "--out", str(tmp_path / "report.html")])
+    assert 0 == done.exit_code, done.output
+    assert "Schema changes 1 wait for a decision" in words((tmp_path / "report.html").read_text("utf-8"))
