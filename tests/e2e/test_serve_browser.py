@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(chromium.found() is None, reason="no Chromium on PATH: apt-get install chromium"),
 ]
 STAND_IN = (sys.executable, str(ROOT / "tests" / "serve" / "stand_in.py"))
+TOO_WIDE = """[...document.querySelectorAll('.tiles div')].filter(tile => [...tile.querySelectorAll('b, span')].some(
+  text => text.getBoundingClientRect().right > tile.getBoundingClientRect().right)).map(tile => tile.innerText)"""
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,7 @@ def test_every_page_fits_and_keeps_to_itself(browser: chromium.Browser, address:
             width, height = SIZES[size]
             browser.open(f"{address}{page}", width=width, height=height, dark=dark)
             assert width >= browser.run("document.documentElement.scrollWidth"), (page, size)
+            assert [] == browser.run(TOO_WIDE), (page, size)
             assert [] == browser.said(), (page, browser.events)
             assert [] == [one for one in browser.asked_for() if not one.startswith(address)]
             if size == "desk":

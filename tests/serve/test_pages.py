@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import re
 import shutil
+import time
 from pathlib import Path
 from urllib.parse import quote
 
@@ -267,3 +269,18 @@ def test_a_statement_that_waits_is_counted_with_its_table(
     done = CliRunner().invoke(app, ["report", str(lake.file), "--out", str(tmp_path / "report.html")])
     assert 0 == done.exit_code, done.output
     assert "Schema changes 1 wait for a decision" in words((tmp_path / "report.html").read_text("utf-8"))
+
+
+def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
+    """A date and a time in large letters run over the tile beside them."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    client = client_of(made.file)
+    for page in (PAGES["pipeline"], PAGES["table"]):
+        assert "Complete until 2023-11-14 22:13 UTC, by changes" in words(client.get(page).text)
+    now = int(time.time() * 1000)
+    made.take([change("INSERT", "bins", 2, {"id": "2", "word": "x"}, es=now, ts=now)])
+    moment = dt.datetime.fromtimestamp(now / 1000, dt.UTC)
+    client = client_of(made.file)
+    for page in (PAGES["pipeline"], PAGES["table"]):
+        assert f"Complete until {moment:%H:%M} today UTC, by changes" in words(client.get(page).text)
