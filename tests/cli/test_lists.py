@@ -56,7 +56,8 @@ def test_the_queries_beside_checks_can_be_typed(tmp_path: Path) -> None:
     """Who copies one from a page or a report wants the rows, not the engine that has its functions."""
     made = depot(tmp_path)
     facts = gather(made.reader)
-    checks = [check for subject in (*facts.tables, *facts.sources) for check in subject.checks]
+    checks = [check for table in facts.tables for check in table.checks]
+    checks += [check for source in facts.sources for check in source.checks]
     queries = {check.sql for check in checks if check.sql} | {
         one.explain for one in facts.tables if one.explain
     }

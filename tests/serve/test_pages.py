@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
-from ingest.inspect import status
+from ingest.inspect import causes, status
 from ingest.lake.schemas import BY_NAME
 from ingest.serve import fleet as fleets
 from tests.lakes import change
@@ -175,7 +175,7 @@ def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
 def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look in the morning, and the one after each batch, would wait for all tables to be read."""
     made: list[str] = []
-    for module, name in ((status, "status"), (status, "verdicts"), (fleets.causes, "gathered")):
+    for module, name in ((status, "status"), (status, "verdicts"), (causes, "gathered")):
         real = getattr(module, name)
         monkeypatch.setattr(
             module,
