@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -133,16 +134,21 @@ def _reading(name: str, message: bytes) -> list[Change] | None:
         return None
 
 
-def block(file: str, name: str, framing: str, named: str | None = None) -> str:
-    """A ``sources:`` block to paste; the options that may matter are comments in it."""
+def block(
+    file: str, name: str, framing: str, named: str | None = None, given: Mapping[str, str] | None = None
+) -> str:
+    """A ``sources:`` block to paste; the options that may matter are comments in it, unless they are given."""
     about = formats.load(name).ABOUT
     path = "messages.jsonl" if file == "-" else file
     lines = ["sources:", f"  - name: {named or plain_name(Path(path).name.split('.')[0])}", "    kind: files"]
     lines += [f"    path: {quoted(path)}", f"    format: {name}"]
     if framing not in ("avro-container", about.framing):  # a container is recognised anyway
         lines.append(f"    framing: {framing}")
-    if about.options:
-        lines += ["    # options:", *(f"    #   {key}:   # {text}" for key, text in about.options.items())]
+    if given:
+        lines += ["    options:", *(f"      {key}: {quoted(value)}" for key, value in given.items())]
+    if rest := {key: text for key, text in about.options.items() if key not in (given or {})}:
+        lines += [f"    #{' more' if given else ''} options:"]
+        lines += [f"    #   {key}:   # {text}" for key, text in rest.items()]
     return "\n".join(lines)
 
 

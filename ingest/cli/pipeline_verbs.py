@@ -32,6 +32,12 @@ def init(
     format_: Annotated[
         str | None, typer.Option("--format", help="Detected from the source unless given.")
     ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            help="The zone of times that the messages give without one; asked on a terminal if the format has such."
+        ),
+    ] = None,
     lake: Annotated[str, typer.Option(help="The lake's folder or URI.")] = "./lake",
     plain_tables: Annotated[
         bool | None,
@@ -54,7 +60,9 @@ def init(
             raise ConfigError(["--source is missing; name the messages that the pipeline reads"])
         source = str(typer.prompt("A file or glob of messages", err=True))
     named = name or detection.plain_name(file.stem)
-    text = starter.text(file, named, source, format_, lake, plain_tables=_wants_plain(plain_tables))
+    read = starter.found(source, format_)
+    zone = _zone(timezone, asks=read.has_zone)
+    text = starter.text(file, named, read, lake, plain_tables=_wants_plain(plain_tables), zone=zone)
     schema_file = file.parent / starter.SCHEMA_FILE
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -66,6 +74,27 @@ def init(
         output.json({"file": str(file), "schema": str(schema_file)})
     else:
         output.line(f"wrote {file} and {schema_file}; next: {command('validate', file)}")
+
+
+def _zone(given: str | None, *, asks: bool) -> str:
+    """The zone of times without one: as given, else as the operator answers; empty for the format's own.
+
+    Raises:
+        ConfigError: it is not a time zone.
+    """
+    from ingest.config.words import timezone
+
+    if given and not asks:
+        raise ConfigError(["--timezone: messages of this format have no times without a zone"])
+    if given is None and asks and sys.stdin.isatty():
+        question = (
+            "The time zone of the source's session, such as Asia/Shanghai (empty: as the format's page says)"
+        )
+        given = str(typer.prompt(question, default="", show_default=False, err=True))
+    try:
+        return timezone(given) if given else ""
+    except ValueError as error:
+        raise ConfigError([f"--timezone: {error}"]) from None
 
 
 def _wants_plain(given: bool | None) -> bool:

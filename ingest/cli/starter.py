@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from ingest import formats
@@ -24,12 +25,20 @@ lake: {lake}             # a folder, relative to this file, or a URI
 {sources}
     # settle: 60s              # a file that has not changed for so long is finished
 
-# The first entry that matches a table applies, alone.
+# every: 30s                 # how often `ingest serve` runs it
+
+# The first entry that matches a table applies, alone. docs/pipeline-file.md explains these keys and all others.
 # tables:
 #   - match: "shop.*"          # database.table, or database.schema.table
 #     keys: [id]               # where the messages name no key
 #     columns: {{price: "decimal(12,2)"}}   # where the messages name no types
 #     on_schema_change: lenient   # evolve, freeze or ignore
+#     history: true            # every state of each row, in a table of its own
+#   - match: log.lines
+#     no_key: append           # or full_row: for tables without a key
+#     into: log.all_lines      # the mirror's name, if not the table's own
+#   - match: "*.tmp_*"
+#     exclude: true
 
 # quality:
 #   - table: shop.orders
@@ -45,20 +54,39 @@ _PLAIN = {
 }
 
 
-def text(
-    file: Path, name: str, source: str, format_name: str | None, lake: str, *, plain_tables: bool = False
-) -> str:
-    """The starter's YAML for one source of files.
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """A source of files, as it was given, with its format and framing."""
+
+    path: str
+    format: str
+    framing: str
+
+    @property
+    def has_zone(self) -> bool:
+        """True if its messages may have times without a zone."""
+        return "timezone" in formats.load(self.format).ABOUT.options
+
+
+def found(source: str, format_name: str | None) -> FoundSource:
+    """The format and framing of a source, as given or found from its files.
 
     Raises:
-        ConfigError: the source's format is neither given nor found from its files.
+        ConfigError: the format is neither given nor found, or is not known.
     """
     sample = _first(source)
-    found, framing = (format_name, None) if format_name else _detected(source, sample)
-    about = formats.load(str(found)).ABOUT
+    name, framing = (format_name, None) if format_name else _detected(source, sample)
+    about = formats.load(name).ABOUT
     if framing is None:
         framing = detection.sample(sample, None, 1)[0] if sample else about.framing
-    path = source
+    return FoundSource(source, name, framing)
+
+
+def text(
+    file: Path, name: str, read: FoundSource, lake: str, *, plain_tables: bool = False, zone: str = ""
+) -> str:
+    """The starter's YAML for one source of files; ``zone`` is that of times without one."""
+    path = source = read.path
     if not is_uri(source) and not Path(source).is_absolute():  # as seen from the pipeline file's folder
         path = os.path.relpath(source, file.parent)
         path = path if path.startswith("..") else f"./{path}"
@@ -68,7 +96,9 @@ def text(
         name=detection.quoted(name),
         lake=detection.quoted(lake),
         plain=_PLAIN[plain_tables],
-        sources=detection.block(path, str(found), framing, named=name),
+        sources=detection.block(
+            path, read.format, read.framing, named=name, given={"timezone": zone} if zone else {}
+        ),
     )
 
 

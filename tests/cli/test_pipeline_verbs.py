@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from ingest.cli import pipeline_verbs
 from ingest.cli.app import app
 from ingest.config import load
+from ingest.errors import ConfigError
 
 GOOD = """\
 pipeline: stock
@@ -225,6 +226,28 @@ def test_plain_tables_are_asked_for_on_a_terminal(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
     assert pipeline_verbs._wants_plain(None) is True
     assert pipeline_verbs._wants_plain(given=False) is False
+
+
+def test_the_zone_is_a_choice(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of another zone are wrong by hours, and no message shows it; a missing source is said before any question."""
+    file, asked = (
+        tmp_path / "stock.yaml",
+        ["init", str(tmp_path / "stock.yaml"), "--source", f"{source}/*.jsonl"],
+    )
+    assert 0 == runner.invoke(app, [*asked, "--timezone", "Asia/Shanghai"]).exit_code
+    assert "Asia/Shanghai" == load(file).sources[0].options.timezone
+    done = runner.invoke(app, [*asked, "--force", "--timezone", "Asia/Shanhai"])
+    assert (2, True) == (done.exit_code, "did you mean Asia/Shanghai" in done.stderr)
+    monkeypatch.setattr("ingest.cli.pipeline_verbs.sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.prompt", lambda *_, **__: "Europe/Berlin")
+    assert "Europe/Berlin" == pipeline_verbs._zone(None, asks=True)
+    assert "" == pipeline_verbs._zone(None, asks=False)
+    questions: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text, **_: questions.append(text))
+    monkeypatch.setattr("typer.prompt", lambda text, **_: questions.append(text))
+    with pytest.raises(ConfigError, match="matches no file"):
+        pipeline_verbs.init(file, force=True, source="none-*.jsonl")
+    assert [] == questions
 
 
 def test_a_few_broken_messages_do_not_keep_a_source_out(tmp_path: Path, source: Path) -> None:
