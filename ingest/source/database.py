@@ -185,7 +185,7 @@ def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
     """A connection with its dialect, closed afterwards.
 
     Raises:
-        IngestError: the database refused, or what it was asked failed; the sentence never holds the password.
+        DatabaseError: the database refused, or what it was asked failed; the sentence never holds the password.
     """
     dialect = dialect_of(database)
     url = urlsplit(database.url)
@@ -197,7 +197,7 @@ def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
         connection = dialect.connect(url, user, password)
     except dialect.ERRORS as error:
         reason = _said(error, password)
-        raise IngestError(
+        raise DatabaseError(
             f"The database at {place_of(database)} does not let user {user!r} in: {reason}. "
             "Look at url, user and password under `database:`."
         ) from None
@@ -213,7 +213,7 @@ def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
 
 
 class DatabaseError(IngestError):
-    """A statement failed, or the connection was lost; the same may work on a new one."""
+    """A statement failed, the connection was lost, or none could be made; the same may work on a new one."""
 
 
 def _said(error: Exception, password: str) -> str:

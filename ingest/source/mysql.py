@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -186,7 +187,7 @@ def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
 
 def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     """Each row as the JSON array that the database writes, as they arrive."""
-    with connection.cursor(SSCursor) as cursor:
+    with _streaming(connection) as cursor:
         cursor.execute(f"SELECT JSON_ARRAY({', '.join(columns)}) FROM {rest}")
         while found := cursor.fetchmany(1000):
             for (one,) in found:
@@ -197,6 +198,20 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     if warned:
         shown = values(connection, "SHOW WARNINGS LIMIT 1")
         raise pymysql.DataError(f"a value could not be read whole: {shown[0][2] if shown else warned}")
+
+
+@contextmanager
+def _streaming(connection: Any) -> Iterator[Any]:
+    """A cursor that reads rows as they arrive, and does not ask a broken connection for the rest of them."""
+    cursor = connection.cursor(SSCursor)
+    try:
+        yield cursor
+    except BaseException:
+        if cursor._result is not None:
+            cursor._result.unbuffered_active = False
+        cursor.connection = None
+        raise
+    cursor.close()
 
 
 def clock(connection: Any) -> str:

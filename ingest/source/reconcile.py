@@ -24,7 +24,7 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from ingest.change import TableId
 from ingest.config import Source
@@ -56,10 +56,11 @@ MOST = 100_000  # rows that differ; a table with more of them is read again as a
 _PIECES = 32  # of a range that differs
 _FEW = 64  # rows that are fetched rather than cut again
 _TOGETHER = 200  # keys of one question
-_TRIES = 3
+_TRIES = 4
 _SAMPLE = 20  # one range of so many
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP_NTZ")
 
+_Answer = TypeVar("_Answer")
 MISSING, SURPLUS, DIFFERENT = "missing", "surplus", "different"
 RowKey = tuple[str | None, ...]
 Cells = tuple[str | None, ...]
@@ -295,6 +296,9 @@ class _Connections:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         with suppress(Empty):
             while True:
                 self._free.get_nowait()[0].close()
@@ -314,20 +318,25 @@ class _Connections:
         self._free.put(taken)
 
     def ask(self, query: str, rows: int = 0) -> list[tuple[Any, ...]]:
-        """The rows of a query, asked again on a new connection if one breaks.
+        """The rows of a query.
 
         Args:
             query: SQL.
             rows: about how many rows of the table it reads, for the pace.
         """
         self._pace(rows)
+        return self.again(lambda dialect, connection: dialect.values(connection, query))
+
+    def again(self, what: Callable[[SourceDialect, Any], _Answer]) -> _Answer:
+        """What the database answers, asked again on a new connection if one breaks."""
         for trial in range(_TRIES):
             try:
                 with self.one() as (dialect, connection):
-                    return dialect.values(connection, query)
+                    return what(dialect, connection)
             except DatabaseError:
                 if trial == _TRIES - 1:
                     raise
+                self._close()  # a server that went took the others with it
                 time.sleep(2.0**trial)
         raise AssertionError
 
@@ -381,9 +390,10 @@ class _SourceSide:
     def ranges(self, size: int) -> list[Chunk]:
         """The table in ranges of its ranged columns, or of its whole key where there is none."""
         names = tuple(column.name for column, _ in self.pair.ranged) or self.pair.mirror.keys
-        with self.asking.one() as (dialect, connection):
-            found = list(bounds(dialect, connection, replace(self.pair.table, keys=names), "", size))
-        return chunks(found)
+        table = replace(self.pair.table, keys=names)
+        return chunks(
+            self.asking.again(lambda dialect, connection: list(bounds(dialect, connection, table, "", size)))
+        )
 
     def where(self, chunk: Chunk) -> str:
         """A range's WHERE."""
@@ -451,13 +461,11 @@ class _SourceSide:
 
     def clock(self) -> str:
         """The database's own time."""
-        with self.asking.one() as (dialect, connection):
-            return dialect.clock(connection)
+        return self.asking.again(lambda dialect, connection: dialect.clock(connection))
 
     def unchanged(self) -> None:
         """Complain of columns that are not what they were."""
-        with self.asking.one() as (dialect, connection):
-            now = dialect.table(connection, self.pair.table.id)
+        now = self.asking.again(lambda dialect, connection: dialect.table(connection, self.pair.table.id))
         if now is None or now.shape != self.pair.table.shape:
             what = "vanished" if now is None else "got other columns"
             raise IngestError(f"{self.pair.table.id} {what} while it was compared: type the same again.")
