@@ -69,7 +69,7 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, Merged]
         works = [one.work for one in opened.values()]
         for made in _each_made(lake, works, pool):
             fold_plan = by_path[made.path]
-            tell(fold_plan.plan.mirror.name, "merge")
+            tell(fold_plan.plan.mirror.name, "load" if fold_plan.fresh else "merge")
             found[made.path] = _committed(lake, fold_plan, opened[made.path], made)
     each = (time.monotonic() - began) / len(plans)
     return {path: replace(one, seconds=each) for path, one in found.items()}
