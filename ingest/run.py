@@ -32,6 +32,7 @@ from ingest.lake.lineage import Teller, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
+from ingest.lake.session import cores
 from ingest.quality import stage as quality
 from ingest.result import STAGES, Result
 from ingest.silver.decode import decode
@@ -149,14 +150,10 @@ def _written(result: Result) -> list[WrittenTable]:
     ]
 
 
-def _cores(spark: SparkSession) -> int:
-    return max(1, spark.sparkContext.defaultParallelism)
-
-
 def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     tell("bronze", "reading what is new")
     try:
-        landed = land(lake, warm.positions, _cores(lake.spark))
+        landed = land(lake, warm.positions, cores(lake.spark))
     except SealError as error:  # nothing was landed: the sources keep the messages for the next run
         result.failures.append(f"nothing was read, because {error}")
         return
@@ -172,7 +169,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     decoded_with.refuse_mixed_masks(lake, lake.decoded(), lake.progress("silver", CHANGES.name))
     tell("silver", "decoding")
     try:
-        decoded = decode(lake, last, _cores(lake.spark))
+        decoded = decode(lake, last, cores(lake.spark))
     except SetupError as error:  # a registry is down: bronze keeps the messages for the next run
         result.failures.append(str(error))
         return

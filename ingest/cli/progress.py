@@ -76,7 +76,11 @@ class ProgressLine:
         return f"{subject}: {step}{self._tasks()}"
 
     def _tasks(self) -> str:
+        from ingest.lake.session import has_started
+
         done = total = 0
+        if not has_started(self._spark):
+            return ""
         try:
             tracker = self._spark.sparkContext.statusTracker()
             for stage in tracker.getActiveStageIds():

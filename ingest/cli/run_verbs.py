@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline
+    from ingest.lake.settings import Profile
     from ingest.result import Result
     from ingest.run import Warm
 
@@ -56,8 +57,13 @@ def run(
         return
     stop = threading.Event()
     _listen(stop)
-    with session_for(pipelines, jars_dir, "tick" if pause is None else "batch") as spark:
-        _listen(stop)  # Spark's start has taken Ctrl-C for itself
+    profile: Profile = "tick" if pause is None else "batch"
+
+    def listen() -> None:  # Spark's start has taken Ctrl-C for itself
+        if threading.current_thread() is threading.main_thread():
+            _listen(stop)
+
+    with session_for(pipelines, jars_dir, profile, begun=listen) as spark:
         code = _ticks(spark, pipelines, stages, select, pause, stop, output_as)
     if code:
         raise typer.Exit(code)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -32,7 +32,11 @@ JarsDir = Annotated[
 
 @contextlib.contextmanager
 def session_for(
-    pipelines: list[Pipeline], jars_dir: Path | None, profile: Profile = "tick"
+    pipelines: list[Pipeline],
+    jars_dir: Path | None,
+    profile: Profile = "tick",
+    *,
+    begun: Callable[[], None] | None = None,
 ) -> Iterator[SparkSession]:
     """One session for all the pipelines, stopped afterwards if it was started here.
 
@@ -40,6 +44,8 @@ def session_for(
         pipelines: whose sources it must read; master and settings are the first one's.
         jars_dir: where the jars lie, if not in the cache.
         profile: as `ingest.lake.session.session` has it.
+        begun: called once the session has started, which on this machine it does when it is first needed; without
+            it the session starts at once.
     """
     if jars_dir is not None:
         os.environ["INGEST_JARS_DIR"] = str(jars_dir)
@@ -47,14 +53,18 @@ def session_for(
     time.tzset()
     from pyspark import SparkContext
 
-    from ingest.lake.session import session, stop
+    from ingest.lake.session import Deferred, can_wait, session, stop
 
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
     kafka = any(source.kind == "kafka" for one in pipelines for source in one.sources)
-    spark = session(
-        f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka, profile=profile
-    )
+    spark: Any = None
+
+    def start() -> SparkSession:
+        name = f"ingest {first.name}"
+        return session(name, master=first.master, conf=first.spark, kafka=kafka, profile=profile, begun=begun)
+
+    spark = Deferred(start, first.master) if begun is not None and can_wait(first.master) else start()
     try:
         yield spark
     finally:
@@ -64,8 +74,10 @@ def session_for(
 
 def usable(spark: SparkSession) -> bool:
     """False once the JVM is gone, or its context stopped: nothing further can succeed."""
+    from ingest.lake.session import has_started
+
     try:
-        return not spark.sparkContext._jsc.sc().isStopped()
+        return not has_started(spark) or not spark.sparkContext._jsc.sc().isStopped()
     except Exception:
         return False
 

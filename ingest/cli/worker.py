@@ -98,8 +98,11 @@ class Worker:
         if self._spark is None:
             from ingest.cli.spark import session_for
 
-            self._spark = self._ends.enter_context(session_for(list(self._pipelines()), None))
-            self.listen()  # Spark's start has taken Ctrl-C for itself
+            self._spark = self._ends.enter_context(
+                session_for(
+                    list(self._pipelines()), None, begun=self.listen
+                )  # Spark's start takes Ctrl-C for itself
+            )
         return self._spark
 
     def _pipelines(self) -> Iterator[Pipeline]:

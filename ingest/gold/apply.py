@@ -45,7 +45,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import SMALL, extent, narrow, pace
 from ingest.lake.schemas import CHANGES
-from ingest.lake.session import new_session
+from ingest.lake.session import has_started, new_session, start
 from ingest.lake.settings import is_set
 
 if TYPE_CHECKING:
@@ -157,13 +157,17 @@ def apply(
         wanted.append(plan)
     decisions.append(lake, rows)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="mirror") as pool:
-        plans = pool.map(lambda one: _foreseen(lake, books, ledger, one), wanted)
+        # A session that has not started may start here, and must do so in this thread, which takes signals
+        side_by_side = pool.map if has_started(lake.spark) else map
+        plans = side_by_side(lambda one: _foreseen(lake, books, ledger, one), wanted)
         folds = {one.plan.mirror.path: one for one in plans if one is not None}
         plain = [one for one in folds.values() if one.work and not one.why_spark]
         merged = _by_arrow(lake, plain, tell)
         for path, one in merged.items():
             if one.refused:  # what was read earlier may be out of date
                 del folds[path]
+        if any(_needs_spark(one, folds, merged) for one in wanted):
+            start(lake.spark)
         done.extend(
             pool.map(
                 lambda one: _one(
@@ -181,6 +185,14 @@ def apply(
             )
         )
     return sorted(done, key=lambda one: one.mirror)
+
+
+def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], merged: Mapping[str, Merged]) -> bool:
+    """True if something is left to do for a mirror after Arrow's part."""
+    path = plan.mirror.path
+    if path in merged and not merged[path].refused:
+        return plan.job.rule.history
+    return path not in folds or bool(folds[path].work)
 
 
 def _by_arrow(lake: Lake, plain: list[FoldPlan], tell: Tell) -> dict[str, Merged]:

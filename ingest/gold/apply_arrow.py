@@ -26,6 +26,7 @@ from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_la
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
+from ingest.lake.session import cores
 
 if TYPE_CHECKING:
     from ingest.gold.apply import Tell
@@ -76,7 +77,7 @@ def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, Merged]
 
 
 def _threads(lake: Lake) -> int:
-    return max(2, min(8, lake.spark.sparkContext.defaultParallelism))
+    return max(2, min(8, cores(lake.spark)))
 
 
 # --- before ---------------------------------------------------------------------------------------
@@ -231,7 +232,7 @@ def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterat
         rows = read(files, [lane for work in works for lane in work.lanes])
         yield from pool.map(lambda work: make(work, rows), works)
         return
-    groups = _groups(works, lake.spark.sparkContext.defaultParallelism)
+    groups = _groups(works, cores(lake.spark))
     frame = lake.spark.range(0, len(groups), 1, len(groups)).mapInArrow(
         _task(groups, files), "written STRING"
     )

@@ -421,8 +421,20 @@ class Lake(Tables):
         """
         if batch not in self._landings:
             state = self.snapshot(BRONZE.name)
-            self._landings[batch] = log.run_of(self.spark, self.path(BRONZE.name), state.version, batch)
+            self._landings[batch] = self._run_of(state.version, batch)
         return self._landings[batch]
+
+    def _run_of(self, version: int, batch: int) -> str | None:
+        """The run whose commit wrote a batch to bronze, searched backwards; None if the log no longer has it."""
+        for number in range(version, -1, -1):
+            actions = self.actions(BRONZE.name, number)
+            found = metadata_of(actions)
+            if not actions:  # older than the log
+                return None
+            if found.get("batch", batch + 1) <= batch:
+                run = found.get("run") if found["batch"] == batch else None
+                return run if isinstance(run, str) else None
+        return None
 
     def now(self) -> dt.datetime:
         """The current time, in UTC without a zone: the form of a TIMESTAMP in a UTC session of Spark."""

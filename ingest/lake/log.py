@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from ingest.lake.delta import NO_TABLE, Snapshot, metadata_of
@@ -23,7 +22,6 @@ __all__ = [
     "commit_metadata",
     "metadata_of",
     "progress",
-    "run_of",
     "snapshot",
 ]
 
@@ -76,18 +74,6 @@ def _each(entries: Any) -> Iterator[Any]:
 def commit_metadata(spark: SparkSession, path: str, version: int) -> dict[str, Any]:
     """A commit's ``userMetadata`` as a mapping; empty if the commit is not ours."""
     return metadata_of(actions(spark, path, version))
-
-
-def run_of(spark: SparkSession, path: str, version: int, batch: int) -> str | None:
-    """The run whose commit wrote a batch, searched backwards from ``version``; None if the log no longer has it."""
-    for number in range(version, -1, -1):
-        try:
-            found = commit_metadata(spark, path, number)
-        except Py4JJavaError:  # older than the log
-            return None
-        if found.get("batch", batch + 1) <= batch:
-            return found.get("run") if found["batch"] == batch else None
-    return None
 
 
 def actions(spark: SparkSession, path: str, version: int) -> list[dict[str, Any]]:

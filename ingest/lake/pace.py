@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ingest.lake.delta import Snapshot
+from ingest.lake.session import has_started
 from ingest.lake.settings import COMPILED, INTERPRETED, PACED, PARTITIONS
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def pace(spark: SparkSession, rows: int, size: int = 0) -> None:
         rows: approximate number of rows that the next queries process.
         size: bytes of the tables that they read.
     """
-    if _is_ours(spark):
+    if has_started(spark) and _is_ours(spark):
         for name, value in (INTERPRETED if rows <= FEW and size <= SMALL else COMPILED).items():
             spark.conf.set(name, value)
 
@@ -54,7 +55,8 @@ def narrow(spark: SparkSession, rows: int, size: int) -> None:
 @contextmanager
 def paced(spark: SparkSession, rows: int, size: int = 0) -> Iterator[None]:
     """`pace` for one query; the others keep their settings."""
-    before = {name: spark.conf.get(name) or "" for name in COMPILED} if _is_ours(spark) else {}
+    ours = has_started(spark) and _is_ours(spark)  # one that starts in this query has its first settings
+    before = {name: spark.conf.get(name) or "" for name in COMPILED} if ours else {}
     pace(spark, rows, size)
     try:
         yield

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -37,6 +38,7 @@ from ingest.lake.settings import (
     cluster_settings,
     is_local,
     joined,
+    local_cores,
     local_defaults,
     local_settings,
     runtime,
@@ -55,6 +57,7 @@ def session(
     conf: Mapping[str, str] = _NOTHING,
     kafka: bool = False,
     profile: Profile = "tick",
+    begun: Callable[[], None] | None = None,
 ) -> SparkSession:
     """The session to work with: the active one, else a new one.
 
@@ -64,6 +67,7 @@ def session(
         conf: the pipeline file's settings; they override the ones here.
         kafka: True if a source is Kafka, which needs four more jars.
         profile: ``tick`` starts quickly, ``batch`` runs long work faster.
+        begun: called after a start.
 
     Raises:
         SetupError: Java or a jar is missing, or Java does not start; the text says how to fix it.
@@ -72,7 +76,60 @@ def session(
         return _apply(running, {**EVERYWHERE, **conf})
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(app_name, conf)
-    return _started(app_name, master, conf, kafka, profile)
+    found = _started(app_name, master, conf, kafka, profile)
+    if begun is not None:
+        begun()
+    return found
+
+
+class Deferred:
+    """A session that starts when something asks it for the first time: many small runs need no Spark at all.
+
+    It has the attributes of the session. Attributes are asked in any thread; the first one waits for the start.
+    """
+
+    def __init__(self, start: Callable[[], SparkSession], master: str) -> None:
+        self._start, self._lock = start, threading.Lock()
+        self._started: SparkSession | None = None
+        self.cores = local_cores(master)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.now(), name)
+
+    def now(self) -> SparkSession:
+        """The session, started if it is not yet."""
+        with self._lock:
+            if self._started is None:
+                self._started = self._start()
+        return self._started
+
+    @property
+    def started(self) -> SparkSession | None:
+        """The session, if it has started."""
+        return self._started
+
+
+def can_wait(master: str) -> bool:
+    """True if a session would be started here, on this machine, so that it need not start before it is needed."""
+    return is_local(master) and "PYSPARK_GATEWAY_PORT" not in os.environ and _running() is None
+
+
+def has_started(spark: SparkSession) -> bool:
+    """False for a session that nothing has needed yet."""
+    return not isinstance(spark, Deferred) or spark.started is not None
+
+
+def start(spark: SparkSession) -> None:
+    """Start a session in this thread, if it has not started."""
+    if isinstance(spark, Deferred):
+        spark.now()
+
+
+def cores(spark: SparkSession) -> int:
+    """The tasks that run at the same time."""
+    if isinstance(spark, Deferred) and spark.started is None:
+        return spark.cores
+    return max(1, spark.sparkContext.defaultParallelism)
 
 
 def new_session(spark: SparkSession) -> SparkSession:
@@ -92,7 +149,7 @@ def activate(spark: SparkSession) -> None:
 
 def stop(spark: SparkSession) -> None:
     """Stop a session that was started here; leave any other to its owner."""
-    if spark.conf.get(_PROFILE, ""):
+    if has_started(spark) and spark.conf.get(_PROFILE, ""):
         spark.stop()
 
 

@@ -98,7 +98,7 @@ def is_local(master: str) -> bool:
 
 def local_defaults(master: str) -> dict[str, str]:
     """Runtime settings of any session on this machine."""
-    return {**LOCAL, PARTITIONS: str(_cores(master))}
+    return {**LOCAL, PARTITIONS: str(local_cores(master))}
 
 
 def local_settings(
@@ -190,7 +190,8 @@ def _crashes() -> Path:
     return Path(tempfile.gettempdir())
 
 
-def _cores(master: str) -> int:
+def local_cores(master: str) -> int:
+    """The cores that Spark uses on this machine."""
     if number := re.match(r"local\[(\d+)", master):
         return int(number[1])
     if master == "local":

@@ -11,9 +11,10 @@ from pyspark.sql import functions as F
 from ingest import formats
 from ingest.change import TableId
 from ingest.errors import counted
+from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.rejects import still_open
+from ingest.lake.rejects import open_sql
 from ingest.lake.schemas import BOOKS, REJECTS
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
@@ -103,7 +104,7 @@ def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Ite
             "cell_rejects", row["n"], subject.name, column=row["column"],
             detail=f"{counted(row['n'], 'cell')} {'does' if row['n'] == 1 else 'do'} not fit: {row['why']}"
             + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
-            failing=tuple(row["keys"]),
+            failing=tuple(sorted(filter(None, row["keys"]))[:FAILING_KEYS]),
         )  # fmt: skip
     yield from (Metric("cell_rejects", 0, one.name) for one in by_table.values() if one.name not in found)
 
@@ -114,18 +115,11 @@ def _cell_rows(lake: Lake, since: int) -> list[Any]:
     writers = lake.snapshot(REJECTS.name).transactions
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
-    rows = still_open(lake)
-    assert rows is not None
-    return (
-        rows.where((F.col("kind") == "cell") & (F.col("batch") > since))
-        .groupBy(*_TABLE, "column")
-        .agg(
-            F.count("*").alias("n"),
-            F.first(F.regexp_replace("detail", "^no ", "not a ")).alias("why"),  # as older versions wrote it
-            F.first("raw").alias("raw"),
-            F.slice(F.collect_set("key"), 1, FAILING_KEYS).alias("keys"),
-        )
-        .collect()
+    names = ", ".join(map(duck.name, (*_TABLE, "column")))
+    why = "first(regexp_replace(detail, '^no ', 'not a '))"  # as older versions wrote it
+    return lake.ask(
+        f"SELECT {names}, count(*) AS n, {why} AS why, first(raw) AS raw, array_agg(DISTINCT key) AS keys "
+        f"FROM ({open_sql(lake)}) WHERE kind = 'cell' AND batch > {since} GROUP BY {names} ORDER BY {names}"
     )
 
 
@@ -173,11 +167,12 @@ def of_sources(
 
 def open_rejects(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
     """Rejected messages by source, neither decoded later nor dismissed; read only if any was ever rejected."""
-    rows = still_open(lake) if any(one.rejected_ever for one in booked.values()) else None
-    if rows is None:
+    if not any(one.rejected_ever for one in booked.values()):
         return {}
-    mine = rows.where(F.col("kind") == "message")
-    return {row["source"]: row["count"] for row in mine.groupBy("source").count().collect()}
+    rows = lake.ask(
+        f"SELECT source, count(*) AS n FROM ({open_sql(lake)}) WHERE kind = 'message' GROUP BY source"
+    )
+    return {row["source"]: row["n"] for row in rows}
 
 
 def _landed(receipts: Iterable[Receipt]) -> dict[str, tuple[int, Ranges]]:

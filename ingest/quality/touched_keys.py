@@ -92,22 +92,29 @@ def _is_simple(one: Side) -> bool:
         return False
     if one.subject.size >= LARGE and not all(kind in _LISTED or kind.startswith("DECIMAL") for kind in kinds):
         return False
-    plain = not any(lane.truncates or lane.floor for _, lane in one.lanes)
-    return plain and not one.cleared and not mirror.eras and not set(kinds) & {*_INEXACT}
+    late = any(lane.floor for _, lane in one.lanes)
+    return not late and not mirror.eras and not set(kinds) & {*_INEXACT}
 
 
 def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
     """The new changes' results for each mirror's keys, by the mirror's index."""
-    lanes = {(lane.source, lane.table): (one, lane) for one in sides for _, lane in one.lanes}
+    lanes = {(lane.source, lane.table): (one, i, lane) for one in sides for i, lane in one.lanes}
     found: dict[int, dict[Key, _Said]] = {one.index: {} for one in sides}
     if not lanes:
         return found
-    for row in _changes(lake, sides[0].since, [lane for _, lane in lanes.values()]):
-        table = TableId(row["database"], row["schema"], row["table"])
-        if (row["source"], table) not in lanes:
+    rows = []
+    for row in _changes(lake, sides[0].since, [lane for _, _, lane in lanes.values()]):
+        told = lanes.get((row["source"], TableId(row["database"], row["schema"], row["table"])))
+        if told is None or row["batch"] > told[0].subject.applied:
             continue
-        one, _ = lanes[row["source"], table]
-        if row["batch"] > one.subject.applied:
+        one, i, _ = told
+        if row["op"] == Op.TRUNCATE:
+            at = row["order_key"], row["batch"]
+            one.cleared[i] = max(one.cleared.get(i, at), at)
+        else:
+            rows.append((one, i, row))
+    for one, i, row in rows:
+        if i in one.cleared and row["order_key"] <= one.cleared[i][0]:
             continue
         change = change_of({**row, "types": None}, None)
         try:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,8 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.errors import SetupError
+from ingest.lake.tables import LakeReader
+from tests.lakes import ROOT, Depot
 
 PIPELINE = """pipeline: depot
 lake: ./lake
@@ -25,7 +31,7 @@ def test_only_a_loop_asks_for_the_second_compiler(
     """A single run would end before it has paid; a loop without it lands half as much for good."""
     asked: list[str] = []
 
-    def refuse(_pipelines: Any, _jars: Any, profile: str = "tick") -> Any:
+    def refuse(_pipelines: Any, _jars: Any, profile: str = "tick", **_: Any) -> Any:
         asked.append(profile)
         raise SetupError("no Spark here")
 
@@ -34,3 +40,24 @@ def test_only_a_loop_asks_for_the_second_compiler(
     file.write_text(PIPELINE, "utf-8")
     assert CliRunner().invoke(app, ["run", str(file), *words]).exit_code == 2
     assert [profile] == asked
+
+
+def test_small_batches_need_no_java(tmp_path: Path) -> None:
+    """Java's start takes longer than everything else that a small run does."""
+    depot = Depot(tmp_path, "tables: [{match: depot.*, keys: [id]}]\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "INGEST_JARS_DIR": str(tmp_path / "none")}
+    for batch in (1, 2, 3):
+        depot.grow()
+        done = subprocess.run(
+            [sys.executable, "-m", "ingest", "run", str(depot.file), "--output", "json"],
+            capture_output=True, text=True, check=False, timeout=120, env=environment,
+        )  # fmt: skip
+        assert 0 == done.returncode, done.stderr
+        told = json.loads(done.stdout)
+        assert (batch, []) == (told["batch"], told["failures"])
+        assert {"bronze", "silver", "gold", "quality"} == set(told["stages"])
+        assert {"fail", "error"}.isdisjoint(told["checks"])
+    lake = LakeReader(depot.pipeline)
+    for name, rows in depot.expected().items():
+        found = lake.ask_mirror(f"mirrors/depot/{name}", "SELECT id, word FROM {mirror} ORDER BY id")
+        assert rows == [(row["id"], row["word"]) for row in found]
