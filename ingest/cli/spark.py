@@ -53,6 +53,7 @@ def session_for(
     time.tzset()
     from pyspark import SparkContext
 
+    from ingest.lake import lock
     from ingest.lake.session import Deferred, can_wait, session, stop
 
     warm = SparkContext._active_spark_context is not None
@@ -61,10 +62,17 @@ def session_for(
     spark: Any = None
 
     def start() -> SparkSession:
-        name = f"ingest {first.name}"
-        return session(name, master=first.master, conf=first.spark, kafka=kafka, profile=profile, begun=begun)
+        found = session(
+            f"ingest {first.name}", master=first.master, conf=first.spark, kafka=kafka, profile=profile
+        )
+        lock.name_jvm()
+        if begun is not None:
+            begun()
+        return found
 
-    spark = Deferred(start, first.master) if begun is not None and can_wait(first.master) else start()
+    local = all("://" not in one.lake for one in pipelines)  # a store's lock is held by Spark's client
+    deferred = begun is not None and local and can_wait(first.master)
+    spark = Deferred(start, first.master) if deferred else start()
     try:
         yield spark
     finally:

