@@ -27,6 +27,7 @@ from tests.lakes import change, touch
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Answer, Client
 from tests.serve.test_pages import PAGES
+from tests.test_injection import NASTY
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
 FORM = {"content-type": "application/x-www-form-urlencoded", "origin": "http://127.0.0.1:8765"}
@@ -215,6 +216,19 @@ def test_the_page_of_an_action_says_what_became_of_it(acting: Client, own: Path)
     assert "said &lt;b&gt;so&lt;/b&gt;" in text
     assert "http-equiv" not in text
     assert "ingest retry /" in acting.get(PAGES["pipeline"]).text
+
+
+def test_hostile_words_of_an_action_stay_text(acting: Client, own: Path) -> None:
+    """Who may send a form to a colleague's service would run scripts in his pages."""
+    answer = sent(acting, do="pause", table=NASTY, reason=NASTY)
+    job = job_of(acting, answer)
+    assert NASTY in asked(own)[0]["verb"][-1]
+    for page in (answer.headers["location"], PAGES["pipeline"]):
+        read = Reader(acting.get(page).text)
+        assert [] == read.open
+        assert [{"src": "/live.js", "defer": None}] == read.named("script")
+        assert any("<script>alert(1)</script>" in text for text in read.texts), page
+    assert "done" == job["state"]
 
 
 def test_a_failure_is_shown(acting: Client, own: Path) -> None:
