@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ingest.lake.mirrors import Mirror
 
 app = typer.Typer()
+_ROW = 160  # characters of a row in a sentence; --output json has it whole
 _PANEL = "Repair"
 
 Reason = Annotated[str, typer.Option(help="Why, for the record.")]
@@ -165,11 +166,12 @@ def fail_unless_done(rows: list[dict[str, Any]]) -> None:
 
 def _shown(one: dict[str, Any]) -> str:
     key = ", ".join(f"{name} = {value}" for name, value in one.get("key", {}).items())
+    before, after = (output.short(str(one.get(name)), _ROW) for name in ("before", "after"))
     if one.get("before") is None:
-        return f"{key} was missing: {one['after']}".strip()
+        return f"{key} was missing: {after}".strip()
     if one.get("after") is None:
-        return f"{key} should not be there: {one['before']}".strip()
-    return f"{key} was {one['before']}, is {one['after']}"
+        return f"{key} should not be there: {before}".strip()
+    return f"{key} was {before}, is {after}"
 
 
 @app.command(rich_help_panel=_PANEL)

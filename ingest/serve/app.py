@@ -185,6 +185,12 @@ def _templates() -> jinja2.Environment:
     return found
 
 
+def compile_templates() -> None:
+    """Compile the pages' templates, which the first look at each would wait for."""
+    for name in _templates().list_templates(["j2"]):
+        _templates().get_template(name)
+
+
 def _shown(cell: object) -> str:
     """A cell of a query, as people read it."""
     if isinstance(cell, msgspec.Raw):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from ingest.errors import SetupError
-from ingest.serve.app import Service, application
+from ingest.serve.app import Service, application, compile_templates
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
 
@@ -64,6 +64,7 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
 
 def _prepare(fleet: Fleet, is_over: Callable[[], bool]) -> None:
     """Make answers before they are asked for, for as long as the service runs."""
+    compile_templates()
     while not is_over():
         fleet.prepare()
         time.sleep(PREPARE)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from ingest.cli import repair_verbs
 from ingest.cli.app import app
 from ingest.inspect.query import query
 from ingest.lake.schemas import REJECTS
@@ -71,3 +72,16 @@ def test_the_queries_beside_checks_can_be_typed(tmp_path: Path) -> None:
     assert [["7"]] == rows
     lost = next(one for one in queries if "last <> 'delete'" in one and "'shelf0'" in one)
     assert [] == query(made.reader, lost)[1]
+
+
+def test_rows_that_a_rebuild_found_are_one_line_each() -> None:
+    """A row of `changes` has seven hundred characters, and sixteen of them hide what they are about."""
+    row = {"after": "x" * 700, "batch": 3}
+    for found, word in (
+        ({"key": {"id": 7}, "before": None, "after": row}, "id = 7 was missing: "),
+        ({"key": {}, "before": row, "after": None}, "should not be there: "),
+        ({"key": {"id": 7}, "before": "15:45", "after": "07:45"}, "id = 7 was 15:45, is 07:45"),
+    ):
+        said = repair_verbs._shown(found)
+        assert said.startswith(word)
+        assert len(said) < 200
