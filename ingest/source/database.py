@@ -218,7 +218,7 @@ class DatabaseError(IngestError):
 
 def _said(error: Exception, password: str) -> str:
     words = [str(one) for one in error.args if isinstance(one, str)] or [str(error)]
-    text = " ".join(" ".join(words).split())[:300].rstrip(".")
+    text = " ".join(" ".join(words).split())[:300].rstrip(".") or "it did not answer"
     return text.replace(password, "***") if password else text
 
 

@@ -70,19 +70,22 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
     paths = ssl.get_default_verify_paths()
     if is_secret:
         pytds.tls.validate_host = _is_of_host  # its own reads certificates by what pyOpenSSL no longer has
-    connection = pytds.connect(
-        server=url.hostname or "localhost",
-        port=url.port or 1433,
-        database=unquote(url.path.strip("/")),
-        user=user,
-        password=password,
-        cafile=given.get("cafile", [paths.cafile or paths.openssl_cafile])[0] if is_secret else None,
-        login_timeout=CONNECT_SECONDS,
-        timeout=READ_SECONDS,
-        autocommit=True,
-        disable_connect_retry=True,
-        appname="ingest",
-    )
+    try:
+        connection = pytds.connect(
+            dsn=url.hostname or "localhost",
+            port=url.port or 1433,
+            database=unquote(url.path.strip("/")),
+            user=user,
+            password=password,
+            cafile=given.get("cafile", [paths.cafile or paths.openssl_cafile])[0] if is_secret else None,
+            login_timeout=CONNECT_SECONDS,
+            timeout=READ_SECONDS,
+            autocommit=True,
+            disable_connect_retry=True,
+            appname="ingest",
+        )
+    except ValueError as error:
+        raise pytds.InterfaceError(f"what answers there is no SQL Server ({error})") from error
     with connection.cursor() as cursor:
         cursor.execute(_SESSION)
     return connection

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime as dt
 import json
 import re
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -22,6 +25,7 @@ import sqlglot
 from ingest import types
 from ingest.change import Change, Hints, Image, Message, Op, TableId
 from ingest.config import load
+from ingest.config.model import Database
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.mirrors import Column
@@ -567,6 +571,45 @@ def test_a_refused_connection_is_a_sentence_without_the_password(
         shop.read()
     assert "hunter2-x" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["oracle", "sqlserver"])
+def test_a_server_of_another_kind_is_a_sentence(scheme: str) -> None:
+    """A wrong port is the commonest mistake; a traceback says nothing of what to correct."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    with server.accept()[0] as one:
+                        one.recv(4096)
+                        one.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/SHOP"
+        shop = Database(url=url, user="reader", password="hunter2-x")
+        wanted = r"does not let user 'reader' in: [^.]"
+        with pytest.raises(IngestError, match=wanted) as caught, database.connected(shop):
+            pass
+        assert "hunter2-x" not in str(caught.value)
+
+
+def test_doctor_names_the_table_that_cannot_be_read(shop: Shop) -> None:
+    """A right that is missing would be found in the middle of the night."""
+    from ingest.cli.doctor import examine
+
+    def found() -> tuple[str, str]:
+        one = next(one for one in examine(load(shop.file)) if one.check == "database of shop")
+        return one.state, one.found
+
+    port = 1521 if shop.oracle else 1433
+    assert ("ok", f"db:{port} lets reader in, and its clock is 2024-05-01T00:00:00") == (
+        found()[0],
+        found()[1].partition(".")[0],
+    )
+    shop.mirror()
+    shop.server.columns = []
+    assert ("wrong", f"db:{port} lets reader in, but not read SHOP.APP.BINS") == found()
 
 
 def test_the_session_is_in_utc_and_loses_nothing(shop: Shop) -> None:
