@@ -126,3 +126,31 @@ def test_a_public_class_has_a_name_of_its_own():
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
     assert {} == {name: files for name, files in found.items() if len(files) > 1 and name not in STILL_SHARED}
+
+
+def test_queries_start_spark_before_they_are_written():
+    """Spark starts when it is first asked for, and its functions make no column before: ``F.col`` would fail in the
+    first batch that needs it, which no test with a running session sees.
+    """
+    starts = (
+        "lake.read(",
+        ".spark.",
+        "(lake.spark",
+        "still_open(lake)",
+        "_frame(",
+        "_of(lake",
+        "kafka.frame(",
+    )
+    given = ("DataFrame", "Gathered", "SparkSession")
+    late = []
+    for file in (ROOT / "ingest").rglob("*.py"):
+        lines = file.read_text().splitlines()
+        for node in ast.walk(ast.parse("\n".join(lines))):
+            if not isinstance(node, ast.FunctionDef) or "lake" not in {one.arg for one in node.args.args}:
+                continue
+            names = (one for one in ast.walk(node) if isinstance(one, ast.Name))
+            first = min((one.lineno for one in names if one.id in ("F", "Window")), default=0)
+            before = "\n".join(lines[node.lineno : first])
+            if first and not any(one in ast.unparse(node.args) for one in given):
+                late += [] if any(one in before for one in starts) else [f"{file.relative_to(ROOT)}:{first}"]
+    assert [] == late

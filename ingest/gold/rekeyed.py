@@ -59,10 +59,10 @@ def ask(lake: Lake, source: str, table: TableId, last: int | None) -> Evidence:
 
 
 def _of(lake: Lake, source: str, table: TableId) -> DataFrame:
-    wanted = (F.col("kind") == "change") & (F.col("source") == source)
+    found = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("source") == source))
     for name, part in zip(("database", "schema", "table"), table, strict=True):
-        wanted &= F.col(name).eqNullSafe(F.lit(part))
-    return lake.read(CHANGES.name).where(wanted)
+        found = found.where(F.col(name).eqNullSafe(F.lit(part)))
+    return found
 
 
 def _spans(mine: DataFrame, run: Column) -> Iterator[Run]:

@@ -187,8 +187,8 @@ class Lake(Tables):
             for piece in pieces:
                 yield from piece.read()
         elif self.exists(schema.name):
-            wanted = (F.col("kind") == kind) & F.col("batch").between(*span)
-            yield fitted(self.rows(schema).where(wanted).select(*columns.names).toArrow(), columns)
+            rows = self.rows(schema).where((F.col("kind") == kind) & F.col("batch").between(*span))
+            yield fitted(rows.select(*columns.names).toArrow(), columns)
 
     def exists(self, name: str) -> bool:
         """True if the table has been created."""

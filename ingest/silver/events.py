@@ -61,6 +61,7 @@ def _events(messages: Messages, marked: Mapping[str, Sequence[str]], how: Liftin
 def _candidates(lake: Lake, events: Sequence[Event], opener: Opener) -> DataFrame:
     """Messages of the events' topics and files that name one of their seconds; where they are sealed, all of them."""
     seconds = sorted({event.second for event in events})
+    rows = sealing.readable(opener, lake.read(BRONZE.name))
     text = F.col("value").cast("string")
     named = F.lit(False)
     for second in seconds:
@@ -68,7 +69,7 @@ def _candidates(lake: Lake, events: Sequence[Event], opener: Opener) -> DataFram
     batches = _batches(lake, events)
     if sealed := [batch for batch in batches if opener.seals(batch)]:
         named |= F.col("batch").isin(*sealed)
-    return sealing.readable(opener, lake.read(BRONZE.name)).where(
+    return rows.where(
         (F.col("kind") == "message")
         & F.col("topic").isin(*{event.spot.topic for event in events})
         & F.col("batch").isin(*batches)

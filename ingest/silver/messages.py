@@ -51,8 +51,7 @@ def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
     """The messages of some batches."""
 
     def frame() -> DataFrame:
-        wanted = (F.col("kind") == "message") & F.col("batch").between(*span)
-        return lake.read(BRONZE.name).where(wanted)
+        return lake.read(BRONZE.name).where((F.col("kind") == "message") & F.col("batch").between(*span))
 
     return Messages(lake, frame, lake.pieces(BRONZE, _WANTED, {"message"}, span), cores)
 

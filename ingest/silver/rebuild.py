@@ -127,11 +127,11 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
         )
     condensed.refuse(lake, since)
     sealing.refuse_unreadable(lake, sealing.opener(lake), (since + 1, last))
+    rows = lake.read(BRONZE.name)
     kind = F.col("kind")
     there = {
         row["batch"]: (row["kept"], row["told"])
-        for row in lake.read(BRONZE.name)
-        .where(F.col("batch").between(since + 1, last))
+        for row in rows.where(F.col("batch").between(since + 1, last))
         .groupBy("batch")
         .agg(
             F.count(F.when(kind == "message", 1)).alias("kept"),
