@@ -6,13 +6,15 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from ingest.cli import repair_verbs
+from ingest.change import TableId
+from ingest.cli import catalog_sql, repair_verbs
 from ingest.cli.app import app
+from ingest.cli.catalog_sql import Registered, RegisteredColumn
 from ingest.inspect.query import query
-from ingest.lake.schemas import REJECTS
+from ingest.lake.schemas import CHECKS, REJECTS
 from ingest.quality.gather import gather
 from tests.lakes import change, statement
-from tests.serve.conftest import depot
+from tests.serve.conftest import KEYLESS, depot
 from tests.written import Written
 
 
@@ -85,3 +87,39 @@ def test_rows_that_a_rebuild_found_are_one_line_each() -> None:
         said = repair_verbs._shown(found)
         assert said.startswith(word)
         assert len(said) < 200
+
+
+def test_a_held_table_sends_to_its_file_and_a_reject_stays_said(tmp_path: Path) -> None:
+    """`ingest run` again changes nothing for a table without a key; and a batch without rejects ends none of the old."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"}), "{"], held={"depot.box": KEYLESS})
+    said = asked(made, "status")
+    assert "0 of 1 mirrors are up to date with batch 1." in said
+    assert f"next: ingest retry {made.file} (after {made.file} says what the message asks for)" in " ".join(
+        said.split()
+    )
+    rate = made.check("", "reject_rate", 0.5, "warn", "1 of 2 messages could not be decoded and waits") | {
+        "mirror": None, "source": "bins", "severity": "warn"
+    }  # fmt: skip
+    made.product(CHECKS.name, [rate])
+    done = CliRunner().invoke(app, ["report", str(made.file), "--out", str(tmp_path / "report.html")])
+    assert 0 == done.exit_code, done.output
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "1 of 2 messages could not be decoded and waits" in page
+    assert "can be trusted" not in page
+    assert "recent" not in page
+
+
+def test_a_history_table_is_made_known_as_one(tmp_path: Path) -> None:
+    """As a mirror with the key (id) it would be joined by a key that is there many times."""
+    columns = (
+        RegisteredColumn("id", "BIGINT", "id", "int64"),
+        RegisteredColumn("valid_from", "TIMESTAMP", "%from", "timestamp"),
+    )
+    table = Registered(
+        TableId("depot", None, "bins__history"), "/l/histories/depot/bins", columns, ("id",), states=True
+    )
+    for dialect in ("spark", "duckdb", "trino"):
+        text = catalog_sql.sql(dialect, [table])
+        assert "history of depot.bins: every state of each row, key (id) and valid_from" in text
+        assert "%" not in text

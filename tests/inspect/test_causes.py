@@ -12,6 +12,7 @@ from ingest.inspect.causes import ERROR, WARN
 from ingest.quality import report
 from ingest.quality.gather import gather
 from ingest.serve.fleet import Fleet
+from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
 from tests.written import Written
 
@@ -73,3 +74,27 @@ def test_a_paused_table_is_a_warning_that_says_how_to_resume(tmp_path: Path) -> 
     assert ("depot.bins: The table is paused", WARN) == (one.subject, one.severity)
     assert one.command.endswith("depot.bins")
     assert "resume" in one.command
+
+
+def test_a_report_made_while_a_batch_is_under_way_is_of_the_batch_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A headline of one batch over the books of the next one adds up to nothing."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    monkeypatch.setattr(
+        made, "_run", lambda *_given, **_more: None
+    )  # landed and decoded; not folded, checked or recorded
+    made.take(
+        [
+            change("INSERT", "bins", 2, {"id": "2", "word": "y"}),
+            statement("bins", 3, "ALTER TABLE bins ADD more INT"),
+            "{",
+        ]
+    )
+    facts = causes.gathered(made.reader)
+    assert (1, [1]) == (facts.batch, [line.batch for line in facts.books])
+    assert ([], []) == (facts.rejects, [one.statement for table in facts.tables for one in table.ddl])
+    tiles = {title: (value, trend) for title, value, _, trend in report.page(facts).tiles}
+    assert ("1", "0") == (tiles["Read"][0], tiles["Rejects"][0])
+    assert ((), ()) == (tiles["Rejects"][1], tiles["Schema changes"][1]), "a line of another quantity"
