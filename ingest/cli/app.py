@@ -42,6 +42,7 @@ VERBS = {
     "resume": "repair_verbs",
     "epoch": "epoch_verbs",
     "maintain": "upkeep_verbs",
+    "erase": "erase_verb",
     "quality": "quality_verbs",
     "report": "quality_verbs",
     "accept-gap": "repair_verbs",

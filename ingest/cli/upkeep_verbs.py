@@ -58,9 +58,12 @@ def maintain(
         locked(file, jars_dir, "maintenance") as lake,
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
+        from ingest.erase import late
         from ingest.lake.schemas import BRONZE, CHANGES
         from ingest.lake.upkeep import maintain as keep
 
+        if (erased := late.erase(lake)) > 0:
+            output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
         keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
         dropped = _condense(lake, progress.tell)
         done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)

@@ -112,9 +112,9 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
         if not (new := wanted.keys() - asked):
             break
         asked |= new
-        for row in _candidates(lake, mirror, lane, [wanted[key] for key in new], shard):
+        for row in candidates(lake, mirror, lane, [wanted[key] for key in new], shard):
             place = row["order_key"], row["batch"]
-            if place not in seen and (keys := _keys_of(row, mirror.keys, types_of)):
+            if place not in seen and (keys := keys_of(row, mirror.keys, types_of)):
                 seen[place] = row, keys
         for _, keys in seen.values():
             if not wanted.keys().isdisjoint(keys):
@@ -122,7 +122,7 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
     return [seen[place][0] for place in sorted(seen) if not wanted.keys().isdisjoint(seen[place][1])]
 
 
-def _candidates(
+def candidates(
     lake: Tables, mirror: Mirror, lane: LaneId, keys: Iterable[tuple[str, ...]], shard: Mapping[str, str]
 ) -> Iterator[Row]:
     """Changes that may concern one of some keys: a superset, because values have several spellings."""
@@ -157,7 +157,7 @@ def _likely(column: Column, text: str) -> str:
     return "true"
 
 
-def _keys_of(row: Row, keys: tuple[str, ...], types_of: Mapping[str, str]) -> dict[Key, tuple[str, ...]]:
+def keys_of(row: Row, keys: tuple[str, ...], types_of: Mapping[str, str]) -> dict[Key, tuple[str, ...]]:
     """The keys that a change concerns, each with its texts; nothing if it has no usable one."""
     change = change_of(row, keys)
     try:
@@ -226,11 +226,11 @@ def suspects(lake: Tables, mirror: Mirror, found: Sequence[LaneId], texts: Seque
         WHERE (kind <> 'message' AND {table}) OR (kind = 'message' AND source IN ({sources})) ORDER BY {order}"""
     )
     key = typed_key(mirror, texts)
-    mine = (row for row in rows if row["kind"] == "message" or _named_key(mirror, row["key"]) == key)
+    mine = (row for row in rows if row["kind"] == "message" or named_key(mirror, row["key"]) == key)
     return [{name: cell for name, cell in row.items() if name != "key"} for row in islice(mine, SUSPECTS)]
 
 
-def _named_key(mirror: Mirror, text: str | None) -> Key | None:
+def named_key(mirror: Mirror, text: str | None) -> Key | None:
     """The key that a reject names in JSON, as the fold compares it; None if it has no such key."""
     try:
         cells = json.loads(text or "{}", parse_int=str, parse_float=str)
@@ -263,7 +263,7 @@ def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | 
     """Look the key up in the mirror, and compare cell by cell with the row that the fold gives."""
     state = lake.snapshot(mirror.path)
     columns = [one for one in mirror.columns if one.column in state.types]
-    cells = ", ".join(f"{_text(one)} AS {duck.name(f'v{i}')}" for i, one in enumerate(columns))
+    cells = ", ".join(f"{cell_text(one)} AS {duck.name(f'v{i}')}" for i, one in enumerate(columns))
     same = " AND ".join(_equals(one, text) for one, text in zip(mirror.key_columns, texts, strict=True))
     found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE {same} LIMIT 10")
     rows = [{one.name: row[f"v{i}"] for i, one in enumerate(columns)} for row in found]
@@ -302,7 +302,7 @@ def _is_time(logical: str) -> bool:
     return types.family(logical) in ("datetime", "timestamp")
 
 
-def _text(column: Column) -> str:
+def cell_text(column: Column) -> str:
     """The cell in the spelling of changes."""
     cell = duck.name(column.column)
     kind = column.delta

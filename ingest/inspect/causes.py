@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import command, counted
-from ingest.lake import decoded_with
+from ingest.lake import barriers, decoded_with
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, duration
@@ -187,6 +187,18 @@ def of_state(
             f"{command('ddl', file)}"
         )
         yield Cause(_STATEMENTS, WARN, text, command("ddl", file), text)
+    for begun in barriers.unfinished(lake):
+        text = (
+            f"an erasure of rows of {begun.value['table']} was interrupted, and some of their data is still there: "
+            f"`{command('erase', file, '--resume')}` completes it"
+        )
+        yield Cause(
+            f"{begun.value['table']}: an erasure is not finished"[:LONGEST],
+            ERROR,
+            text,
+            command("erase", file, "--resume"),
+            text,
+        )
     newest = lake.decoded()
     for one in decoded_with.outdated(lake, newest):
         text = one.sentence(lake.pipeline, newest)

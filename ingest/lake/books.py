@@ -19,7 +19,7 @@ from ingest.change import TableId
 _Value = TypeVar("_Value", int | None, str | None)
 COUNTS = (
     "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
-    "partials key_changes inherits noted replayed"
+    "partials key_changes inherits noted erased replayed"
 ).split()
 
 
@@ -50,6 +50,7 @@ class Line:
     key_changes: int = 0
     inherits: int = 0  # key changes whose row is not sent whole
     noted: int = 0
+    erased: int = 0  # changes left out, because their rows were erased
     order_low: str | None = None
     order_high: str | None = None
     event_low: int | None = None

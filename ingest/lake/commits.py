@@ -105,6 +105,30 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
     raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
 
 
+def mark(path: str, metadata: str) -> int:
+    """Add a commit that changes nothing, and give its version.
+
+    Raises:
+        IngestError: another commit was faster.
+    """
+    version = delta.snapshot(path).version + 1
+    about = {"timestamp": int(time.time() * 1000), "operation": "MARK", "operationParameters": {}}
+    if not _put(path, version, [{"commitInfo": about | {"userMetadata": metadata, "engineInfo": "ingest"}}]):
+        raise IngestError(f"{path} takes no commit, for another one was faster: run again.")
+    return version
+
+
+def forget(path: str, version: int) -> None:
+    """Delete the log's entries before a version, of which there is a checkpoint: nothing older can be read then."""
+    log = Path(path, "_delta_log")
+    if not any(log.glob(f"{version:020d}.checkpoint*.parquet")):
+        raise IngestError(f"{path} has no checkpoint of version {version}, without which its log is needed.")
+    for one in log.iterdir():
+        number = one.name.lstrip(".")[:20]
+        if number.isdigit() and len(number) == 20 and int(number) < version:
+            one.unlink(missing_ok=True)
+
+
 def _entry(
     state: delta.Snapshot, files: Sequence[Added], metadata: str, writer: str, batch: int
 ) -> Iterator[dict[str, Any]]:

@@ -19,6 +19,7 @@ __all__ = [
     "NO_TABLE",
     "Snapshot",
     "actions",
+    "checkpoint",
     "commit_metadata",
     "metadata_of",
     "progress",
@@ -42,6 +43,14 @@ def snapshot(spark: SparkSession, path: str) -> Snapshot:
         state.metadata().id(),
         int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None,
     )
+
+
+def checkpoint(spark: SparkSession, path: str) -> None:
+    """Write a checkpoint of the newest version of the table at ``path``."""
+    activate(spark)
+    log = _class(spark, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, path)
+    none = _class(spark, "scala.Option").empty()
+    log.checkpoint(log.update(False, none, none), none)
 
 
 def _class(spark: SparkSession, name: str) -> Any:

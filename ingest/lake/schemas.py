@@ -104,7 +104,7 @@ _TABLE = """`database` STRING COMMENT 'database of the source table; NULL where 
 
 BRONZE = TableSchema(
     "bronze",
-    "Everything as it was received. Partitioned by kind and day; nothing is ever changed in it.",
+    "Everything as it was received. Partitioned by kind and day; nothing but `ingest erase` changes it.",
     f"""kind STRING COMMENT 'message, receipt of what was read, or replay of an older message',
     batch BIGINT COMMENT 'number of the batch that it was landed with',
     {_PLACE},
@@ -112,7 +112,7 @@ BRONZE = TableSchema(
     timestamp TIMESTAMP COMMENT 'time that the broker or producer gave the message; NULL for files',
     key BINARY COMMENT 'the Kafka key; NULL for files, and where the message is sealed',
     value BINARY COMMENT 'the message''s bytes, or the sealed message with its key and headers; of a receipt, its JSON',
-    headers ARRAY<STRUCT<key: STRING, value: BINARY>> COMMENT 'Kafka headers, and `ingest.oversize` with the length of a record too large to keep',
+    headers ARRAY<STRUCT<key: STRING, value: BINARY>> COMMENT 'Kafka headers, and `ingest.oversize` with the length of a record too large to keep, or `ingest.erased`',
     ingested_at TIMESTAMP COMMENT 'when it was landed',
     day DATE COMMENT 'the day of it, for partitioning'""",
     partition_by=("kind", "day"),
@@ -211,7 +211,8 @@ BOOKS = TableSchema(
     columns STRING COMMENT 'JSON: columns seen with their logical types, in order',
     servers STRING COMMENT 'JSON: epoch and server or log that counted the positions, to the offset of its first row',
     replayed BIGINT COMMENT 'of the batch''s rejects, those decoded after all',
-    replayed_in BIGINT COMMENT 'by that later batch'""",
+    replayed_in BIGINT COMMENT 'by that later batch',
+    erased BIGINT COMMENT 'changes left out, because their rows were erased'""",
 )
 
 CPU = "cpu_ms"
@@ -239,7 +240,7 @@ DECISIONS = TableSchema(
     "decisions",
     "What was decided, by this software or by a person. The newest row of a kind and subject holds.",
     """decided_at TIMESTAMP COMMENT 'when, for reading: the order is that of number',
-    kind STRING COMMENT 'schema, column, approve, dismiss, epoch, pause ...',
+    kind STRING COMMENT 'schema, column, approve, dismiss, epoch, pause, erase ...',
     subject STRING COMMENT 'mirror, lane or source',
     batch BIGINT COMMENT 'the batch at which it was decided',
     value STRING COMMENT 'JSON',

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from ingest.config import Pipeline
 from ingest.config.model import Sealing
-from ingest.lake import decoded_with, epochs, identity, sealing
+from ingest.lake import barriers, decoded_with, epochs, identity, sealing
 from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written
 from ingest.lake.lake import Lake, Span
@@ -126,6 +126,7 @@ def lifting(lake: Lake, messages: Messages) -> Lifting:
         starts=epochs.read(lake).starts,
         schemas=schemas(lake, messages, opener),
         opener=opener,
+        barriers=barriers.read(lake),
     )
     return replace(how, anchors=events.anchors(lake, messages, how))
 

@@ -8,6 +8,7 @@ the book lines of all it decoded. A batch is decoded message by message, written
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,11 +18,12 @@ import msgspec
 import pyarrow as pa
 
 from ingest import ddl, formats
-from ingest.change import NO_TABLE, Change, Hints, Message, TableId
+from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.masks import Masks, without_literals, without_values
 from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
+from ingest.lake.barriers import Barriers, Replaced, left_of
 from ingest.lake.books import Line
 from ingest.lake.envelope import NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
@@ -50,7 +52,8 @@ class Lifting:
     ``anchors`` has the position of the row before each table event without one; None if it was not looked up.
     ``starts`` says where each source's epochs begin, ``epochs`` which epoch a deck is in. ``batch`` replaces the number
     of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
-    each source with a registry. ``opener`` has the data keys of sealed messages.
+    each source with a registry. ``opener`` has the data keys of sealed messages, ``barriers`` say which rows were
+    erased.
     """
 
     pipeline: Pipeline
@@ -60,6 +63,7 @@ class Lifting:
     schemas: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     anchors: Mapping[Spot, tuple[int, ...]] | None = None
     opener: Opener = NOT_SEALED
+    barriers: Barriers = field(default_factory=Barriers)
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -103,6 +107,7 @@ class Written(NamedTuple):
     rows: list[Change]
     orders: list[str]
     page: pa.RecordBatch
+    erased: Mapping[Place, int]  # changes that a barrier stops
 
 
 def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
@@ -142,6 +147,9 @@ class Deck:
         self.masks = Masks(self.pipeline) if self.pipeline.masks else None
         self.lines: dict[Place, Line] = {}
         self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
+        self.barriers = lifting.barriers
+        self.stopped = lifting.barriers.of(name)
+        self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
 
     def lift(self, bronze: pa.RecordBatch) -> Batches:
         """The rows of one batch of this source's messages; each message is decoded as a whole or becomes one reject."""
@@ -159,6 +167,7 @@ class Deck:
             written = self._written(bronze, batches, taken)
         self._book(bronze, written)
         self._book_refused(bronze, batches, refused)
+        self._book_replaced(bronze, batches)
         if written.rows:
             yield written.page
         if refused:
@@ -190,6 +199,7 @@ class Deck:
         """The changes of each message, and the messages that could not be decoded."""
         taken: Taken = {}
         refused: list[Refused] = []
+        self.replaced = {}
         parse, hints, masks = self.parse, self.hints, self.masks
         columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
         if any(map(ingest_snapshot.holds, set(columns[2]))):
@@ -198,7 +208,11 @@ class Deck:
         for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
                 pairs = _pairs(headers) if headers else ()
-                found = parse(new(Message, (value, key, topic, pairs)), hints)
+                found: Iterable[Change]
+                if pairs and self.barriers.is_replacement(pairs, value):
+                    found = self._left(at, value)
+                else:
+                    found = parse(new(Message, (value, key, topic, pairs)), hints)
                 changes = found if type(found) is list else list(found)
                 taken[at] = changes if masks is None else masks.changes(changes)
             except Undecodable as error:
@@ -211,6 +225,15 @@ class Deck:
         """Parse a message, or a row read from the source itself, which has another form."""
         parse = ingest_snapshot.parse if ingest_snapshot.holds(message.topic) else self.parse
         return parse(message, hints)
+
+    def _left(self, at: int, value: bytes) -> list[Change]:
+        """What an erasure has left of a message: its other changes, or a mark of its table."""
+        self.replaced[at] = found = left_of(value)
+        return found.kept or [Change(op=Op.CONTROL, table=found.table)]
+
+    def parsed(self, message: Message) -> list[Change]:
+        """A message's changes as its parser has them, before anything is masked."""
+        return list(self._parse_either(message, self.hints))
 
     def _weeded(
         self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken, refused: list[Refused]
@@ -239,9 +262,52 @@ class Deck:
                 at += [number] * len(changes)
             spans.append(Span(place, list(mine.values()), start, len(rows)))
         orders = order_keys(rows, at, self._arrivals(bronze, taken), self.epoch, self.order_by)
+        erased: Counter[Place] = Counter()
+        if self.stopped:
+            spans, at, rows, orders = self._without_erased(spans, at, rows, orders, erased)
         statement = partial(_statement, masks=self.masks)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, statement)
-        return Written(spans, at, rows, orders, page)
+        return Written(spans, at, rows, orders, page, erased)
+
+    def _without_erased(
+        self,
+        spans: Sequence[Span],
+        at: Sequence[int],
+        rows: Sequence[Change],
+        orders: Sequence[str],
+        erased: Counter[Place],
+    ) -> tuple[list[Span], list[int], list[Change], list[str]]:
+        """All rows but those that a barrier stops, which are counted."""
+        kept: list[int] = []
+        left: list[Span] = []
+        for place, messages, start, end in spans:
+            first = len(kept)
+            for i in range(start, end):
+                if self._is_stopped(rows[i], orders[i]):
+                    erased[place._replace(table=rows[i].table)] += 1
+                else:
+                    kept.append(i)
+            left.append(Span(place, messages, first, len(kept)))
+        return left, [at[i] for i in kept], [rows[i] for i in kept], [orders[i] for i in kept]
+
+    def _is_stopped(self, change: Change, order: str) -> bool:
+        """True for a change of an erased row."""
+        found = self.stopped.get(change.table)
+        return bool(found) and change.op in ROW_OPS and self.barriers.stops(found or (), change, order)
+
+    def stopped_rows(self, bronze: pa.RecordBatch) -> dict[int, set[int]]:
+        """The messages with changes that a barrier stops, each with the numbers of its rows."""
+        taken, _ = self.decoded(bronze)
+        found = [(at, change) for at, changes in taken.items() for change in changes]
+        arrivals = self._arrivals(bronze, taken)
+        orders = order_keys(
+            [change for _, change in found], [at for at, _ in found], arrivals, self.epoch, self.order_by
+        )
+        stopped: dict[int, set[int]] = {}
+        for (at, change), order in zip(found, orders, strict=True):
+            if self._is_stopped(change, order):
+                stopped.setdefault(at, set()).add(change.row)
+        return stopped
 
     def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[Place, Taken]:
         """Messages by book line; a message counts for its first change's table."""
@@ -280,6 +346,15 @@ class Deck:
                 tally.count_rows(self._line(place._replace(table=table)), rows, orders)
             if end > start:
                 self._count_servers(line, bronze, written.rows[start:end], written.at[start:end])
+        for place, count in written.erased.items():
+            self._line(place).erased += count
+
+    def _book_replaced(self, bronze: pa.RecordBatch, batches: pa.Array) -> None:
+        """Count the rows that messages no longer hold."""
+        for at, one in self.replaced.items():
+            columns = (batches, bronze["topic"], bronze["partition"])
+            number, topic, partition = (column[at].as_py() for column in columns)
+            self._line(Place(number, topic, partition, one.table)).erased += one.erased
 
     def _count_servers(
         self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], at: Sequence[int]

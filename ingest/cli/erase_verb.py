@@ -1,0 +1,167 @@
+"""The verb ``erase``: a row's data removed from every table, so that nothing brings it back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ingest.cli import output
+from ingest.cli.output import Output
+from ingest.cli.spark import JarsDir, PipelineFile, locked
+from ingest.errors import IngestError, counted
+
+if TYPE_CHECKING:
+    from ingest.erase.plan import Erasure
+    from ingest.erase.remove import Certificate
+    from ingest.lake.lake import Lake
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel="Repair")
+def erase(
+    file: PipelineFile,
+    table: Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")] = "",
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(help="One row's key, its values in the key's order; -- before a negative one."),
+    ] = None,
+    where: Annotated[
+        str,
+        typer.Option(
+            metavar="CONDITION", help="Erase the mirror's rows that meet this condition, such as 'id < 9'."
+        ),
+    ] = "",
+    reason: Annotated[str, typer.Option(help="Why, for the certificate.")] = "",
+    now: Annotated[
+        bool,
+        typer.Option("--now", help="Delete old files and logs at once, and with them all older versions."),
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Complete an erasure that was interrupted.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be erased, and erase nothing.")
+    ] = False,
+    verify: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Erase nothing; search every file of the lake for this text, and exit with 1 if it is there.",
+        ),
+    ] = None,
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """Remove rows from mirrors, histories, silver, rejects, checks and raw messages for good; print a certificate."""
+    if verify:
+        if table or resume:
+            raise typer.BadParameter(
+                "it searches the whole lake: give no table and no --resume", param_hint="--verify"
+            )
+        _verify(file, verify, output_as)
+        return
+    if resume == bool(table):
+        raise typer.BadParameter("give a table and a key, or --resume alone", param_hint="TABLE")
+    if table and bool(key) == bool(where):
+        raise typer.BadParameter("give one row's key, or --where", param_hint="KEY")
+    if table and not (reason or dry_run):
+        raise typer.BadParameter("say why: the certificate holds it", param_hint="--reason")
+    with locked(file, jars_dir, "erase") as lake:
+        from ingest.erase.remove import erase as carry_out
+
+        found = _begun(lake) if resume else _planned(lake, table, key or [], where, reason, now=now)
+        if dry_run:
+            _foresee(found, output_as)
+            return
+        certificate = carry_out(lake, found, lambda name, step: output.note(f"{name}: {step}"))
+    _print(certificate, output_as)
+
+
+def _verify(file: Path, texts: list[str], output_as: str) -> None:
+    """Search the files; the texts themselves are not printed.
+
+    Raises:
+        IngestError: the lake is not in a folder.
+    """
+    from ingest.config import load
+    from ingest.erase.search import search
+
+    folder = Path(load(file).lake)
+    if not folder.is_dir():
+        raise IngestError(f"There is no folder {folder}: `ingest erase --verify` searches lakes in folders.")
+    if "" in texts:
+        raise typer.BadParameter("the text is empty", param_hint="--verify")
+    found = search(folder, texts)
+    if output_as == "json":
+        output.json(asdict(found))
+    else:
+        output.table(
+            ("file", "column", "text", "cells"),
+            [(one.file, one.column, one.number, one.values) for one in found.hits],
+        )
+        for name in found.unread:
+            output.note(f"not read: {name}")
+        told = f"{counted(len(found.hits), 'hit')} in {counted(found.files, 'file')} of {found.size} bytes"
+        output.line(told)
+    if found.hits or found.unread:
+        raise typer.Exit(1)
+
+
+def _begun(lake: Lake) -> Erasure:
+    from ingest.erase import plan
+
+    found = plan.unfinished(lake)
+    if found is None:
+        raise IngestError("No erasure was interrupted: there is nothing to resume.")
+    return found
+
+
+def _planned(lake: Lake, table: str, key: list[str], where: str, reason: str, *, now: bool) -> Erasure:
+    from ingest.erase import plan
+
+    plan.refuse(lake)
+    keys = plan.keys_where(lake, table, where) if where else [tuple(key)]
+    if not keys:
+        raise IngestError(f"No row of {table} meets the condition: nothing was erased.")
+    return plan.plan(lake, table, keys, reason, now=now)
+
+
+def _foresee(found: Erasure, output_as: str) -> None:
+    messages = len({one.place for one in found.changes if one.topic is not None})
+    told: dict[str, Any] = {
+        "table": found.mirror,
+        "rows": found.asked,
+        "keys": len(found.keys),
+        "changes": len(found.changes),
+        "messages": messages,
+    }
+    if output_as == "json":
+        output.json(told)
+        return
+    output.line(
+        f"{counted(found.asked, 'row')} of {found.mirror} under {counted(len(found.keys), 'key')} would be erased, "
+        f"with {counted(len(found.changes), 'change')} in {counted(messages, 'message')}"
+    )
+
+
+def _print(found: Certificate, output_as: str) -> None:
+    if output_as == "json":
+        output.json(asdict(found))
+        return
+    output.line(f"erasure {found.number}: {counted(found.rows, 'row')} of {found.table}")
+    output.line(f"by {found.by}, from {found.started_at} to {found.completed_at}: {found.reason}")
+    rows = [(name, *item) for name, counts in found.removed.items() for item in counts.items()]
+    output.table(("table", "what", "removed"), rows)
+    if found.readable_until is None:
+        output.line("old files and logs are deleted: no older version can be read")
+    else:
+        output.line(
+            f"older versions of these tables may be readable until {found.readable_until}, and go with the first "
+            "`ingest maintain` after that; --now deletes them at once"
+        )
+    for text in found.left:
+        output.line(f"not looked into: {text}")

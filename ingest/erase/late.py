@@ -1,0 +1,84 @@
+"""Messages of erased rows that came after the erasure: silver writes nothing of them, and here they leave bronze.
+
+The books say in which batches a barrier has stopped something; the messages of these are decoded again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from ingest.erase.remove import erase_messages, replacement, session_of
+from ingest.lake import barriers, decisions, duck, sealing
+from ingest.lake.decisions import ERASED_LATE, Decision
+from ingest.lake.lake import Lake
+from ingest.lake.rejects import PLACE, REPLAY
+from ingest.lake.schemas import BOOKS, BRONZE
+from ingest.lake.starts import parted
+from ingest.lake.tables import Row
+from ingest.silver.decode import lifting
+from ingest.silver.lift import INPUT, Deck
+from ingest.silver.messages import of_batches
+
+_COLUMNS = pa.schema([BRONZE.arrow.field(name) for name in INPUT])
+
+
+def erase(lake: Lake) -> int:
+    """Replace the messages of erased rows that came late, and say how many they were.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+    """
+    if not lake.is_local or not barriers.read(lake).lanes:
+        return 0
+    newest = decisions.read(lake).newest(ERASED_LATE).get(BRONZE.name)
+    since, last = int(newest.value["batch"]) if newest else 0, lake.decoded()
+    found: list[tuple[Any, ...]] = []
+    for batch in _batches(lake, since, last):
+        found += _replaced(lake, batch)
+    if not found:
+        return 0
+    erase_messages(lake, session_of(lake), found)
+    decisions.append(
+        lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": len(found)}, last)]
+    )
+    return len(found)
+
+
+def _batches(lake: Lake, since: int, last: int) -> list[int]:
+    """The batches in which a barrier has stopped something; sealed messages are not changed."""
+    if "erased" not in lake.snapshot(BOOKS.name).columns:  # no run of this version has decoded anything yet
+        return []
+    sealed = sealing.spans(lake)
+    rows = lake.ask(
+        f"SELECT DISTINCT batch FROM {{books}} WHERE erased > 0 AND batch > {since} AND batch <= {last} ORDER BY batch"
+    )
+    found = [row["batch"] for row in rows]
+    return [
+        one for one in found if not any(first <= one and (end is None or one < end) for first, end in sealed)
+    ]
+
+
+def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
+    """Replacements of a batch's messages, including those that it has replayed."""
+    names = ", ".join(map(duck.name, INPUT))
+    rows = lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {batch}")
+    for one in lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}"):
+        same = " AND ".join(f"{duck.name(name)} = {duck.value(one[name])}" for name in PLACE)
+        old = json.loads(one["value"])["batch"]
+        rows += lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {old} AND {same}")
+    how = lifting(lake, of_batches(lake, (batch, batch), 1))
+    ranks = {source.name: rank for rank, source in enumerate(lake.pipeline.sources)}
+    page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
+    for name, epoch, mine in parted(page, how.starts):
+        deck = Deck(replace(how, epochs={name: epoch}), ranks[name], name)
+        for at, numbers in deck.stopped_rows(mine).items():
+            row: Row = mine.slice(at, 1).to_pylist()[0]
+            new = replacement(deck, how.barriers, row, {*numbers})
+            if new is not None:
+                place = (row[each] for each in PLACE)
+                yield (*place, row["batch"], "message", *map(bytearray, new))

@@ -1,0 +1,400 @@
+"""What an erasure removes: found once, before anything changes, and kept in a file of the lake until it is done.
+
+Silver says which changes are a row's, under all keys that it ever had; their places say which messages of bronze hold
+it.  The file holds keys in the clear, as the lake itself does until the erasure is done; the decision never does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ingest.bronze.land import last_batch
+from ingest.config import conditions
+from ingest.errors import IngestError, command, counted
+from ingest.fold import Key
+from ingest.gold import evidence
+from ingest.gold.explain import masked_key
+from ingest.gold.lane import LaneId, shard_of
+from ingest.gold.stretches import Spoken, Stretch, of_rows
+from ingest.lake import barriers, condensed, decisions, duck, histories, sealing
+from ingest.lake.barriers import Barrier, Barriers
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.rejects import PLACE
+from ingest.lake.tables import Row, Tables
+
+FILE = "erasing.json"
+AT_ONCE = 500  # keys or places in one question
+_LONG = 4  # characters of a cell's text that is looked for in checks
+Texts = tuple[str, ...]
+
+
+def batched(found: Iterable[Any]) -> Iterator[list[Any]]:
+    """So many of some keys or places as one question names."""
+    rest = list(found)
+    for start in range(0, len(rest), AT_ONCE):
+        yield rest[start : start + AT_ONCE]
+
+
+class ErasedChange(msgspec.Struct, frozen=True):
+    """Where one change of an erased row lies."""
+
+    batch: int
+    source: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    row: int | None
+    order_key: str
+    database: str | None
+    schema: str | None
+    table: str | None
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """Its message's place."""
+        return self.source, self.topic, self.partition, self.offset
+
+
+class Erasure(msgspec.Struct):
+    """One erasure: what it was asked for, what it removes, and what it has removed so far."""
+
+    number: str
+    secret: str  # what keys are named with in the barriers
+    mirror: str
+    path: str
+    reason: str
+    by: str
+    started_at: str
+    now: bool
+    asked: int  # rows that were named
+    keys: list[Texts]  # all keys of the rows
+    rows: list[Texts]  # those under which the mirror may hold one of the rows
+    alone: list[Texts]  # those that never had another row
+    barriers: list[list[Any]]
+    changes: list[ErasedChange]
+    cells: list[str]  # texts that checks may quote
+    done: dict[str, dict[str, int]] = {}  # by step and table
+
+    def save(self, lake: Tables) -> None:
+        """Write the file, whole."""
+        path = Path(lake.path(FILE))
+        whole = path.with_suffix(".tmp")
+        whole.touch(mode=0o600)
+        whole.write_bytes(msgspec.json.encode(self))
+        whole.replace(path)
+
+
+def unfinished(lake: Tables) -> Erasure | None:
+    """The erasure that was begun and not completed, as its file has it."""
+    path = Path(lake.path(FILE))
+    return msgspec.json.decode(path.read_bytes(), type=Erasure) if path.exists() else None
+
+
+def forget(lake: Tables) -> None:
+    """Delete the file of an erasure that is done."""
+    Path(lake.path(FILE)).unlink(missing_ok=True)
+
+
+def refuse(lake: Lake) -> None:
+    """Refuse an erasure that would leave data in the lake.
+
+    Raises:
+        IngestError: the lake is in a store without folders, messages are sealed, a batch waits, or another erasure is not done.
+    """
+    file = lake.pipeline.file
+    sealing.refuse_erase(lake)
+    if not lake.is_local:
+        raise IngestError(
+            f"{lake.pipeline.lake} is not a folder of this machine: `ingest erase` works on lakes in folders."
+        )
+    if (waiting := unfinished(lake)) is not None:
+        raise IngestError(
+            f"The erasure of {waiting.mirror} from {waiting.started_at} is not finished: "
+            f"`{command('erase', file, '--resume')}` completes it."
+        )
+    last, decoded = last_batch(lake), lake.decoded()
+    if last > decoded:
+        raise IngestError(
+            f"Batch {decoded + 1} has landed and is not decoded, so that it may hold rows to erase: "
+            f"`{command('run', file)}` first."
+        )
+    upto = condensed.read(lake).batch
+    if upto and lake.ask(f"SELECT 1 FROM {{bronze.message}} WHERE batch <= {upto} LIMIT 1"):
+        raise IngestError(
+            f"The changes of batches 1 to {upto} are condensed and bronze still holds their messages, among which those "
+            f"of a row cannot be found: `{command('maintain', file, '--drop-bronze-after', '1d')}` drops old messages, "
+            f"or `{command('rebuild', file, '--layer', 'silver')}` decodes them again."
+        )
+
+
+def keys_where(lake: Lake, name: str, condition: str) -> list[Texts]:
+    """The keys of a mirror's rows that meet a condition.
+
+    Raises:
+        IngestError: the condition is not one on the mirror's columns.
+    """
+    mirror = evidence.mirror_of(lake, name)
+    try:
+        wanted = conditions.condition(condition)
+        cells = ", ".join(
+            f"{evidence.cell_text(one)} AS {duck.name(f'k{i}')}" for i, one in enumerate(mirror.key_columns)
+        )
+        found = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE ({wanted})")
+    except ValueError as error:
+        raise IngestError(f"--where: {error}.") from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("duckdb", "_duckdb"):
+            raise
+        raise IngestError(f"--where cannot be asked of {mirror.name}: {str(error).splitlines()[0]}") from None
+    return [tuple(str(cell) for cell in row.values()) for row in found]
+
+
+def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, now: bool) -> Erasure:
+    """Find everything of some rows.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+        name: the mirror's name.
+        asked: the rows' keys, as `ingest explain` takes them.
+        reason: why they are erased.
+        now: whether old files are deleted at once.
+
+    Raises:
+        IngestError: what silver or the mirror say of a key cannot be followed, or they say nothing.
+    """
+    mirror = evidence.mirror_of(lake, name)
+    lanes = evidence.lanes(lake, mirror)
+    _refuse_renamed(lake, mirror, lanes)
+    texts = {
+        evidence.typed_key(mirror, cells): tuple(cells)
+        for cells in (masked_key(lake, name, one) for one in asked)
+    }
+    secret = Barriers(barriers.read(lake).secret or barriers.new_secret())
+    known, stretches, changes = dict(texts), list[Stretch](), list[ErasedChange]()
+    cells, named = set[str](), set[Key]()
+    found_barriers = []
+    for lane in lanes:
+        mine, rows = _of_lane(lake, mirror, lane, texts, known, named)
+        if mine:
+            found_barriers.append(_barrier(secret, lake, mirror, lane, mine))
+        stretches += mine
+        for row in rows:
+            changes.append(_change(row, lane))
+            cells.update(_cells(row))
+    _refuse_unknown(lake, mirror, [cells for key, cells in texts.items() if key not in named])
+    several = {one.key for one in stretches if not one.alone}
+    if several and lake.exists(histories.table_of(mirror).path):
+        raise IngestError(
+            f"A key of these rows has had another row, too, and old states of the two in {mirror.name}'s history table "
+            "cannot be distinguished: end `history:` in the pipeline file and drop the table first."
+        )
+    keys = {one.key for one in stretches}
+    return Erasure(
+        number=uuid.uuid4().hex[:12],
+        secret=secret.secret,
+        mirror=mirror.name,
+        path=mirror.path,
+        reason=reason,
+        by=decisions.user(),
+        started_at=lake.now().isoformat(timespec="seconds"),
+        now=now,
+        asked=len(texts),
+        keys=[known[key] for key in keys],
+        rows=[known[key] for key in {one.key for one in stretches if one.last}],
+        alone=[known[key] for key in keys - several],
+        barriers=[one.to_value() for one in found_barriers],
+        changes=changes,
+        cells=sorted(cells),
+    )
+
+
+def _refuse_renamed(lake: Lake, mirror: Mirror, lanes: Iterable[LaneId]) -> None:
+    """Refuse to erase rows whose older changes are under other names: they would be left in the lake."""
+    for lane in lanes:
+        if mirror.eras_of(*lane):
+            raise IngestError(
+                f"The primary key of {mirror.name} has changed, and rows under an old key are not erased yet."
+            )
+    names = {table for _, table in lanes}
+    for row in lake.ask("SELECT effects FROM {ddl} WHERE effects LIKE '%\"rename\\_%' ESCAPE '\\'"):
+        for one in json.loads(row["effects"] or "[]"):
+            table, to = _table(one.get("table")), one.get("to")
+            if one["action"] == "rename_column" and table in names and {one["column"], to} & set(mirror.keys):
+                raise IngestError(
+                    f"The key column {to} of {mirror.name} was renamed, and rows under its old name are not erased yet."
+                )
+            if one["action"] == "rename_table" and {table, _table(to)} & names:
+                raise IngestError(
+                    f"{mirror.name} or its source was renamed, and rows under the old name are not erased yet."
+                )
+
+
+def _table(found: Any) -> Any:
+    return tuple(found) if isinstance(found, list) else found
+
+
+# --- one lane -----------------------------------------------------------------------------------
+
+
+def _of_lane(
+    lake: Lake,
+    mirror: Mirror,
+    lane: LaneId,
+    texts: dict[Key, Texts],
+    known: dict[Key, Texts],
+    named: set[Key],
+) -> tuple[list[Stretch], list[Row]]:
+    """The stretches of the rows in a lane, and the changes in them.
+
+    ``known`` learns the texts of their keys, ``named`` the keys of which there are changes.
+    """
+    shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
+    wanted = dict(texts)
+    if shard is not None and shard[0] in mirror.keys:
+        at = mirror.keys.index(shard[0])
+        wanted = {key: cells for key, cells in texts.items() if cells[at] == shard[1]}
+    if not wanted:
+        return [], []
+    types_of = {one.name: one.type for one in mirror.key_columns}
+    linked, asked = dict(wanted), set[Key]()
+    seen: dict[tuple[str, int], tuple[Row, Spoken]] = {}
+    while new := linked.keys() - asked:
+        asked |= new
+        for some in batched(sorted(new, key=str)):
+            rows = evidence.candidates(
+                lake, mirror, lane, [linked[key] for key in some], dict([shard] if shard else [])
+            )
+            for row in rows:
+                place = row["order_key"], row["batch"]
+                if place not in seen and (keys := evidence.keys_of(row, mirror.keys, types_of)):
+                    found = list(keys)
+                    seen[place] = row, Spoken(row["order_key"], found[0], found[1] if found[1:] else None)
+                    known |= {key: cells for key, cells in keys.items() if key not in known}
+        for _, spoken in seen.values():
+            both = {spoken.key, spoken.left or spoken.key}
+            if not both.isdisjoint(linked):
+                linked |= {key: known[key] for key in both - linked.keys()}
+    mine = [(row, one) for row, one in seen.values() if {one.key, one.left or one.key} & linked.keys()]
+    named |= {key for _, one in mine for key in (one.key, one.left) if key is not None}
+    stretches = of_rows([one for _, one in mine], wanted.keys(), _newest(lake, lane))
+    ends: dict[Key, list[Stretch]] = {}
+    for stretch in stretches:
+        ends.setdefault(stretch.key, []).append(stretch)
+    rows_in = [row for row, one in mine if _is_in(ends, one)]
+    return stretches, rows_in
+
+
+def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
+    return any(
+        one.low <= spoken.order <= one.high
+        for key in (spoken.key, spoken.left)
+        if key is not None
+        for one in ends.get(key, ())
+    )
+
+
+def _newest(lake: Lake, lane: LaneId) -> str:
+    """The highest place that the lane's history has reached."""
+    rows = lake.ask(f"SELECT max(order_high) AS place FROM {{books}} WHERE {evidence.lane_sql(lane)}")
+    return rows[0]["place"] or ""
+
+
+def _barrier(
+    secret: Barriers, lake: Lake, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
+) -> Barrier:
+    """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
+    shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
+    columns = [(i, one) for i, one in enumerate(mirror.key_columns) if shard is None or one.name != shard[0]]
+    ends: dict[str, list[tuple[str, str]]] = {}
+    for one in stretches:
+        key = tuple(one.key[i] for i, _ in columns)
+        ends.setdefault(secret.digest(lane[1], key), []).append((one.low, one.high))
+    return Barrier(
+        lane[0],
+        lane[1],
+        tuple(one.name for _, one in columns),
+        tuple(one.type for _, one in columns),
+        {digest: tuple(found) for digest, found in ends.items()},
+    )
+
+
+def _change(row: Row, lane: LaneId) -> ErasedChange:
+    named = {name: row[name] for name in ("batch", *PLACE, "row", "order_key")}
+    return msgspec.convert(named | lane[1]._asdict(), ErasedChange)
+
+
+def _cells(row: Row) -> Iterator[str]:
+    """The texts of a change's cells that are long enough to be looked for."""
+    images = (json.loads(row[name]) for name in ("before", "after") if row[name])
+    return (text for image in images for text in image.values() if text and len(text) >= _LONG)
+
+
+def _refuse_unknown(lake: Lake, mirror: Mirror, missing: Iterable[Texts]) -> None:
+    """Refuse keys of which there is nothing: most likely they are mistyped."""
+    for one in missing:
+        if not evidence.present(lake, mirror, one, None).rows:
+            raise IngestError(
+                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
+            )
+
+
+# --- what else names the rows --------------------------------------------------------------------
+
+
+def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
+    """Gold's rejects of the rows' cells and changes."""
+    keys = _typed(mirror, erasure.keys)
+    alone = _typed(mirror, erasure.alone)
+    places = {one.place for one in erasure.changes}
+    table = " AND ".join(
+        f'"{name}" IS NOT DISTINCT FROM {duck.value(part)}'
+        for name, part in zip(("database", "schema", "table"), mirror.table, strict=True)
+    )
+    found = []
+    for row in lake.ask(f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {table}"):
+        key = evidence.named_key(mirror, row["key"])
+        if key in alone or (key in keys and tuple(row[name] for name in PLACE) in places):
+            found.append(row)
+    return found
+
+
+def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
+    """Decisions on rejects that name the rows' keys."""
+    alone = _typed(mirror, erasure.keys)
+    found = []
+    for row in lake.ask("SELECT number, kind, subject FROM {decisions} WHERE kind = 'dismiss-reject'"):
+        named = json.loads(row["subject"])
+        same = tuple(named.get(name) for name in ("database", "schema", "table")) == tuple(mirror.table)
+        if same and evidence.named_key(mirror, named.get("key")) in alone:
+            found.append(row)
+    return found
+
+
+def _typed(mirror: Mirror, keys: Iterable[Texts]) -> set[Key]:
+    return {evidence.typed_key(mirror, one) for one in keys}
+
+
+def quoting(erasure: Erasure) -> re.Pattern[str]:
+    """What finds the rows' keys and cells in a text: keys as words, cells of some length anywhere."""
+    words = {re.escape(text) for key in erasure.keys for text in key if text}
+    parts = [rf"(?<!\w){one}(?!\w)" for one in words] + [re.escape(one) for one in erasure.cells]
+    return re.compile("|".join(sorted(parts, key=len, reverse=True)) or r"(?!)")
+
+
+def undecodable(lake: Lake, erasure: Erasure) -> str:
+    """Messages in bronze that no decoder could read, so their rows are not known; empty if there is none."""
+    sources = ", ".join(sorted({duck.text(Barrier.from_value(one).source) for one in erasure.barriers}))
+    [found] = lake.ask(
+        f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
+    )
+    if not found["n"]:
+        return ""
+    return f"{counted(found['n'], 'message')} that could not be decoded and may hold anything: `{command('rejects', lake.pipeline.file)}`"

@@ -1,0 +1,455 @@
+"""An erasure's steps: the barrier, then each table, then the certificate; each may be repeated after a kill.
+
+The product's own tables are read by DuckDB to see whether a step has anything to do, and changed by Spark's MERGE in
+one commit each.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from ingest.change import ROW_OPS, Message, TableId
+from ingest.erase import plan as planning
+from ingest.erase.plan import Erasure, Texts, batched
+from ingest.errors import IngestError, command
+from ingest.lake import barriers, commits, decisions, duck, histories, log, mirrors
+from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
+from ingest.lake.decisions import ERASE, ERASED, Decision
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import quoted
+from ingest.lake.rejects import PLACE, REPLAY
+from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS
+from ingest.lake.session import new_session
+from ingest.lake.tables import Row
+from ingest.silver.lift import Deck, Lifting
+from ingest.silver.messages import Messages
+from ingest.silver.registry import schemas
+
+GONE = "(erased)"
+LOG = "_delta_log"
+LOG_DAYS = 30  # for which Delta keeps a log whose table says nothing else
+Tell = Callable[[str, str], None]
+_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_SETTINGS = {
+    "spark.sql.caseSensitive": "true",
+    "spark.databricks.delta.merge.deletionVectors.persistent": "false",  # rows leave the files at once
+    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    "spark.databricks.delta.vacuum.parallelDelete.enabled": "true",
+}
+_REWRITTEN = (BRONZE, CHANGES, REJECTS, CHECKS, RUNS, DECISIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What was erased, for an auditor: no key and no value of the rows is in it."""
+
+    number: str
+    table: str
+    reason: str
+    by: str
+    started_at: str
+    completed_at: str
+    rows: int  # that were named
+    removed: dict[str, dict[str, int]]  # by step and table: rows, messages, files
+    barriers: list[dict[str, Any]] = field(default_factory=list)  # source, table, digests
+    readable_until: str | None = None  # old versions of the tables; None: deleted
+    left: list[str] = field(default_factory=list)  # what no erasure can look into
+
+
+def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None) -> Certificate:
+    """Carry an erasure out, or the rest of one that was begun.
+
+    Args:
+        lake: the lake, whose lock the caller holds.
+        erasure: what to remove.
+        tell: called with the table and the step that begins.
+
+    Raises:
+        IngestError: a message is no longer decoded as it was; nothing has been removed then.
+    """
+    session = session_of(lake)
+    mirror = mirrors.known(lake)[erasure.path]
+    messages = _replaced(lake, erasure)
+    erasure.save(lake)
+    _decide(lake, erasure)
+    for name, step in _steps(lake, session, erasure, mirror, messages):
+        tell(name, "erasing")
+        counts = {kind: n for kind, n in step().items() if n}
+        told = erasure.done.setdefault(name, {})
+        for kind, count in counts.items():
+            told[kind] = told.get(kind, 0) + count
+        erasure.save(lake)
+    if erasure.now:
+        for name in _tables(lake, mirror):
+            tell(name, "deleting old files")
+            erasure.done.setdefault(name, {})["old files"] = _purge(lake, session, name)
+            erasure.save(lake)
+    certificate = _certificate(lake, erasure)
+    value = {key: cell for key, cell in asdict(certificate).items() if key not in ("reason", "by")}
+    decisions.append(
+        lake, [Decision(ERASED, erasure.path, value, lake.decoded(), erasure.reason, erasure.by)]
+    )
+    planning.forget(lake)
+    return certificate
+
+
+def session_of(lake: Lake) -> SparkSession:
+    """A session for the removal."""
+    session = new_session(lake.spark)
+    cores = str(lake.spark.sparkContext.defaultParallelism)
+    listing = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": cores}
+    for name, value in (_SETTINGS | listing).items():
+        session.conf.set(name, value)
+    return session
+
+
+def _metadata(lake: Lake, name: str) -> str:
+    """What the next commit into a table carries: this run, and what the one before says of the whole table."""
+    kept = {
+        mark: value for mark, value in lake.last_marks(name).items() if mark not in ("run", "batch", "landed")
+    }
+    return json.dumps(kept | {"run": lake.run})
+
+
+def _decide(lake: Lake, erasure: Erasure) -> None:
+    """The barrier, once: from here on nothing of the rows is decoded again."""
+    barriers.decide_secret(lake, erasure.secret)
+    known = decisions.read(lake).of(ERASE)
+    if all(one.value["number"] != erasure.number for one in known):
+        value = {"number": erasure.number, "table": erasure.mirror, "barriers": erasure.barriers}
+        decided = Decision(ERASE, erasure.path, value, lake.decoded(), erasure.reason, erasure.by)
+        decisions.append(lake, [decided])
+
+
+Step = tuple[str, Callable[[], dict[str, int]]]
+
+
+def _steps(
+    lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror, messages: Sequence[tuple[Any, ...]]
+) -> Iterator[Step]:
+    history = histories.table_of(mirror)
+    yield BRONZE.name, lambda: erase_messages(lake, session, messages)
+    yield REJECTS.name, lambda: _erase_rejects(lake, session, erasure, mirror)
+    yield DECISIONS.name, lambda: _erase_dismissals(lake, session, erasure, mirror)
+    yield CHECKS.name, lambda: _erase_checks(lake, session, erasure)
+    yield RUNS.name, lambda: _erase_runs(lake, session, erasure)
+    if lake.exists(history.path):
+        yield history.path, lambda: _erase_rows(lake, session, history, erasure.alone)
+    if lake.exists(mirror.path):
+        yield mirror.path, lambda: _erase_rows(lake, session, mirror, erasure.rows)
+    yield CHANGES.name, lambda: _erase_changes(lake, session, erasure)
+
+
+def _merge(
+    lake: Lake,
+    session: SparkSession,
+    name: str,
+    rows: Sequence[Sequence[Any]],
+    ddl: str,
+    on: str,
+    then: str,
+) -> int:
+    """Delete or update the rows of a table that ``s`` names; how many they were."""
+    if not rows:
+        return 0
+    session.conf.set(_USER_METADATA, _metadata(lake, name))
+    session.createDataFrame([tuple(row) for row in rows], ddl).createOrReplaceTempView("erasing")
+    try:
+        found = session.sql(
+            f"MERGE INTO {lake.named(name)} AS t USING erasing AS s ON {on} WHEN MATCHED THEN {then}"
+        ).first()
+        return int(found["num_affected_rows"]) if found is not None else 0
+    finally:
+        session.catalog.dropTempView("erasing")
+
+
+def _same(*names: str) -> str:
+    return " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in names)
+
+
+# --- bronze ---------------------------------------------------------------------------------------
+
+_PLACED = "source STRING, topic STRING, `partition` INT, `offset` BIGINT, batch BIGINT"
+
+
+def _replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
+    """Replacements of the rows' messages, and of the rows of replays.
+
+    Raises:
+        IngestError: a message is no longer decoded as it was.
+    """
+    wanted: dict[tuple[Any, ...], dict[int, set[tuple[int | None, str]]]] = {}
+    for one in erasure.changes:
+        if one.topic is not None:  # a complete re-snapshot's deletes have no message
+            wanted.setdefault(one.place, {}).setdefault(one.batch, set()).add((one.row, one.order_key))
+    found: list[tuple[Any, ...]] = []
+    replays = _rows_at(lake, REPLAY, wanted)
+    for row in replays:
+        told = json.loads(row["value"])
+        mine = wanted[_place(row)]
+        if row["batch"] in mine:
+            mine.setdefault(told["batch"], set()).update(mine[row["batch"]])
+            told["reject"] = told.get("reject", {}) | {"detail": GONE}
+            value = json.dumps(told, ensure_ascii=False).encode()
+            found.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
+    rows = [row for row in _rows_at(lake, "message", wanted) if row["batch"] in wanted[_place(row)]]
+    secret = Barriers(erasure.secret)
+    decks = _decks(lake, secret, {row["source"] for row in rows}, {row["batch"] for row in rows})
+    for row in rows:
+        numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
+        if (new := replacement(decks[row["source"]], secret, row, numbers)) is not None:
+            value, signature = new
+            found.append((*_place(row), row["batch"], "message", bytearray(value), bytearray(signature)))
+    return found
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in PLACE)
+
+
+def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+    names = ", ".join(map(duck.name, PLACE))
+    for some in batched(places):
+        listed = ", ".join(f"({', '.join(map(duck.value, place))})" for place in some)
+        yield from lake.ask(
+            f'SELECT {names}, batch, "key", "value", headers FROM {{bronze.{kind}}} WHERE ({names}) IN ({listed})'
+        )
+
+
+def _decks(lake: Lake, secret: Barriers, sources: set[str], batches: set[int]) -> dict[str, Deck]:
+    """What decodes the messages of some sources."""
+    messages = Messages(
+        lake,
+        lambda: lake.read(BRONZE.name).where(
+            (F.col("kind") == "message") & F.col("batch").isin(sorted(batches))
+        ),
+    )
+    pipeline = lake.pipeline
+    how = Lifting(pipeline, schemas=schemas(lake, messages) if sources else {}, barriers=secret)
+    ranks = {source.name: rank for rank, source in enumerate(pipeline.sources)}
+    return {name: Deck(how, ranks[name], name) for name in sources}
+
+
+def replacement(
+    deck: Deck, secret: Barriers, row: Row, numbers: set[int | None]
+) -> tuple[bytes, bytes] | None:
+    """The replacement of a message without some of its rows, and its signature; None if it lacks them already.
+
+    Args:
+        deck: what decodes it.
+        secret: signs the replacement.
+        row: the message's row of bronze.
+        numbers: those of its rows.
+
+    Raises:
+        IngestError: it does not hold these rows.
+    """
+    headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
+    value = None if row["value"] is None else bytes(row["value"])
+    erased, table = 0, None
+    if secret.is_replacement(headers, value):
+        before = left_of(value or b"")
+        found, erased, table = before.kept, before.erased, before.table
+        if not any(one.op in ROW_OPS and one.row in numbers for one in found):
+            return None
+    else:
+        key = None if row["key"] is None else bytes(row["key"])
+        found = deck.parsed(Message(value, key, row["topic"], headers))
+    going = [one for one in found if one.op in ROW_OPS and one.row in numbers]
+    if {one.row for one in going} != numbers or len(going) != len(numbers):
+        place = "/".join(str(row[name]) for name in PLACE)
+        raise IngestError(
+            f"The message at {place} is decoded otherwise today than when its changes were written: "
+            f"`{command('rebuild', deck.pipeline.file, '--layer', 'silver')}` first."
+        )
+    kept = [one for one in found if one not in going]
+    return secret.replacement(table or going[0].table, erased + len(going), kept)
+
+
+def erase_messages(lake: Lake, session: SparkSession, rows: Sequence[tuple[Any, ...]]) -> dict[str, int]:
+    """Replace messages; each row is its place, batch, kind, new value and its signature."""
+    header = f"array(named_struct('key', '{HEADER}', 'value', s.signature))"
+    kinds = "', '".join(sorted({row[5] for row in rows}))
+    done = _merge(
+        lake,
+        session,
+        BRONZE.name,
+        rows,
+        f"{_PLACED}, kind STRING, value BINARY, signature BINARY",
+        f"t.kind IN ('{kinds}') AND {_same('kind', 'batch', *PLACE)}",
+        "UPDATE SET `value` = s.value, `key` = NULL, "
+        f"headers = CASE WHEN s.signature IS NULL THEN t.headers ELSE {header} END",
+    )
+    return {"messages": done}
+
+
+# --- the product's other tables ---------------------------------------------------------------------
+
+
+def _erase_rejects(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
+    """Gold's rejects go; what silver wrote of messages that were decoded later loses its words."""
+    named = ("kind", "batch", *PLACE, "key", "column", "raw", "detail")
+    rows = [[row[name] for name in named] for row in planning.rejects(lake, erasure, mirror)]
+    ddl = (
+        "kind STRING, batch BIGINT, source STRING, topic STRING, `partition` INT, `offset` BIGINT, "
+        "key STRING, `column` STRING, raw STRING, detail STRING"
+    )
+    done = _merge(lake, session, REJECTS.name, rows, ddl, _same(*named), "DELETE")
+    places = {one.place for one in erasure.changes if one.topic is not None}
+    told: list[tuple[Any, ...]] = []
+    for some in batched(places):
+        listed = ", ".join(f"({', '.join(map(duck.value, place))})" for place in some)
+        names = ", ".join(map(duck.name, PLACE))
+        found = lake.ask(
+            f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
+            f"AND detail <> '{GONE}' AND ({names}) IN ({listed})"
+        )
+        told += [(*_place(row), row["batch"]) for row in found]
+    where = _same("batch", *PLACE)
+    then = f"UPDATE SET detail = '{GONE}', raw = NULL"
+    _merge(lake, session, REJECTS.name, told, _PLACED, f"t.kind = 'message' AND {where}", then)
+    payload = f"UPDATE SET payload = to_json(struct(get_json_object(t.payload, '$.reason') AS reason, '{GONE}' AS detail))"
+    _merge(lake, session, CHANGES.name, told, _PLACED, f"t.kind = 'reject' AND {where}", payload)
+    return {"rows": done, "details": len(told)}
+
+
+def _erase_dismissals(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
+    rows = [
+        (row["number"], row["kind"], row["subject"]) for row in planning.dismissals(lake, erasure, mirror)
+    ]
+    ddl = "number BIGINT, kind STRING, subject STRING"
+    same = _same("number", "kind", "subject")
+    return {"rows": _merge(lake, session, DECISIONS.name, rows, ddl, same, "DELETE")}
+
+
+def _erase_checks(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str, int]:
+    """Keys and cells go from lists of failing keys and from details; the verdicts stay."""
+    quotes = planning.quoting(erasure)
+    named = ("run", "batch", "mirror", "check", "column", "failing", "detail")
+    columns = ", ".join(map(duck.name, named))
+    rows = []
+    for row in lake.ask(
+        f"SELECT DISTINCT {columns} FROM {{checks}} WHERE mirror = {duck.text(erasure.mirror)}"
+    ):
+        failing, detail = _without(row["failing"], quotes), _shown(row["detail"], quotes)
+        if (failing, detail) != (row["failing"], row["detail"]):
+            rows.append([*(row[name] for name in named), failing, detail])
+    ddl = (
+        "run STRING, batch BIGINT, mirror STRING, `check` STRING, `column` STRING, failing STRING, detail STRING, "
+        "new_failing STRING, new_detail STRING"
+    )
+    then = "UPDATE SET failing = s.new_failing, detail = s.new_detail"
+    return {"rows": _merge(lake, session, CHECKS.name, rows, ddl, _same(*named), then)}
+
+
+def _without(failing: str | None, quotes: Any) -> str | None:
+    if failing is None:
+        return None
+    kept = [one for one in json.loads(failing) if not quotes.search(str(one))]
+    return failing if len(kept) == len(json.loads(failing)) else json.dumps(kept, ensure_ascii=False)
+
+
+def _shown(text: str | None, quotes: Any) -> str | None:
+    return GONE if text is not None and text != GONE and quotes.search(text) else text
+
+
+def _erase_runs(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str, int]:
+    quotes = planning.quoting(erasure)
+    rows = [
+        (row["run"], row["message"])
+        for row in lake.ask(
+            "SELECT DISTINCT run, message FROM {runs} "
+            f"WHERE message IS NOT NULL AND subject = {duck.text(erasure.mirror)}"
+        )
+        if _shown(row["message"], quotes) != row["message"]
+    ]
+    then = f"UPDATE SET message = '{GONE}'"
+    ddl = "run STRING, message STRING"
+    return {"rows": _merge(lake, session, RUNS.name, rows, ddl, _same("run", "message"), then)}
+
+
+def _erase_rows(lake: Lake, session: SparkSession, mirror: Mirror, keys: Sequence[Texts]) -> dict[str, int]:
+    """The rows of a mirror or its history; what deletion vectors hide goes from the files, too."""
+    ddl = ", ".join(f"k{i} STRING" for i in range(len(mirror.keys)))
+    same = " AND ".join(
+        f"t.{quoted(one.column)} = "
+        + (f"unbase64(s.k{i})" if one.delta == "BINARY" else f"CAST(s.k{i} AS {one.delta})")
+        for i, one in enumerate(mirror.key_columns)
+    )
+    done = _merge(lake, session, mirror.path, keys, ddl, same, "DELETE")
+    if any(one.deleted for one in lake.snapshot(mirror.path).files):
+        session.conf.set(_USER_METADATA, _metadata(lake, mirror.path))
+        session.sql(f"REORG TABLE {lake.named(mirror.path)} APPLY (PURGE)").collect()
+    return {"rows": done}
+
+
+def _erase_changes(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str, int]:
+    named = ("batch", *PLACE, "row", "order_key", "database", "schema", "table")
+    rows = [tuple(getattr(one, name) for name in named) for one in erasure.changes]
+    ddl = (
+        "batch BIGINT, source STRING, topic STRING, `partition` INT, `offset` BIGINT, row INT, order_key STRING, "
+        "`database` STRING, `schema` STRING, `table` STRING"
+    )
+    on = f"t.kind = 'change' AND {_same(*named)}"
+    return {"rows": _merge(lake, session, CHANGES.name, rows, ddl, on, "DELETE")}
+
+
+# --- old files ------------------------------------------------------------------------------------
+
+
+def _tables(lake: Lake, mirror: Mirror) -> list[str]:
+    """Every table whose old versions may hold the rows."""
+    names = [schema.name for schema in _REWRITTEN] + [mirror.path, histories.table_of(mirror).path]
+    return [name for name in names if lake.exists(name)]
+
+
+def _purge(lake: Lake, session: SparkSession, name: str) -> int:
+    """Delete every file that the newest version does not need, and what the log says of them; how many they were."""
+    table, metadata = lake.named(name), _metadata(lake, name)
+    session.conf.set(_USER_METADATA, metadata)
+    before = _data_files(lake, name)
+    session.sql(f"VACUUM {table} RETAIN 0 HOURS").collect()
+    version = commits.mark(lake.path(name), metadata)
+    log.checkpoint(session, lake.path(name))
+    commits.forget(lake.path(name), version)
+    return before - _data_files(lake, name)
+
+
+def _data_files(lake: Lake, name: str) -> int:
+    folder = Path(lake.path(name))
+    return sum(one.is_file() and LOG not in one.relative_to(folder).parts for one in folder.rglob("*"))
+
+
+# --- the certificate --------------------------------------------------------------------------------
+
+
+def _certificate(lake: Lake, erasure: Erasure) -> Certificate:
+    days = max(LOG_DAYS, lake.pipeline.horizon_days)
+    until = lake.now() + dt.timedelta(days=days)
+    known = map(Barrier.from_value, erasure.barriers)
+    left = planning.undecodable(lake, erasure)
+    return Certificate(
+        erasure.number,
+        erasure.mirror,
+        erasure.reason,
+        erasure.by,
+        erasure.started_at,
+        lake.now().isoformat(timespec="seconds"),
+        erasure.asked,
+        {name: counts for name, counts in erasure.done.items() if counts},
+        [
+            {"source": one.source, "table": str(TableId(*one.table)), "keys": sorted(one.stretches)}
+            for one in known
+        ],
+        None if erasure.now else until.isoformat(timespec="seconds"),
+        [left] if left else [],
+    )

@@ -1,0 +1,174 @@
+"""Search every file of a lake for texts: what an auditor does after an erasure.
+
+Parquet files are read as they are, so that rows which a deletion vector hides are searched, too, and files which no
+version of a table needs. A file's own statistics are values of its cells. A number or a time is compared by its value, everything else by its bytes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+_ROWS = 20_000  # of a Parquet file, held at a time
+_BYTES = 16 << 20  # of another file
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A file with one of the texts."""
+
+    file: str  # its path under the folder
+    column: str  # of a Parquet file
+    number: int  # which text, from 1: the text itself is not repeated in output and logs
+    values: int  # cells that contain it; 1 for a file without cells
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What a search has found, and how much it has read."""
+
+    files: int
+    size: int
+    hits: list[Hit]
+    unread: list[str]  # files that could not be read
+
+
+def search(folder: Path, texts: Sequence[str]) -> Searched:
+    """Search all files of a folder.
+
+    Args:
+        folder: the lake's.
+        texts: what to look for; none of them empty.
+    """
+    files, size = 0, 0
+    hits: list[Hit] = []
+    unread: list[str] = []
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        name = str(path.relative_to(folder))
+        files, size = files + 1, size + path.stat().st_size
+        try:
+            hits += (
+                _of_parquet(path, name, texts) if path.suffix == ".parquet" else _of_bytes(path, name, texts)
+            )
+        except (OSError, pa.ArrowException) as error:
+            unread.append(f"{name}: {str(error).splitlines()[0]}")
+    return Searched(files, size, hits, unread)
+
+
+def _of_bytes(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
+    wanted = {number: _spellings(text) for number, text in enumerate(texts, 1)}
+    most = max(len(one) for each in wanted.values() for one in each)
+    before = b""
+    with path.open("rb") as file:
+        while part := file.read(_BYTES):
+            part = before + part
+            for number in [number for number, each in wanted.items() if any(one in part for one in each)]:
+                del wanted[number]
+                yield Hit(name, "", number, 1)
+            before = part[-most:]
+
+
+def _spellings(text: str) -> set[bytes]:
+    """A text as its own bytes, and as JSON escapes it."""
+    escaped = "".join(one if one.isascii() else _escaped(one) for one in text)
+    return {
+        text.encode("utf-8", "surrogatepass"),
+        escaped.encode(),
+        escaped.upper().replace("\\U", "\\u").encode(),
+    }
+
+
+def _escaped(one: str) -> str:
+    units = one.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _of_parquet(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
+    found: dict[tuple[str, int], int] = {}
+    with pq.ParquetFile(path) as file:
+        for page in file.iter_batches(_ROWS):
+            for column, cells in zip(page.schema.names, page.columns, strict=True):
+                for leaf, values in _leaves(column, cells):
+                    for number, text in enumerate(texts, 1):
+                        if count := _count(values, text):
+                            found[leaf, number] = found.get((leaf, number), 0) + count
+    yield from (Hit(name, column, number, count) for (column, number), count in found.items())
+
+
+def _leaves(name: str, cells: pa.Array) -> Iterator[tuple[str, pa.Array]]:
+    """The plain columns of one that may be nested."""
+    kind = cells.type
+    if pa.types.is_dictionary(kind):
+        yield from _leaves(name, cells.dictionary_decode())
+    elif pa.types.is_map(kind):
+        yield from _leaves(name, cells.keys)
+        yield from _leaves(name, cells.items)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves(name, cells.flatten())
+    elif pa.types.is_struct(kind):
+        for field, values in zip(kind, cells.flatten(), strict=True):
+            yield from _leaves(f"{name}.{field.name}", values)
+    else:
+        yield name, cells
+
+
+def _count(values: pa.Array, text: str) -> int:
+    """The cells that contain a text, or are the number or the time that it is."""
+    kind = values.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _true(pc.match_substring(values, text), *_escapes(values, text))
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return sum(
+            any(one in cell for one in _spellings(text)) for cell in values.to_pylist() if cell is not None
+        )
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        return _equal(values, text)
+    if pa.types.is_temporal(kind):
+        return _true(pc.starts_with(pc.cast(values, pa.string()), text)) if _is_time(text) else 0
+    return 0
+
+
+def _escapes(values: pa.Array, text: str) -> list[pa.Array]:
+    """JSON in a column of texts may escape what is not ASCII."""
+    return [
+        pc.match_substring(values, one.decode("ascii"))
+        for one in _spellings(text)
+        if one.isascii() and not text.isascii()
+    ]
+
+
+def _true(*found: pa.Array) -> int:
+    whole = found[0]
+    for one in found[1:]:
+        whole = pc.or_(whole, one)
+    return pc.sum(whole).as_py() or 0
+
+
+def _equal(values: pa.Array, text: str) -> int:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return 0
+    wanted: float | Decimal = float(number) if pa.types.is_floating(values.type) else number
+    with suppress(pa.ArrowException, ValueError, OverflowError):  # the type has no such number
+        if pa.types.is_integer(values.type) and number == int(number):
+            wanted = int(number)
+        return _true(pc.equal(values, pa.scalar(wanted, values.type)))
+    return 0
+
+
+def _is_time(text: str) -> bool:
+    with suppress(ValueError):
+        dt.datetime.fromisoformat(text)
+        return True
+    return False

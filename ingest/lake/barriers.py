@@ -1,0 +1,181 @@
+"""Barriers: which rows were erased, and up to which place in history nothing of them is decoded again.
+
+A barrier is part of a decision (kind ``erase``), written before anything of the row is removed, so that no replay,
+rebuild, snapshot or late message brings back what is older.  It holds no key: a key is named by an HMAC with a secret
+that the lake makes for itself and keeps in `decisions`, too, for a barrier without its secret would let everything pass.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ingest.change import Change, TableId
+from ingest.errors import Undecodable
+from ingest.fold import Key, KeyCellError, key_of_change
+from ingest.lake import decisions
+from ingest.lake.decisions import ERASE, ERASE_SECRET, ERASED, Decision
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
+LaneId = tuple[str, TableId]
+HEADER = "ingest.erased"  # of a bronze message that was replaced: its value's HMAC
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A lane's erased rows by one key: from which place to which one the changes of a key's digest are erased."""
+
+    source: str
+    table: TableId
+    keys: tuple[str, ...]  # the source's names of the key columns
+    types: tuple[str, ...]  # their logical types when the row was erased
+    stretches: Mapping[
+        str, tuple[tuple[str, str], ...]
+    ]  # a digest's first and last order keys, both included
+
+    def to_value(self) -> list[Any]:
+        """As a decision holds it."""
+        return [self.source, list(self.table), list(self.keys), list(self.types), dict(self.stretches)]
+
+    @classmethod
+    def from_value(cls, found: list[Any]) -> Barrier:
+        """Read it back."""
+        source, table, keys, types, stretches = found
+        ends = {digest: tuple((low, high) for low, high in each) for digest, each in stretches.items()}
+        return cls(source, TableId(*table), tuple(keys), tuple(types), ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Barriers:
+    """All barriers of a lake, with the secret that names keys in them."""
+
+    secret: str = ""
+    lanes: Mapping[LaneId, tuple[Barrier, ...]] = field(default_factory=dict)
+
+    def of(self, source: str) -> Mapping[TableId, tuple[Barrier, ...]]:
+        """A source's barriers by table; nothing if none of its rows was erased."""
+        return {table: found for (name, table), found in self.lanes.items() if name == source}
+
+    def stops(self, found: Iterable[Barrier], change: Change, order: str) -> bool:
+        """True for a change of an erased row that is not newer than its erasure."""
+        return any(self._stops(one, change, order) for one in found)
+
+    def _stops(self, barrier: Barrier, change: Change, order: str) -> bool:
+        try:
+            concerned = key_of_change(
+                change, barrier.keys, dict(zip(barrier.keys, barrier.types, strict=True))
+            )
+        except KeyCellError:
+            return False
+        keys = (concerned.key,) if concerned.left is None else (concerned.key, concerned.left)
+        return any(
+            low <= order <= high
+            for key in keys
+            for low, high in barrier.stretches.get(self.digest(barrier.table, key), ())
+        )
+
+    def digest(self, table: TableId, key: Key) -> str:
+        """The digest of a key: a guess can only be tested with the lake's secret."""
+        text = json.dumps([*table, *map(_canonical, key)])
+        return hmac.digest(self.secret.encode(), text.encode(), "sha256").hex()
+
+    # --- messages in bronze -----------------------------------------------------------------------
+
+    def replacement(self, table: TableId, erased: int, kept: Iterable[Change]) -> tuple[bytes, bytes]:
+        """The replacement of a message without its erased rows, and its signature.
+
+        Args:
+            table: whose rows were erased.
+            erased: how many of the message's rows.
+            kept: its other changes, as they were decoded.
+        """
+        value = {"erased": erased, "table": list(table), "kept": [msgspec.to_builtins(one) for one in kept]}
+        text = json.dumps(value, separators=(",", ":")).encode()  # escapes lone surrogates, too
+        return text, self._signature(text)
+
+    def is_replacement(self, headers: Iterable[tuple[str, bytes | None]], value: bytes | None) -> bool:
+        """True for the bytes of `replacement`; a header from elsewhere lacks their signature."""
+        return self.secret != "" and any(
+            name == HEADER and hmac.compare_digest(signature or b"", self._signature(value or b""))
+            for name, signature in headers
+        )
+
+    def _signature(self, value: bytes) -> bytes:
+        return hmac.digest(self.secret.encode(), b"message\0" + value, "sha256")
+
+
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """What is left of a message: its other changes, and how many were erased."""
+
+    table: TableId
+    erased: int
+    kept: list[Change]
+
+
+def left_of(value: bytes) -> Replaced:
+    """Read the bytes of `Barriers.replacement`.
+
+    Raises:
+        Undecodable: they are not such bytes.
+    """
+    try:
+        found = json.loads(value)
+        return Replaced(
+            TableId(*found["table"]), found["erased"], msgspec.convert(found["kept"], list[Change])
+        )
+    except (ValueError, KeyError, TypeError, msgspec.ValidationError) as error:
+        raise Undecodable("erased", "the message was erased, and what is left of it is damaged") from error
+
+
+def read(lake: Tables) -> Barriers:
+    """The lake's barriers, as the decisions have them."""
+    known = decisions.read(lake)
+    secret = next((str(one.value["secret"]) for one in known.of(ERASE_SECRET)), "")
+    lanes: dict[LaneId, tuple[Barrier, ...]] = {}
+    for one in known.of(ERASE):
+        for barrier in map(Barrier.from_value, one.value["barriers"]):
+            lane = barrier.source, barrier.table
+            lanes[lane] = (*lanes.get(lane, ()), barrier)
+    return Barriers(secret, lanes)
+
+
+def new_secret() -> str:
+    """What the keys of a lake are named with from its first erasure on."""
+    return secrets.token_hex(32)
+
+
+def decide_secret(lake: Lake, secret: str) -> None:
+    """Write the secret down, unless there is one."""
+    if not read(lake).secret:
+        decisions.append(lake, [Decision(ERASE_SECRET, lake.pipeline.name, {"secret": secret})])
+
+
+def unfinished(lake: Tables) -> tuple[Decision, ...]:
+    """The erasures that were begun and not completed, oldest first."""
+    known = decisions.read(lake)
+    done = {one.value["number"] for one in known.of(ERASED)}
+    return tuple(one for one in known.of(ERASE) if one.value["number"] not in done)
+
+
+def _canonical(cell: object) -> str:
+    """One text for all spellings of a key cell's value."""
+    if isinstance(cell, bool):
+        return f"b{cell}"
+    if isinstance(cell, int):
+        return f"n{cell}"
+    if isinstance(cell, Decimal):
+        if cell.is_finite() and cell == int(cell):
+            return f"n{int(cell)}"
+        return f"n{f'{cell:f}'.rstrip('0') if cell.is_finite() else cell}"
+    return f"{type(cell).__name__}:{cell!r}"
