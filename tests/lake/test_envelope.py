@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from ingest.config.words import KEY_BYTES, master_key
+from ingest.errors import SetupError
 from ingest.lake.envelope import COLUMNS, NOT_SEALED, Opener, Seal, SealError, unwrapped, wrapped
 
 KEY, ID, DAY = os.urandom(32), b"\1" * 8, "2026-03-14"
@@ -174,3 +176,12 @@ def test_a_master_key_is_not_a_password(text: str) -> None:
         master_key(text)
     assert "0" * 64 == master_key("0" * 64)
     assert "A" * 43 + "=" == master_key("A" * 43 + "=")
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ImportError's trace names a module that nobody has heard of."""
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
+    with pytest.raises(
+        SetupError, match=r"`bronze: seal:` needs the package cryptography: `pip install 'ingest\[seal\]'`"
+    ):
+        wrapped(os.urandom(32), KEY, "2026-03-14.01")
