@@ -6,7 +6,9 @@ import datetime as dt
 import json
 import shutil
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -30,6 +32,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.raw import raw
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
+from ingest.lake.upkeep import Kept
 from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
 from ingest.silver.lift import INPUT, Lifting, lift
@@ -469,3 +472,34 @@ def test_a_command_prints_the_master_key(tmp_path: Path, clock: Any) -> None:
     shown = CliRunner().invoke(app, ["rejects", "show", str(depot.file), "1"])
     assert '{"broken": ' in shown.stdout
     assert KEYS["one"] not in shown.output + found.output + told.output + repr(depot.pipeline)
+
+
+def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
+    """The verb's options reach the keys, and its table and JSON count the days."""
+    depot = Sealed(tmp_path, SEALED.replace("'}", "', keep_days: 3}"))
+    for n in (0, 1, 2):
+        clock(n)
+        depot.grow(broken=False)
+        depot.work()
+    depot.key("two")
+    depot.key("one", file="former")
+    depot.says(SEALED.replace("'}", "', previous_master_key: '${file:former}', keep_days: 3}"))
+    lake = depot.lake(SimpleNamespace())
+    monkeypatch.setattr("ingest.cli.upkeep_verbs.locked", lambda *_given: nullcontext(lake))
+    monkeypatch.setattr(
+        "ingest.cli.progress.ProgressLine", lambda *_given: nullcontext(SimpleNamespace(tell=print))
+    )
+    monkeypatch.setattr("ingest.lake.upkeep.maintain", lambda *_given, **_named: [Kept("bronze")])
+    monkeypatch.setattr("ingest.cli.upkeep_verbs._tables", lambda _lake: [])
+    words = ["maintain", str(depot.file), "--rewrap-keys", "--drop-key", "2026-03-15", "--reason", "asked"]
+    clock(4)
+    found = CliRunner().invoke(app, [*words, "-o", "json"])
+    assert 0 == found.exit_code, found.output
+    assert "3 keys wrapped with the present master key" in found.output
+    assert 2 == json.loads(found.stdout[found.stdout.index("[") :])[0]["keys"]
+    assert ["2026-03-16"] == [name[:10] for name in depot.key_files]
+    dropped = {one.subject: one.reason for one in decisions.read(lake).of(decisions.KEY_DROPPED)}
+    assert {"2026-03-15": "asked", "2026-03-14": "keep_days: 3"} == dropped
+    again = CliRunner().invoke(app, words)
+    assert 2 == again.exit_code
+    assert "There is no key of 2026-03-15" in again.output
