@@ -36,9 +36,14 @@ def read(lake: Lake, since: int, last: int) -> Ledgers:
         last: the last batch in the books.
     """
     receipts = f"SELECT source, value FROM {{bronze.receipt}} WHERE batch > {since} AND batch <= {last}"
+    replays = (
+        "SELECT source, CAST(count(*) AS BIGINT) AS count FROM {bronze.replay} "
+        f"WHERE batch > {since} AND batch <= {last} GROUP BY source"
+    )
     found = Ledgers(
         [_there(row) for row in lake.ask(_lanes(since))],
-        [(row["source"], json.loads(row["value"])) for row in lake.ask(receipts)],
+        [(row["source"], json.loads(row["value"])) for row in lake.ask(receipts)]
+        + [(row["source"], {"count": row["count"]}) for row in lake.ask(replays)],
         [_there(row) for row in lake.ask("SELECT * FROM {ddl} WHERE class <> 'none'")],
     )
     if any(source.kind == "kafka" for source in lake.pipeline.sources):

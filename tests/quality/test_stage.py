@@ -231,7 +231,9 @@ class Planted:
             for n in range(5)
         ]  # fmt: skip
         self.rows(REJECTS, bad)
-        self.rows(BRONZE, [{**bad[0], "kind": "replay", "reason": None, "value": b'{"batch": 2}'}])
+        self.rows(
+            BRONZE, [{**bad[0], "batch": 3, "kind": "replay", "reason": None, "value": b'{"batch": 2}'}]
+        )
 
     def dismiss(self, *where):
         """A person's word on rejects."""

@@ -1,0 +1,42 @@
+"""What the books are compared with: a count that leaves out replays would call each replay's books wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from ingest.bronze.land import Positions, land
+from ingest.lake.datafiles import fitted
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import BRONZE
+from ingest.quality import ledgers
+from ingest.quality.counts import of_sources
+from ingest.quality.subjects import Booked
+from ingest.silver.decode import decode
+from tests.lakes import Depot
+
+
+def test_a_replay_is_counted_as_what_landed(tmp_path: Path) -> None:
+    """Its batch has no receipt: the messages that it decodes again landed with another one."""
+    depot = Depot(tmp_path)
+    depot.grow()
+    lake = Lake(None, depot.pipeline)
+    land(lake, Positions(), 1)
+    decode(lake, 1, 1)
+    now = lake.now()
+    place = lake.ask('SELECT source, topic, "partition", "offset" FROM {rejects}')[0]
+    row = {
+        **place,
+        "kind": "replay",
+        "batch": 2,
+        "value": b'{"batch": 1}',
+        "ingested_at": now,
+        "day": now.date(),
+    }
+    lake.append(fitted(pa.Table.from_pylist([row]), BRONZE.arrow), BRONZE, "bronze", 2)
+    assert [("bins", {"count": 1})] == ledgers.read(lake, 1, 2).receipts
+    assert [6, 1] == [receipt["count"] for _, receipt in ledgers.read(lake, 0, 2).receipts]
+    booked = {"bins": Booked(messages=1, messages_ever=7)}
+    found = {one.check: one.observed for one in of_sources(booked, ledgers.read(lake, 1, 2), {}, 1)}
+    assert 0 == found["books_balance"]
