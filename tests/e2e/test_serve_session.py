@@ -307,7 +307,8 @@ def test_a_night_with_spark_as_it_is(tmp_path: Path) -> None:
             assert [] == browser.said()
     finally:
         running.process.terminate()
-        assert 0 == running.process.wait(SECONDS)
+        running.process.communicate(timeout=SECONDS)
+    assert 0 == running.process.returncode
     said = {one.kind: one.by for one in decisions.read(source.reader).all}
     assert ("ada", "ada") == (said["dismiss-reject"], said["approve"])
     rows = [
