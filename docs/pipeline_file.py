@@ -166,7 +166,7 @@ SECTIONS = (
             "into": Key("'archive.{table}'", "The mirror has the source table's name."),
             "keys": Key("[id]", "Keys come from the messages, or the table is held."),
             "columns": Key(
-                '{price: "decimal(38,10)"}',
+                '{price: "decimal(38,10)", total: {compute: price * quantity}}',
                 "The mirror has every column, and one without any known type is a STRING ([docs/shaping.md](shaping.md)).",
             ),
             "where": Key("\"region = 'EU'\"", "The mirror holds every row ([docs/shaping.md](shaping.md))."),

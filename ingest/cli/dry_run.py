@@ -281,7 +281,8 @@ def _described(one: Foreseen, guessed: set[str]) -> dict[str, Any]:
 
 
 def _column(one: Column) -> dict[str, str]:
-    return {"name": one.column, "source": one.name, "type": one.delta, "source_type": one.type}
+    found = {"name": one.column, "source": one.name, "type": one.delta, "source_type": one.type}
+    return found | ({"source": "", "rule": one.origin} if one.made else {})
 
 
 def _booked(lake: Tables | None) -> set[TableId]:
@@ -331,7 +332,7 @@ def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
         for name, place in rule.places.items():
-            if shown and not fnmatch.filter(shown, name) and name not in shown:
+            if shown and not fnmatch.filter(shown, name) and name not in shown and name not in rule.made:
                 yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
 
 

@@ -1,4 +1,4 @@
-"""Conditions on rows, as `where:` of a table's rule has them: one SQL expression over the row's own columns.
+"""SQL expressions over a row's own columns, as `where:` and computed columns of a table's rule have them.
 
 What may stand in one is listed here.  Anything else (a subquery, `now()`, `random()`, a function that nobody has
 looked at) could give another answer tomorrow for a row that has not changed.
@@ -16,9 +16,10 @@ DIALECT = "duckdb"
 _KNOWN = frozenset(
     "Column Identifier Literal Boolean Null Paren Neg Tuple And Or Not Is In Between NullSafeEQ NullSafeNEQ "
     "EQ NEQ GT GTE LT LTE Like ILike Escape Add Sub Mul Div IntDiv Mod Abs "
-    "Case If Coalesce Nullif Lower Upper Length Trim Substring Cast TryCast DataType DataTypeParam".split()
+    "Case If Coalesce Nullif Lower Upper Length Trim Substring Cast TryCast DataType DataTypeParam "
+    "DPipe Concat Round Floor Ceil Greatest Least Year Month Day".split()
 )
-"""What may stand in a condition, as sqlglot names it."""
+"""What may stand in an expression, as sqlglot names it."""
 
 
 def condition(text: str) -> str:
@@ -27,20 +28,36 @@ def condition(text: str) -> str:
     Raises:
         ValueError: it does not parse, names no column, or holds what is not known to be settled by the row alone.
     """
+    _check(text, "a condition", "it holds for every row or for none")
+    return text
+
+
+def expression(text: str) -> str:
+    """An expression whose value depends on the row alone.
+
+    Raises:
+        ValueError: it does not parse, names no column, or holds what is not known to be settled by the row alone.
+    """
+    _check(
+        text, "an expression", "its value is the same in every row: write `constant:` instead of `compute:`"
+    )
+    return text
+
+
+def _check(text: str, what: str, without_columns: str) -> None:
     from sqlglot import exp
 
-    found = _parsed(text)
+    found = _parsed(text, what)
     if odd := next((one for one in found.walk() if type(one).__name__ not in _KNOWN), None):
         shown = odd.sql(dialect=DIALECT)
         raise ValueError(
-            f"{shown[:60]!r} cannot stand in a condition: write comparisons of the row's own columns, with AND, OR, NOT, IN, "
-            "BETWEEN, LIKE, CASE, CAST, coalesce, lower, upper, length, trim, substring and arithmetic"
+            f"{shown[:60]!r} cannot stand in {what}: write comparisons of the row's own columns, with AND, OR, NOT, IN, "
+            "BETWEEN, LIKE, CASE, CAST, coalesce, lower, upper, length, trim, substring, round, year, month, day, || and arithmetic"
         )
     if odd := next((one for one in found.find_all(exp.Column) if one.table), None):
         raise ValueError(f"{odd.sql(dialect=DIALECT)!r} names a table: write the column alone")
     if not columns(text):
-        raise ValueError(f"{text!r} names no column, so that it holds for every row or for none")
-    return text
+        raise ValueError(f"{text!r} names no column, so that {without_columns}")
 
 
 @cache
@@ -64,7 +81,7 @@ def numbered(text: str) -> str:
     return _parsed(text).copy().transform(renamed).sql(dialect=DIALECT)
 
 
-def _parsed(text: str) -> exp.Expression:
+def _parsed(text: str, what: str = "a condition") -> exp.Expression:
     import sqlglot
     from sqlglot.errors import ParseError, TokenError
 
@@ -74,9 +91,8 @@ def _parsed(text: str) -> exp.Expression:
         details = getattr(error, "errors", None) or [{}]
         at = details[0].get("col")
         told = str(details[0].get("description") or "")
-        what = (
-            "it breaks off" if not told or told.startswith("Required keyword") else told.strip().rstrip(".")
-        )
+        why = "it breaks off" if not told or told.startswith("Required keyword") else told.strip().rstrip(".")
         raise ValueError(
-            f"{text!r} is not an SQL condition: {what}" + (f", at its character {at}" if at else "")
+            f"{text!r} is not an SQL {what.rpartition(' ')[2]}: {why}"
+            + (f", at its character {at}" if at else "")
         ) from None

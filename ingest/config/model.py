@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
@@ -18,6 +19,10 @@ NO_OPTIONS = Options()
 MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
 MASKED_BY_SECRET = ("hmac", "tokenize")
 KEEP = "keep"  # instead of a mask: the values stay
+METADATA = {
+    "source": "string", "table": "string", "batch": "int64", "event_time": "timestamp", "operation": "string"
+}  # fmt: skip
+"""What a column may hold of the last change of its row, with its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,14 @@ class Source:
         return self.options.order_by != "sequence" or formats.load(self.format).ABOUT.by_arrival
 
 
+class MadeColumn(NamedTuple):
+    """The rule of a column that no message carries."""
+
+    kind: str  # compute | constant | meta
+    value: str  # an expression, a text, or one of `METADATA`
+    type: str = ""  # as the rule gives it
+
+
 @dataclass(frozen=True, slots=True)
 class TableRule:
     """One entry of ``tables:``; the first whose ``match`` fits a table applies, alone."""
@@ -79,6 +92,7 @@ class TableRule:
     without: tuple[str, ...] = ()  # columns, or patterns of them, that the mirror leaves out
     include: tuple[str, ...] = ()  # columns with a rule of their own, which no pattern leaves out
     names: Mapping[str, str] = field(default_factory=dict)  # columns' names in the mirror
+    made: Mapping[str, MadeColumn] = field(default_factory=dict)  # the mirror's own columns
     where: str = ""  # the condition that the mirror's rows meet
     mask: Mapping[str, str] = field(default_factory=dict)  # method by column or pattern; the first that fits
     no_key: str = "hold"  # append | full_row | hold
@@ -105,6 +119,7 @@ class TableRule:
             "without": sorted(self.without),
             "include": sorted(self.include),
             "names": dict(sorted(self.names.items())),
+            "made": dict(sorted(self.made.items())),
             "where": self.where,
         }
         found = {name: value for name, value in told.items() if value}

@@ -15,10 +15,12 @@ from ingest.change import Options
 from ingest.config import lint, schema, suite, words
 from ingest.config.lint import CheckedFile
 from ingest.config.model import (
+    METADATA,
     AlertTarget,
     Database,
     Expectation,
     Lineage,
+    MadeColumn,
     Pipeline,
     QualityRule,
     Sealing,
@@ -207,8 +209,19 @@ def _pipeline(
 def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
     """A rule for tables, with what becomes of columns apart from their types."""
     given, columns = _given(keys), _plain(keys.columns)
+    made = _plain(keys.made)
     for part, name in (("columns", "type"), ("names", "rename")):
-        given[part] = {column: rule[name] for column, rule in columns.items() if name in rule}
+        given[part] = {
+            column: rule[name] for column, rule in columns.items() if name in rule and column not in made
+        }
+    given["made"] = {
+        column: MadeColumn(
+            kind, rule[kind], METADATA.get(rule[kind], "") if kind == "meta" else rule.get("type", "")
+        )
+        for column, rule in made.items()
+        for kind in schema.MAKING
+        if kind in rule
+    }
     given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
     if any("*" in one for one in given["without"]):
         given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)

@@ -24,7 +24,8 @@ from pydantic import (
 
 from ingest import formats, values
 from ingest.config import conditions, patterns, words
-from ingest.config.model import CELLS_CHECKED, TableRule
+from ingest.config.model import CELLS_CHECKED, METADATA, TableRule
+from ingest.values.typed_values import value_of
 
 # --- kinds of values ------------------------------------------------------------------------------
 
@@ -161,15 +162,39 @@ def _kafka_settings(value: Any) -> dict[str, str]:
 
 
 def _column(value: Any) -> dict[str, str]:
-    """What becomes of one column, as a map: ``type``, ``rename``, or ``exclude`` or ``include`` alone."""
+    """What becomes of one column, as a map: ``type``, ``rename``, ``exclude`` or ``include`` alone, or what makes it."""
     if isinstance(value, str):
         return {str(value): ""} if value in ("exclude", "include") else {"type": words.of_column(value)}
     if not isinstance(value, dict) or not value:
         raise ValueError(f"write a type, exclude, include, or {{type: ..., rename: ...}}, not {_kind(value)}")
-    readers = {"type": words.logical, "rename": words.column}
+    readers: dict[str, Callable[[str], str]] = {
+        "type": words.logical,
+        "rename": words.column,
+        "compute": conditions.expression,
+        "constant": str,
+        "meta": lambda text: words.one_of(text, tuple(METADATA)),
+    }
     if odd := [name for name in value if name not in readers]:
         raise ValueError(f"the key {odd[0]!r} is unknown here{words.nearest(odd[0], readers)}")
-    return {name: readers[name](str(text)) for name, text in _settings(value).items()}
+    found = {name: readers[name](str(text)) for name, text in _settings(value).items()}
+    making = [name for name in found if name in MAKING]
+    if making and (lost := [name for name in found if name != making[0] and (name, making[0]) not in _TYPED]):
+        raise ValueError(f"{making[0]} and {lost[0]} cannot be in one rule")
+    if "constant" in found and not _is_value(found.get("type", "string"), found["constant"]):
+        raise ValueError(f"{found['constant']!r} is not a value of {found['type']}, in the form of messages")
+    return found
+
+
+MAKING = ("compute", "constant", "meta")
+_TYPED = {("type", "compute"), ("type", "constant")}  # metadata has its own types
+
+
+def _is_value(logical: str, text: str) -> bool:
+    try:
+        value_of(logical, text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
 
 
 TEXT = {"type": "string", "minLength": 1}
@@ -233,6 +258,24 @@ ColumnRule = Annotated[
                 {
                     "type": "object",
                     "properties": {"type": TEXT, "rename": TEXT},
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {"compute": {**TEXT, "examples": ["price * quantity"]}, "type": TEXT},
+                    "required": ["compute"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {"constant": _SCALAR, "type": TEXT},
+                    "required": ["constant"],
+                    "additionalProperties": False,
+                },
+                {
+                    "type": "object",
+                    "properties": {"meta": {"enum": list(METADATA)}},
+                    "required": ["meta"],
                     "additionalProperties": False,
                 },
             ]
@@ -394,7 +437,9 @@ class TableKeys(_Keys):
     )
     keys: Texts = key("the columns of the primary key", ())
     columns: dict[str, ColumnRule] = key(
-        "what becomes of columns, by name: a logical type, exclude, include, or {type: ..., rename: ...}", {}
+        "what becomes of columns, by name: a logical type, exclude, include, or {type: ..., rename: ...}; or a column of "
+        "the mirror's own: {compute: ...}, {constant: ...} or {meta: ...}",
+        {},
     )
     mask: Mask = key(
         "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
@@ -432,6 +477,49 @@ class TableKeys(_Keys):
         return self
 
     @model_validator(mode="after")
+    def _made_columns_can_be_made(self) -> Self:
+        """A column of the mirror's own is made from the row's other columns, so it is neither theirs nor one of the key."""
+        made = self.made
+        if not made:
+            return self
+        first = next(iter(made))
+        for name in made:
+            words.column(name)
+        if self.no_key != "hold":
+            raise ValueError(
+                f"columns: {first!r} needs rows with a key, and no_key: {self.no_key} is for rows without"
+            )
+        if self.history:
+            raise ValueError(f"columns: {first!r} and history: true cannot be in one entry")
+        if lost := [name for name in (*self.keys, self.shard_column) if name in made]:
+            raise ValueError(f"columns: {lost[0]!r} is made by its rule, so it cannot tell rows apart")
+        if lost := [rule["rename"] for rule in self.columns.values() if rule.get("rename") in made]:
+            raise ValueError(f"columns: {lost[0]!r} is made by its rule, and another column is renamed to it")
+        for name, rule in made.items():
+            if "compute" in rule:
+                self._refuse_lost(f"columns: {name!r}", rule["compute"])
+        return self
+
+    @property
+    def made(self) -> dict[str, dict[str, str]]:
+        """The rules of columns that no message carries."""
+        return {name: rule for name, rule in self.columns.items() if rule.keys() & {*MAKING}}
+
+    def _refuse_lost(self, what: str, expression: str) -> None:
+        """Refuse an expression with a column that the mirror does not have as the source sends it."""
+        names, masked = conditions.columns(expression), TableRule(mask=self.mask)
+        if lost := [name for name in names if name in self.made]:
+            raise ValueError(
+                f"{what} needs the column {lost[0]!r}, which is made by a rule: write its expression"
+            )
+        if lost := [name for name in names if masked.mask_of(name)]:
+            raise ValueError(
+                f"{what} needs the column {lost[0]!r}, of which mask: leaves no value to compare"
+            )
+        if lost := [name for name in names if "exclude" in self.columns.get(name, {})]:
+            raise ValueError(f"{what} needs the column {lost[0]!r}, which columns: excludes")
+
+    @model_validator(mode="after")
     def _condition_can_be_judged(self) -> Self:
         """A row that stops to meet a condition leaves the mirror by its key, and with it what the condition was about."""
         if not self.where:
@@ -442,13 +530,7 @@ class TableKeys(_Keys):
             raise ValueError(
                 "where: and history: true cannot be in one entry: old states are kept of all rows"
             )
-        names, masked = conditions.columns(self.where), TableRule(mask=self.mask)
-        if lost := [name for name in names if masked.mask_of(name)]:
-            raise ValueError(
-                f"where: needs the column {lost[0]!r}, of which mask: leaves no value to compare"
-            )
-        if lost := [name for name in names if "exclude" in self.columns.get(name, {})]:
-            raise ValueError(f"where: needs the column {lost[0]!r}, which columns: excludes")
+        self._refuse_lost("where:", self.where)
         return self
 
     @model_validator(mode="after")

@@ -29,14 +29,14 @@ from ingest.gold import forgotten, history, keyless, misfits, retyped, servers, 
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE, folded
-from ingest.gold.filtered import filtered, refuse
 from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather
 from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, work_of
 from ingest.gold.rekeyed import ask
-from ingest.gold.schema import Plan, decide
+from ingest.gold.schema import RETYPED, Plan, decide, is_recomputed, recomputed
+from ingest.gold.shaped import refuse, shaped
 from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
 from ingest.lake import condensed, decisions, faults, histories, mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
@@ -286,11 +286,16 @@ def _one(
                 try:
                     _fold(lake, ledger, fold, result, tell)
                 except misfits.Outgrown as wider:
-                    decided[plan.mirror.path] = wider.mirror
-                    with _DECIDING:
-                        decisions.append(lake, [mirrors.decision(wider.mirror, books.last, "values seen")])
-                    plan = replace(plan, mirror=wider.mirror)
-                    _fold(lake, ledger, fold_plan(lake, until, ledger, plan), result, tell)
+                    wide = recomputed(plan.job.rule, wider.mirror)
+                    redone = fold.before.exists and is_recomputed(plan.mirror, wide)
+                    plan = replace(plan, mirror=wide, whole=RETYPED if redone else "")
+                    if plan.whole:
+                        _fold_again(lake, books, plan, decided, result, tell, again)
+                    else:
+                        decided[plan.mirror.path] = wide
+                        with _DECIDING:
+                            decisions.append(lake, [mirrors.decision(wide, books.last, "values seen")])
+                        _fold(lake, ledger, fold_plan(lake, until, ledger, plan), result, tell)
             if plan.job.rule.history and plan.mirror.keys:
                 _fold_history(lake, until, ledger, plan, tell)
         else:
@@ -446,7 +451,7 @@ def _merge(
     def fold(tolerant: bool) -> None:
         gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
         folded, shape = _together(gathered, mirror)
-        source = filtered(merging.typed(folded, mirror, shape, tolerant), mirror)
+        source = shaped(merging.typed(folded, mirror, shape, tolerant), mirror)
         standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(session)
         if fresh:
@@ -465,7 +470,7 @@ def _merge(
     try:
         return misfits.meeting(fold, keep)
     except (PySparkException, Py4JJavaError) as error:
-        refuse(error, plan.job.rule.where_place)
+        refuse(error, plan.job.rule)
         raise
 
 

@@ -95,7 +95,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     mirror, before = fold.plan.mirror, fold.before
     folder = lake.path(mirror.path).removeprefix("file://")
     lanes = tuple(_lane(*one) for one in fold.work)
-    columns = tuple(ColumnWork(one.name, one.column, one.type) for one in mirror.columns)
+    columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
     work = Work(mirror.path, folder, mirror.keys, columns, lanes, changes=fold.changes, where=mirror.where)
     if not before.exists:
         return _Target(work, None)
@@ -128,6 +128,7 @@ def _lane(one: Lane, steps: Steps) -> LaneWork:
         images=not (one.new.partials or one.new.key_changes),
         floor=max((str(step.order) for step in steps.incarnations), default=None),
         shard=one.shard,
+        stamps=one.stamps,
         whole=whole,
         steps=steps.ever if whole else (),
         since=min((str(step.order) for step in steps.new), default="") if whole else "",

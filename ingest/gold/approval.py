@@ -108,7 +108,7 @@ def _of_statement(
         path = mirror_path(target)
         mirror = known.get(path)
         folded = _folded(lake, mirror)
-        types = {one.name: one.type for one in mirror.columns} if mirror else {}
+        types = {one.name: one.type for one in mirror.sent} if mirror else {}
         subject = Subject(
             table,
             rule.on_schema_change,

@@ -38,6 +38,7 @@ from ingest.fold import (
 )
 from ingest.lake import conditions
 from ingest.lake.schemas import CPU
+from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, stamped
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
@@ -69,6 +70,7 @@ class LaneWork:
     images: bool = False  # every change carries the whole row and does not change its key
     floor: str | None = None  # the place of a new incarnation: rows from before it are gone
     shard: tuple[str, str] | None = None
+    stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones
     steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
     since: str = ""  # the place of the first new one; None if none is new
@@ -85,11 +87,12 @@ class LaneWork:
 
 
 class ColumnWork(NamedTuple):
-    """A mirror's column: the source's name, Delta's, and the logical type."""
+    """A mirror's column: the source's name, Delta's, the logical type, and how it is computed."""
 
     name: str
     column: str
     type: str
+    expression: str = ""  # what it is computed by
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ def _make(work: Work, rows: Rows) -> Written:
     for lane in work.lanes:
         found, cleared = fold(rows[lane.id], lane, work.keys, {one.name: one.type for one in work.columns})
         outcomes, clears = outcomes + found, clears or cleared
-    source = _filtered(sources(outcomes, work), work)
+    source = _shaped(sources(outcomes, work), work)
     if len(work.lanes) > 1:
         keys = source.select(work.key_columns)
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
@@ -184,13 +187,14 @@ def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Tab
 
 
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
+    columns = [*_COLUMNS, *({TIME} if any(TIME in lane.stamps.moving.values() for lane in lanes) else ())]
     if not files:  # a batch of statements alone
-        kinds = {"batch": pa.int64(), "partial": pa.bool_()}
-        return pa.schema([(name, kinds.get(name, pa.string())) for name in _COLUMNS]).empty_table()
+        kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
     first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
     wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
     wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
-    return ds.dataset(list(files), format="parquet").to_table(columns=list(_COLUMNS), filter=wanted)
+    return ds.dataset(list(files), format="parquet").to_table(columns=columns, filter=wanted)
 
 
 def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
@@ -202,7 +206,7 @@ def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId,
         own = found.take(pa.array(places.get((lane.source, *lane.table), []), pa.int64()))
         batch = own["batch"]
         own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
-        yield lane.id, own.sort_by("order_key")
+        yield lane.id, stamped(own.sort_by("order_key"), lane.stamps)
 
 
 # --- the fold -------------------------------------------------------------------------------------
@@ -502,18 +506,23 @@ def sources(outcomes: Outcomes, work: Work) -> pa.Table:
     return pa.table(columns)
 
 
-def _filtered(source: pa.Table, work: Work) -> pa.Table:
-    """The same outcomes; rows that do not meet the mirror's condition are deleted."""
-    if not work.where:
+def _shaped(source: pa.Table, work: Work) -> pa.Table:
+    """The same outcomes with computed columns; rows that do not meet the mirror's condition are deleted."""
+    computed = {one.name: (one.expression, one.type) for one in work.columns if one.expression}
+    if not work.where and not computed:
         return source
     if any(name.startswith("%has ") for name in source.schema.names):
-        raise NotPlain("a condition is judged on whole rows")
-    columns = {one.name: one.column for one in work.columns}
+        raise NotPlain("a rule is evaluated on whole rows")
+    names = {one.name: one.column for one in work.columns}
+    gone = source["%gone"].combine_chunks()
     try:
-        holds = conditions.met(work.where, lambda name: source[columns[name]], source.num_rows)
+        gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
     except conditions.ConditionError as error:
         raise NotPlain(str(error)) from None
-    return source.set_column(0, "%gone", pc.or_(source["%gone"], pc.invert(holds)))
+    for name, cells in {"%gone": gone, **{names[name]: cells for name, cells in made.items()}}.items():
+        at = source.schema.get_field_index(name)
+        source = source.set_column(at, name, cells.cast(source.schema.field(at).type))
+    return source
 
 
 def _times(texts: pa.Array, logical: str, key: int | None) -> pa.Array:

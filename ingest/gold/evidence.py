@@ -26,6 +26,7 @@ from ingest.lake import rejects as rejected
 from ingest.lake.delta import UnreadableError
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.rejects import PLACE
+from ingest.lake.stamps import NO_STAMPS, stamps_of
 from ingest.lake.tables import LakeReader, Tables
 from ingest.values.typed_values import value_of
 
@@ -137,7 +138,10 @@ def candidates(
     rows = lake.ask(
         f"""SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op <> 'truncate' AND {lane_sql(lane)} AND ({likely})"""
     )
+    stamps = stamps_of(mirror, *lane)
     for row in rows:
+        if stamps != NO_STAMPS and row["after"] is not None:
+            row["after"] = json.dumps(stamps.cells(row) | json.loads(row["after"]), ensure_ascii=False)
         for image in ("before", "after") if shard else ():
             if row[image] is not None:
                 row[image] = json.dumps({**shard, **json.loads(row[image])}, ensure_ascii=False)
@@ -196,7 +200,7 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
     subject = Subject(
         lane[1],
         rule.on_schema_change,
-        {**{one.name: one.type for one in mirror.columns}, **rule.declared},
+        {**{one.name: one.type for one in mirror.sent}, **rule.declared},
         lambda table: lake.pipeline.rule(table).exclude,
         FOLDED,
     )

@@ -10,13 +10,14 @@ from pyspark.sql import functions as F
 from ingest.errors import IngestError
 from ingest.gold import evidence
 from ingest.gold.cast import cast
-from ingest.gold.gather import with_shard
+from ingest.gold.gather import with_shard, with_stamps
 from ingest.gold.lane import LaneId, shard_of
 from ingest.gold.refold import json_key, keyed_rows
 from ingest.gold.rekeyed import rebased
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
+from ingest.lake.stamps import stamps_of
 
 
 def of_lane(frame: DataFrame, lane: LaneId) -> DataFrame:
@@ -31,6 +32,7 @@ def rows_under_last_key(lake: Lake, mirror: Mirror, lane: LaneId, texts: Sequenc
     """All changes of a key in a table whose primary key has changed: earlier rows are keyed by the last key."""
     changes = of_lane(lake.read(CHANGES.name).where(F.col("kind") == "change"), lane)
     changes = with_shard(changes, shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane))
+    changes = with_stamps(changes, stamps_of(mirror, *lane))
     steps = tuple(step for step, _ in evidence.schema_steps(lake, mirror, lane))
     changes = rebased(changes, mirror, mirror.eras_of(*lane), steps, 0, links=True, lane=lane)
     keyed = keyed_rows(changes, mirror, evidence.ROW)

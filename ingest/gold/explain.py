@@ -18,7 +18,7 @@ from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import Present
 from ingest.gold.lane import LaneId, change_of
-from ingest.lake.conditions import met_by_row
+from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
 from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE
@@ -138,6 +138,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         bytes_of |= raw(lake, [one.record for one in mine], lane[1])
     now = [one for one in happened if one.batch <= applied]
     events, row = tell(mirror, key, now, bytes_of)
+    row = _computed(mirror, row, texts)
     there = evidence.present(lake, mirror, texts, row.values if row else None)
     out = row is not None and not _belongs(mirror, row, texts)
     story = Story(
@@ -158,10 +159,27 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
 
 def _belongs(mirror: Mirror, row: Row, texts: Sequence[str]) -> bool:
     """True if the row meets the mirror's condition, or there is none."""
-    values = row.values | dict(zip(mirror.keys, texts, strict=True))
-    return not mirror.where or met_by_row(
-        mirror.where, values, {one.name: one.type for one in mirror.columns}
-    )
+    return not mirror.where or met_by_row(mirror.where, _cells(mirror, row, texts), _types(mirror))
+
+
+def _computed(mirror: Mirror, row: Row | None, texts: Sequence[str]) -> Row | None:
+    """The row with the mirror's computed columns."""
+    if row is None or not mirror.computed or not _belongs(mirror, row, texts):
+        return row
+    cells, types = _cells(mirror, row, texts), _types(mirror)
+    try:
+        made = {one.name: value_by_row(one, cells, types) for one in mirror.computed}
+    except ConditionError:  # the mirror is held for it
+        return row
+    return replace(row, values={**row.values, **made})
+
+
+def _cells(mirror: Mirror, row: Row, texts: Sequence[str]) -> Image:
+    return {**row.values, **dict(zip(mirror.keys, texts, strict=True))}
+
+
+def _types(mirror: Mirror) -> dict[str, str]:
+    return {one.name: one.type for one in mirror.columns}
 
 
 def _is_equal(row: Row | None, there: Present) -> bool:

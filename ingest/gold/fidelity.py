@@ -62,8 +62,8 @@ def of_mirror(lake: Lake, mirror: Mirror, since: int = 0) -> list[Fidelity]:
     )
     lanes = [evidence_spark.of_lane(changes, lane) for lane in evidence.lanes(lake, mirror)]
     if not lanes:
-        return [Fidelity(one.name, one.type, one.delta, Counter()) for one in mirror.columns]
-    return count(reduce(DataFrame.unionByName, lanes), mirror.columns, mirror.keys)
+        return [Fidelity(one.name, one.type, one.delta, Counter()) for one in mirror.sent]
+    return count(reduce(DataFrame.unionByName, lanes), mirror.sent, mirror.keys)
 
 
 def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[str] = ()) -> list[Fidelity]:

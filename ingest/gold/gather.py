@@ -18,6 +18,7 @@ from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.refold import Beyond, refold
 from ingest.gold.rekeyed import rebased
 from ingest.lake.mirrors import Mirror
+from ingest.lake.stamps import NO_STAMPS, TIME, Stamps
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def of_lane(changes: DataFrame, lane: Lane) -> DataFrame:
     for name, part in parts:
         wanted &= F.col(name).eqNullSafe(F.lit(part))
     mine = changes.where(wanted & (F.col("batch") <= lane.last))
-    return with_shard(mine, lane.shard)
+    return with_stamps(with_shard(mine, lane.shard), lane.stamps)
 
 
 def history_of(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> tuple[DataFrame, Steps]:
@@ -56,13 +57,29 @@ def with_shard(changes: DataFrame, shard: tuple[str, str] | None) -> DataFrame:
     if shard is None:
         return changes
     cell = ":".join(json.dumps(text, ensure_ascii=False) for text in shard)
-    return changes.withColumns({image: _with_cell(F.col(image), cell) for image in ("before", "after")})
+    return changes.withColumns(
+        {image: _with_cell(F.col(image), F.lit(cell)) for image in ("before", "after")}
+    )
 
 
-def _with_cell(image: Column, cell: str) -> Column:
+def with_stamps(changes: DataFrame, stamps: Stamps) -> DataFrame:
+    """Changes with the cells of constant and metadata columns in their images, as if the source had sent them."""
+    if stamps == NO_STAMPS:
+        return changes
+    members: list[Column] = [F.lit(one) for one in stamps.members]
+    for name, column in stamps.moving.items():
+        text = F.col(column).cast("string")
+        if column == TIME:
+            text = F.date_format(column, "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'")
+        value = F.coalesce(F.concat(F.lit('"'), text, F.lit('"')), F.lit("null"))
+        members.append(F.concat(F.lit(f"{json.dumps(name)}:"), value))
+    return changes.withColumn("after", _with_cell(F.col("after"), F.concat_ws(",", *members)))
+
+
+def _with_cell(image: Column, cell: Column) -> Column:
     """A JSON object with one more member at its start."""
-    rest = F.concat(F.lit(f"{{{cell},"), F.substring(image, 2, 2**31 - 1))
-    return F.when(image == "{}", F.lit(f"{{{cell}}}")).otherwise(rest)
+    rest = F.concat(F.lit("{"), cell, F.lit(","), F.substring(image, 2, 2**31 - 1))
+    return F.when(image == "{}", F.concat(F.lit("{"), cell, F.lit("}"))).otherwise(rest)
 
 
 def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, tolerant: bool) -> Gathered:

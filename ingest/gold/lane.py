@@ -13,6 +13,7 @@ from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
 from ingest.lake.names import column_name
+from ingest.lake.stamps import NO_STAMPS, Stamps
 
 LaneId = tuple[str, TableId]
 """A source's name and one of its tables."""
@@ -50,6 +51,7 @@ class Lane:
     shard: tuple[str, str] | None = (
         None  # the column that distinguishes its rows from other lanes', and its value
     )
+    stamps: Stamps = NO_STAMPS  # what its changes get when they are read
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
 
     @property

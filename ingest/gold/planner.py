@@ -22,6 +22,7 @@ from ingest.lake.delta import Snapshot
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import extent
 from ingest.lake.schemas import CHANGES
+from ingest.lake.stamps import stamps_of
 
 if TYPE_CHECKING:
     from ingest.gold.retyped import Retyped
@@ -228,19 +229,25 @@ def work_of(
         own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
         one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name), declared=declared)
         if one is not None:
-            one = _judged(replace(one, shard=shard_of(pipeline, plan.job.rule, name)), plan.mirror)
+            one = _told(pipeline, plan, name, one)
             steps = _steps(pipeline, ledger, plan, name, one).meeting(before.columns, one.folded_high)
             found.append((one, steps))
     return tuple(found)
 
 
-def _judged(one: Lane, mirror: Mirror) -> Lane:
-    """The lane; if the mirror has a condition, its partial updates need the key's history, because a condition is
-    judged on whole rows.
+def _told(pipeline: Pipeline, plan: Plan, name: LaneId, one: Lane) -> Lane:
+    """The lane with what the mirror's rules need of it."""
+    shard = shard_of(pipeline, plan.job.rule, name)
+    return _judged(replace(one, shard=shard, stamps=stamps_of(plan.mirror, *name)), plan.mirror)
 
-    A row that did not meet it is not in the mirror, so the mirror cannot supply what an update omits.
+
+def _judged(one: Lane, mirror: Mirror) -> Lane:
+    """The lane; if the mirror has a condition or computed columns, its partial updates need the key's history, because
+    expressions are evaluated on whole rows.
+
+    A row that did not meet a condition is not in the mirror, so the mirror cannot supply what an update omits.
     """
-    if not mirror.where:
+    if not mirror.expressions:
         return one
     new, ever = one.inherits + int(one.new.partials), one.inherits_ever + int(one.ever.partials)
     return replace(one, inherits=new, inherits_ever=ever)
@@ -253,7 +260,7 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Wo
     own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
     for name in lanes_of(pipeline, books, plan.mirror.path):
         one = whole(books, name, own, plan.mirror.eras_of(*name), declared=declared)
-        one = _judged(replace(one, shard=shard_of(pipeline, plan.job.rule, name)), plan.mirror)
+        one = _told(pipeline, plan, name, one)
         found.append((one, _steps(pipeline, ledger, plan, name, one)))
     return tuple(found)
 

@@ -12,7 +12,7 @@ from functools import partial
 
 from ingest import types
 from ingest.config import Pipeline, conditions
-from ingest.config.model import KEEP
+from ingest.config.model import KEEP, TableRule
 from ingest.errors import HeldError, command
 from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, of_lines
@@ -21,13 +21,14 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
 from ingest.lake.books import Line, merged_columns
-from ingest.lake.conditions import refused
+from ingest.lake.conditions import ConditionError, refused, type_of
 from ingest.lake.mirrors import Column, Era, Mirror, grown
 from ingest.lake.names import column_name, folded
 from ingest.lake.statements import Statement
 
 REKEYED = "its key has changed"
 RESHAPED = "the rules of its tables: entry have changed"
+RETYPED = "the type of a column that its rules use has changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,10 @@ def decide(
     keys = _keys(job, mirror, lanes)
     _refuse_lossy(pipeline, job, keys)
     decided, left_out = _decided(job, mirror, declared, keys, anew)
-    _refuse_condition(
-        job, decided, {name: policy.departed(logged[name], subjects[name]) for name in subjects}
-    )
+    _refuse_made(job, mirror, declared)
+    departed = {name: policy.departed(logged[name], subjects[name]) for name in subjects}
+    _refuse_condition(job, decided, departed)
+    decided = recomputed(job.rule, decided)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
     whole = _why_whole(job, mirror, decided, logged, applied)
     if whole and not stands():
@@ -124,7 +126,7 @@ def decide(
 
 def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
     """A lane's table, as input of its policy."""
-    known = {one.name: one.type for one in mirror.columns} if mirror else {}
+    known = {one.name: one.type for one in mirror.sent} if mirror else {}
     return Subject(
         lane[1],
         job.rule.on_schema_change,
@@ -278,21 +280,67 @@ def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
 
 
 def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mapping[str, str]]) -> None:
-    """Hold for a condition that no row can meet any more, or that fails on rows: it would empty or stop the mirror."""
-    where, place = job.rule.where, job.rule.where_place
-    if not where or not mirror.columns:
+    """Hold for a condition that no row can meet any more, or that fails on rows: it would empty or stop the mirror.
+
+    The same holds for a computed column.
+    """
+    rule = job.rule
+    rules: list[tuple[str, str, Callable[[str, Sequence[str]], str]]] = []
+    if rule.where:
+        rules.append((f"{rule.where_place} where:", rule.where, refused))
+    for name, one in rule.made.items():
+        expression = one.value if one.kind == "compute" else ""
+        rules.append((f"{rule.places[name]} columns: {name}", expression, _untyped))
+    if not rules or not mirror.columns:
         return
     if not mirror.keys:
-        raise HeldError(f"{place} where: needs rows with a key: write `keys: [...]` for {job.table}.")
+        raise HeldError(f"{rules[0][0]} needs rows with a key: write `keys: [...]` for {job.table}.")
     deltas, gone = {one.name: one.delta for one in mirror.columns}, _not_again(job, departed)
-    for name in conditions.columns(where):
-        if name not in deltas or name in gone:
-            what = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
+    for what, expression, refusal in rules:
+        names = conditions.columns(expression) if expression else ()
+        for name in names:
+            if name not in deltas or name in gone:
+                why = "a statement has dropped or renamed" if name in gone else "the mirror does not have"
+                raise HeldError(f"{what} needs the column {name} of {job.table}, which {why}: write another.")
+        if expression and (why := refusal(expression, [deltas[name] for name in names])):
+            raise HeldError(f"{what} cannot be asked of {job.table}: {why}.")
+
+
+def _untyped(expression: str, deltas: Sequence[str]) -> str:
+    """Why an expression gives no value for a column; empty if it does."""
+    try:
+        type_of(expression, deltas)
+    except ConditionError as error:
+        return str(error)
+    return ""
+
+
+def _refuse_made(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Shown]) -> None:
+    """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
+    sent = {one.name for one in mirror.sent} if mirror else set()
+    sent |= {column for name in job.lines for column in (*job.columns_of(name), *declared[name].columns)}
+    names = {folded(job.rule.names.get(name) or column_name(name, set())): name for name in sorted(sent)}
+    names |= {folded(name): name for name in sorted(sent)}
+    for name in job.rule.made:
+        if other := names.get(folded(name)):
             raise HeldError(
-                f"{place} where: needs the column {name} of {job.table}, which {what}: write another."
+                f"{job.rule.places[name]} columns: makes a column {name}, and {job.table} has a column {other} of its own: "
+                "give the rule another name."
             )
-    if why := refused(where, [deltas[name] for name in conditions.columns(where)]):
-        raise HeldError(f"{place} where: cannot be asked of {job.table}: {why}.")
+
+
+def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
+    """The mirror with the columns that its rule makes, each with the type that the row's other columns give it."""
+    if not rule.made or not mirror.columns:
+        return mirror
+    deltas = {one.name: one.delta for one in mirror.sent}
+    made = []
+    for name, one in rule.made.items():
+        logical = one.type or "string"
+        if one.kind == "compute" and not one.type:
+            logical = type_of(one.value, [deltas[column] for column in conditions.columns(one.value)])
+        made.append(Column(name, name, logical, made=one))
+    return replace(mirror, columns=(*mirror.sent, *made))
 
 
 def _refuse_names(job: Job, mirror: Mirror) -> None:
@@ -472,7 +520,16 @@ def _why_whole(
         return ""
     if _is_rekeyed(job, before, now, logged, applied):
         return REKEYED
-    return RESHAPED if before.columns and before.shape != now.shape else ""
+    if before.columns and before.shape != now.shape:
+        return RESHAPED
+    return RETYPED if is_recomputed(before, now) else ""
+
+
+def is_recomputed(before: Mirror, now: Mirror) -> bool:
+    """True if a rule may give existing rows other values, because a column that it uses has another type."""
+    needed = {name for one in now.expressions for name in conditions.columns(one)}
+    old = {one.name: one.delta for one in before.columns}
+    return any(old.get(one.name, one.delta) != one.delta for one in now.columns if one.name in needed)
 
 
 def _is_rekeyed(

@@ -28,7 +28,7 @@ def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple
         if not statements:
             return ()
         rule = lake.pipeline.rule(table)
-        known = {one.name: one.type for one in mirror.columns} | dict(rule.declared)
+        known = {one.name: one.type for one in mirror.sent} | dict(rule.declared)
         excluded = lambda other: lake.pipeline.rule(other).exclude  # noqa: E731
         subject = Subject(table, rule.on_schema_change, known, excluded, last)
         return policy.steps(statements, subject)

@@ -77,9 +77,11 @@ def load(lake: Lake, session: SparkSession, mirror: Mirror, source: DataFrame, m
 
 
 def comment_of(column: MirrorColumn) -> str:
-    """A column's comment in the table: the source's comment, its name there if different, its type."""
+    """A column's comment in the table: the source's comment, its name there if different, its type; or its rule."""
     if column.name in histories.MEANINGS:
         return histories.MEANINGS[column.name]
+    if column.made is not None:
+        return column.origin
     name = f"source column {column.name}" if column.column != column.name else ""
     logical = f"source type {column.type}" if column.type != "unknown" else ""
     return "; ".join(part for part in (column.comment, name, logical) if part)

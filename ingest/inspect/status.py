@@ -79,7 +79,10 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "table": mirror.name,
         "path": lake.path(mirror.path),
         "keys": list(mirror.keys),
-        "columns": [{"name": one.column, "source": one.name, "type": one.delta} for one in mirror.columns],
+        "columns": [
+            {"name": one.column, "source": "" if one.made else one.name, "type": one.delta}
+            for one in mirror.columns
+        ],
         "rows": rows,
         "batch": have,
         "version": snapshot.version if snapshot.exists else None,

@@ -1,9 +1,12 @@
-"""Evaluate a table's ``where:`` with DuckDB, for the fold and the checks alike."""
+"""Evaluate a table's ``where:`` and computed columns with DuckDB, for the fold and the checks alike."""
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ingest import types
@@ -13,16 +16,58 @@ from ingest.values.typed_values import value_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+    from ingest.lake.mirrors import Column
+
+    Cells = Callable[[str], pa.Array | pa.ChunkedArray]
 
 _FRACTION = re.compile(r"(:[0-9]{2}\.[0-9]{6})[0-9]+")
-FAILED = "%where-failed"  # prefix of the error of a condition that cannot be evaluated on some row
+FAILED = "%rule-failed "  # before the rule, `SAYS` and the error, if it cannot be evaluated on some row
+SAYS = "%says "
+_LOGICAL = {
+    "BOOLEAN": "boolean", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64",
+    "FLOAT": "float32", "DOUBLE": "float64", "VARCHAR": "string", "BLOB": "binary", "DATE": "date",
+    "TIMESTAMP": "datetime", "TIMESTAMP WITH TIME ZONE": "timestamp",
+}  # fmt: skip
 
 
 class ConditionError(ValueError):
-    """A condition cannot be evaluated on a row: for example a text that is not a number."""
+    """An expression cannot be evaluated on a row: for example a text that is not a number."""
 
 
-def met(where: str, cells: Callable[[str], pa.Array | pa.ChunkedArray], rows: int) -> pa.Array:
+def shaped(
+    where: str, computed: Mapping[str, tuple[str, str]], cells: Cells, gone: pa.Array
+) -> tuple[pa.Array, dict[str, pa.Array]]:
+    """Apply a mirror's rules to whole rows: the rows that it does not hold, and its computed columns.
+
+    Args:
+        where: the condition; empty if there is none.
+        computed: each column's expression and logical type, by its name.
+        cells: returns the typed cells of a column, by the source's name.
+        gone: rows that are deleted; nothing is computed for them.
+
+    Raises:
+        ConditionError: an expression fails on a row.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if where:
+        gone = pc.or_(gone, pc.invert(met(where, cells, len(gone))))
+    if not computed:
+        return gone, {}
+    kept = pc.invert(gone)
+    places = pc.indices_nonzero(kept)
+    back = pc.if_else(kept, pc.subtract(pc.cumulative_sum(kept.cast(pa.int64())), 1), None)
+    found = {
+        name: values(name, expression, logical, lambda one: cells(one).take(places), len(places)).take(back)
+        for name, (expression, logical) in computed.items()
+    }
+    return gone, found
+
+
+def met(where: str, cells: Cells, rows: int) -> pa.Array:
     """For each row, whether a condition is true; NULL counts as false.
 
     Args:
@@ -34,13 +79,112 @@ def met(where: str, cells: Callable[[str], pa.Array | pa.ChunkedArray], rows: in
         ConditionError: it fails on a row.
     """
     names = conditions.columns(where)
-    return _asked([cells(name) for name in names], conditions.numbered(where), rows)
+    return _asked(WHERE, [cells(name) for name in names], _holds(where), rows)
+
+
+def values(name: str, expression: str, logical: str, cells: Cells, rows: int) -> pa.Array:
+    """For each row, the value of a computed column.
+
+    Args:
+        name: the column's.
+        expression: what it is computed by.
+        logical: its type; a value that the type would round or cut is an error.
+        cells: returns the typed cells of a column, by the source's name.
+        rows: how many there are.
+
+    Raises:
+        ConditionError: the expression fails on a row.
+    """
+    names = conditions.columns(expression)
+    given = [cells(one) for one in names]
+    return _asked(_of_column(name), given, conditions.numbered(expression), rows, logical=logical)
 
 
 def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str, str]) -> bool:
-    """The same for one row's canonical texts; a text that is not a value of its logical type is NULL."""
+    """The same as `met` for one row's canonical texts; a text that is not a value of its logical type is NULL."""
+    return met_by_texts(where, [_texts(where, values, types_)], _deltas(where, types_))[0]
+
+
+def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> list[bool]:
+    """The same for canonical texts that are values of their Delta types, in the order of the condition's columns."""
+    found: list[bool] = _asked_of_texts(WHERE, rows, deltas, _holds(where)).to_pylist()
+    return found
+
+
+def value_by_row(one: Column, values: Mapping[str, str | None], types_: Mapping[str, str]) -> str | None:
+    """A computed column's canonical text for one row's canonical texts."""
+    rows = [_texts(one.expression, values, types_)]
+    (found,) = values_by_texts(one, rows, _deltas(one.expression, types_)).to_pylist()
+    return None if found is None else _text(found)
+
+
+def values_by_texts(one: Column, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> pa.Array:
+    """The same as `values` for canonical texts that are values of their Delta types."""
+    sql = conditions.numbered(one.expression)
+    return _asked_of_texts(_of_column(one.name), rows, deltas, sql, one.type)
+
+
+def refused(where: str, deltas: Sequence[str]) -> str:
+    """Why a condition cannot be evaluated on columns of these Delta types, in its columns' order; empty if it can."""
+    try:
+        _described(_holds(where), deltas)
+    except ConditionError as error:
+        return str(error)
+    return ""
+
+
+def type_of(expression: str, deltas: Sequence[str]) -> str:
+    """The logical type of an expression on columns of these Delta types, in its columns' order.
+
+    Raises:
+        ConditionError: it cannot be evaluated on them, or its type is not one that a column can have.
+    """
+    found = _described(conditions.numbered(expression), deltas)
+    logical = found.lower() if found.startswith("DECIMAL") else _LOGICAL.get(found)
+    if logical is None:
+        raise ConditionError(f"its type is {found}, which a column cannot have: add a CAST")
+    return logical
+
+
+WHERE = "where:"
+
+
+def _of_column(name: str) -> str:
+    return f"columns: {name}"
+
+
+def _holds(where: str) -> str:
+    return f"({conditions.numbered(where)}) IS TRUE"
+
+
+def _described(sql: str, deltas: Sequence[str]) -> str:
+    import duckdb
+
+    nulls = ", ".join(f"CAST(NULL AS {_duck(delta)}) AS c{i}" for i, delta in enumerate(deltas))
+    try:
+        return _type(duck.connection().cursor(), sql, f"SELECT {nulls}")
+    except duckdb.Error as error:
+        raise ConditionError(str(error).splitlines()[0]) from None
+
+
+def _type(cursor: DuckDBPyConnection, sql: str, rows: str) -> str:
+    """The name of an expression's type in DuckDB."""
+    found = cursor.execute(f"DESCRIBE SELECT {sql} AS v FROM ({rows})").fetchall()
+    return str(found[0][1])
+
+
+def _duck(delta: str) -> str:
+    return {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP": "TIMESTAMPTZ"}.get(delta, delta)
+
+
+def _deltas(expression: str, types_: Mapping[str, str]) -> list[str]:
+    return [types.delta(types_[name]) for name in conditions.columns(expression)]
+
+
+def _texts(expression: str, values: Mapping[str, str | None], types_: Mapping[str, str]) -> list[str | None]:
+    """The cells that an expression needs; NULL for a text that is not a value of its type."""
     texts: list[str | None] = []
-    for name in conditions.columns(where):
+    for name in conditions.columns(expression):
         text = values.get(name)
         try:
             if text is not None and types.delta(types_[name]) != "STRING":
@@ -48,34 +192,25 @@ def met_by_row(where: str, values: Mapping[str, str | None], types_: Mapping[str
         except (ValueError, ArithmeticError):
             text = None
         texts.append(text)
-    return met_by_texts(where, [texts], [types.delta(types_[name]) for name in conditions.columns(where)])[0]
+    return texts
 
 
-def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> list[bool]:
-    """The same for canonical texts that are values of their Delta types, in the order of the condition's columns."""
-    import pyarrow as pa
-
-    cells = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(deltas))]
-    typed = ", ".join(f"{_typed(f'c{i}', delta)} AS c{i}" for i, delta in enumerate(deltas))
-    found: list[bool] = _asked(cells, conditions.numbered(where), len(rows), typed).to_pylist()
-    return found
-
-
-def refused(where: str, deltas: Sequence[str]) -> str:
-    """Why a condition cannot be evaluated on columns of these Delta types, in its columns' order; empty if it can."""
-    import duckdb
-
-    nulls = ", ".join(f"CAST(NULL AS {_duck(delta)}) AS c{i}" for i, delta in enumerate(deltas))
-    query = f"SELECT ({conditions.numbered(where)}) IS TRUE FROM (SELECT {nulls})"
-    try:
-        duck.connection().cursor().execute(query)
-    except duckdb.Error as error:
-        return str(error).splitlines()[0]
-    return ""
-
-
-def _duck(delta: str) -> str:
-    return {"TIMESTAMP_NTZ": "TIMESTAMP", "TIMESTAMP": "TIMESTAMPTZ"}.get(delta, delta)
+def _text(value: object) -> str:
+    """The canonical text of a value."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            return base64.b64encode(value).decode()
+        case dt.datetime() if value.tzinfo is not None:
+            return value.astimezone(dt.UTC).replace(tzinfo=None).isoformat() + "Z"
+        case dt.datetime():
+            return value.isoformat(sep=" ")
+        case Decimal():
+            return format(value, "f")
+        case float():
+            return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
+    return str(value)
 
 
 def _typed(column: str, delta: str) -> str:
@@ -88,23 +223,54 @@ def _typed(column: str, delta: str) -> str:
     return column if delta == "STRING" else f"CAST({column} AS {delta})"
 
 
-def _asked(
-    cells: Sequence[pa.Array | pa.ChunkedArray], condition: str, rows: int, typed: str = "*"
+def _asked_of_texts(
+    rule: str, rows: Sequence[Sequence[str | None]], deltas: Sequence[str], sql: str, logical: str = ""
 ) -> pa.Array:
+    import pyarrow as pa
+
+    cells = [pa.array([row[i] for row in rows], pa.string()) for i in range(len(deltas))]
+    typed = ", ".join(f"{_typed(f'c{i}', delta)} AS c{i}" for i, delta in enumerate(deltas))
+    return _asked(rule, cells, sql, len(rows), typed, logical)
+
+
+def _asked(
+    rule: str,
+    cells: Sequence[pa.Array | pa.ChunkedArray],
+    sql: str,
+    rows: int,
+    typed: str = "*",
+    logical: str = "",
+) -> pa.Array:
+    """The value of an expression for each row, as a logical type if one is given."""
     import duckdb
     import pyarrow as pa
 
     if not rows:
-        return pa.array([], pa.bool_())
+        return pa.nulls(0)
     cursor = duck.connection().cursor()
     table = pa.table({f"c{i}": one for i, one in enumerate(cells)} | {"n": pa.array(range(rows), pa.int64())})
     cursor.register("given", table)
     also = "" if typed == "*" else ", n"
-    query = f"SELECT ({condition}) IS TRUE AS holds FROM (SELECT {typed}{also} FROM given) ORDER BY n"
+    given = f"SELECT {typed}{also} FROM given"
     try:
-        found = cursor.execute(query).to_arrow_table()
+        query = f"SELECT {sql} AS v, n FROM ({given})"
+        if logical:
+            query = f"SELECT {_exact(_type(cursor, sql, given), logical)} AS v, n FROM ({query})"
+        found = cursor.execute(f"SELECT v FROM ({query}) ORDER BY n").to_arrow_table()
     except duckdb.Error as error:
-        raise ConditionError(f"{FAILED}{str(error).splitlines()[0]}") from None
+        raise ConditionError(f"{FAILED}{rule}{SAYS}{str(error).splitlines()[0]}") from None
     finally:
         cursor.close()
-    return found["holds"].combine_chunks()
+    return found["v"].combine_chunks()
+
+
+def _exact(own: str, logical: str) -> str:
+    """The value ``v`` of a type of DuckDB's as a logical type; an error for one that the type does not hold exactly."""
+    target = _duck(types.delta(logical))
+    if _LOGICAL.get(own, own.lower()) == logical:
+        return "v"
+    wrong = duck.text(f"a value is not exactly one of {logical}; write a CAST that says how to round it")
+    return (
+        f"CASE WHEN CAST(CAST(v AS {target}) AS {own}) IS DISTINCT FROM v THEN error({wrong}) "
+        f"ELSE CAST(v AS {target}) END"
+    )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, patterns
+from ingest.config.model import MadeColumn
 from ingest.errors import command
 from ingest.lake import decisions
 from ingest.lake.decisions import DECODED, REBUILT, SCHEMA, Decision
@@ -24,12 +25,29 @@ from ingest.lake.tables import Tables
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a mirror: the source's name, its name in Delta, its logical type, the source's comment."""
+    """One column of a mirror: the source's name, its name in Delta, its logical type, the source's comment.
+
+    A column that no message carries has the rule that makes it.
+    """
 
     name: str
     column: str
     type: str
     comment: str = ""
+    made: MadeColumn | None = None
+
+    @property
+    def expression(self) -> str:
+        """What it is computed from the row's other columns by; empty if it is not."""
+        return self.made.value if self.made is not None and self.made.kind == "compute" else ""
+
+    @property
+    def origin(self) -> str:
+        """What its rule makes it from, in words; empty for a column that messages carry."""
+        if self.made is None:
+            return ""
+        words = {"compute": "computed as {}", "constant": "always {}", "meta": "{} of the row's last change"}
+        return words[self.made.kind].format(self.made.value)
 
     @property
     def delta(self) -> str:
@@ -70,6 +88,21 @@ class Mirror:
         return str(json.loads(self.shape).get("where", "")) if self.shape else ""
 
     @property
+    def sent(self) -> tuple[Column, ...]:
+        """The columns that messages carry."""
+        return tuple(one for one in self.columns if one.made is None)
+
+    @property
+    def computed(self) -> tuple[Column, ...]:
+        """The columns that are computed from the others of a row."""
+        return tuple(one for one in self.columns if one.expression)
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """Everything that is evaluated on whole rows."""
+        return tuple(filter(None, (self.where, *(one.expression for one in self.columns))))
+
+    @property
     def name(self) -> str:
         """The displayed name: the parts joined by dots."""
         return str(self.table)
@@ -89,10 +122,7 @@ class Mirror:
         return {
             "table": list(self.table),
             "keys": list(self.keys),
-            "columns": [
-                [one.name, one.column, one.type, *([one.comment] if one.comment else [])]
-                for one in self.columns
-            ],
+            "columns": [_column_value(one) for one in self.columns],
             "generation": self.generation,
             **({"history": list(self.history)} if self.history else {}),
             **({"eras": eras} if eras else {}),
@@ -106,7 +136,7 @@ class Mirror:
             TableId(*found["table"]),
             path,
             tuple(found["keys"]),
-            tuple(Column(*one) for one in found["columns"]),
+            tuple(Column(*one[:4], *(MadeColumn(*made) for made in one[4:])) for one in found["columns"]),
             found.get("generation", 0),
             tuple(found.get("history", ())),
             tuple(
@@ -115,6 +145,11 @@ class Mirror:
             ),
             found.get("shape", ""),
         )
+
+
+def _column_value(one: Column) -> list[Any]:
+    rest = [one.comment, *([list(one.made)] if one.made else [])] if one.comment or one.made else []
+    return [one.name, one.column, one.type, *rest]
 
 
 def target(rule: TableRule, source: TableId) -> TableId:
@@ -195,7 +230,7 @@ def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
 def grown(
     mirror: Mirror | None, table: TableId, rule: TableRule, keys: tuple[str, ...], seen: Mapping[str, str]
 ) -> Mirror:
-    """The mirror with all columns that rows or DDL have shown; none is removed.
+    """The mirror with all columns that rows or DDL have shown, none is removed, and without those that rules make.
 
     Args:
         mirror: as last decided, or None for a new one.
@@ -204,7 +239,7 @@ def grown(
         keys: key columns; those of the decision once known.
         seen: source columns with their logical types, in order.
     """
-    before = {one.name: one for one in mirror.columns} if mirror else {}
+    before = {one.name: one for one in mirror.sent} if mirror else {}
     reshaped = mirror is not None and mirror.shape != rule.shape
     columns = [] if reshaped else list(before.values())
     have = {one.name for one in columns}

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from ingest.change import Change, Image, Op
 from ingest.config import conditions
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, steps, typed
-from ingest.lake.conditions import met_by_texts
+from ingest.lake.conditions import met_by_texts, values_by_texts
 from ingest.lake.mirrors import Mirror
 from ingest.order import Order, order_of
-from ingest.quality.cell_values import of_text, shown, text_of
+from ingest.quality.cell_values import of_column, of_text, shown, text_of
 
 Row = Mapping[str, Any]
 Cells = dict[str, object]  # by the mirror's column
@@ -104,7 +104,7 @@ def expected(
     events = list(history.events)
     clears = (event.order for event in events if _clears(event))
     sent = _Sent(history, min(clears, default=None))
-    inserts = Inserts()
+    inserts = Inserts(frozenset(one.name for one in mirror.columns if one.made is not None))
     for step in steps(table, events):
         inserts.take(step)
         if isinstance(step.event, Placed) and step.key:
@@ -128,6 +128,8 @@ def expected(
             }
     if mirror.where:
         _filter(found, mirror, table, sent)
+    if mirror.computed:
+        _compute(found, mirror, table, sent)
     return found
 
 
@@ -139,16 +141,43 @@ def _filter(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
         only = sent.columns.get(key)
         if only is not None and not {*names} <= only | {*mirror.keys}:
             found.forget(key)
-    keys, texts = list(found.rows), []
-    for key in keys:
-        values = table.rows[key].values | dict(zip(mirror.keys, found.texts[key], strict=True))
-        cells = {name: of_text(values.get(name), columns[name].type) for name in names}
-        texts.append([None if cells[name] is None else values.get(name) for name in names])
+    keys = list(found.rows)
+    texts = _texts_of(keys, names, found, mirror, table)
     holds = met_by_texts(mirror.where, texts, [columns[name].delta for name in names])
     for key in (key for key, met in zip(keys, holds, strict=True) if not met):
         del found.rows[key]
         found.partly.discard(key)
         found.filtered.add(key)
+
+
+def _compute(found: Expected, mirror: Mirror, table: Table, sent: _Sent) -> None:
+    """Add the computed columns of the rows whose cells they need are known."""
+    columns = {one.name: one for one in mirror.columns}
+    for one in mirror.computed:
+        names = conditions.columns(one.expression)
+        keys = []
+        for key, row in found.rows.items():
+            row.pop(one.name, None)
+            only = sent.columns.get(key)
+            if only is None or {*names} <= only | {*mirror.keys}:
+                keys.append(key)
+        texts = _texts_of(keys, names, found, mirror, table)
+        made = values_by_texts(one, texts, [columns[name].delta for name in names])
+        for key, cell in zip(keys, of_column(made, one.delta), strict=True):
+            found.rows[key][one.name] = cell
+
+
+def _texts_of(
+    keys: Sequence[Key], names: Sequence[str], found: Expected, mirror: Mirror, table: Table
+) -> list[list[str | None]]:
+    """Some rows' texts of some columns; None for one that is not a value of its column's type."""
+    types = {one.name: one.type for one in mirror.columns}
+    texts = []
+    for key in keys:
+        values = table.rows[key].values | dict(zip(mirror.keys, found.texts[key], strict=True))
+        cells = {name: of_text(values.get(name), types[name]) for name in names}
+        texts.append([None if cells[name] is None else values.get(name) for name in names])
+    return texts
 
 
 @dataclass(slots=True)
@@ -159,6 +188,7 @@ class Inserts:
     earlier contents, and a row that is read again may have been lost in between.
     """
 
+    made: frozenset[str] = frozenset()  # columns that no message carries
     twice: set[Key] = field(default_factory=set)
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
@@ -180,7 +210,8 @@ class Inserts:
             return
         if not event.order.sequence or event.order.half:  # an upsert of StreamX is not an insert
             return
-        content = json.dumps(event.change.after, sort_keys=True)
+        sent = {name: text for name, text in (event.change.after or {}).items() if name not in self.made}
+        content = json.dumps(sent, sort_keys=True)
         contents = self._contents.setdefault(step.key, set())
         if self._there.get(step.key, event.order[:4]) != event.order[:4] and content not in contents:
             self.twice.add(step.key)

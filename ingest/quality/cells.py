@@ -32,6 +32,7 @@ from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
+from ingest.lake.stamps import TIME, Stamps, stamped, stamps_of
 from ingest.quality import row_counts
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
@@ -335,6 +336,7 @@ class _Reading:
     sample: KeySample
     steps: Sequence[SchemaStep]
     shard: tuple[str, str] | None
+    stamps: Stamps
     whole: bool  # all changes
     low: str = ""  # or those from this place on
     above: str = ""  # none up to this place
@@ -361,7 +363,7 @@ class _Reading:
             kept = pc.and_(kept, pc.greater(rows.column("order_key"), self.above))
         rows = rows.filter(kept)
         if rows.num_rows:
-            self.sample.add(rows.select(_COLUMNS))
+            self.sample.add(stamped(rows, self.stamps).select(_COLUMNS))
         return int(rows.num_rows)
 
 
@@ -386,12 +388,17 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
         names = map(dialect.quoted, ("kind", "batch", "table"))
         return "{} = 'change' AND {} > {} AND {} IN ({})".format(*_spread(names, since, listed))
 
-    for rows in read(lake, CHANGES.name, (*_NAMED, *_COLUMNS), where):
+    for rows in read(lake, CHANGES.name, (*_NAMED, *_columns(new)), where):
         texts = [pc.fill_null(rows.column(name), "\0") for name in _NAMED]
         coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
         for i, name in enumerate(coded.dictionary.to_pylist()):
             if name in by_name:
                 by_name[name].take(rows.filter(pc.equal(coded.indices, i)))
+
+
+def _columns(lanes: Iterable[_Reading]) -> tuple[str, ...]:
+    """The columns of changes that some lanes need."""
+    return (*_COLUMNS, *({TIME} if any(TIME in one.stamps.moving.values() for one in lanes) else ()))
 
 
 def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, ...]:
@@ -402,7 +409,7 @@ def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, .
 def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
     """Read one lane's changes; False if there are too many."""
     n = 0
-    for rows in read(lake, CHANGES.name, _COLUMNS, one.where):
+    for rows in read(lake, CHANGES.name, _columns([one]), one.where):
         n += one.take(rows)
         if not one.whole and n > REACH + one.lane.changes:
             return False
@@ -486,6 +493,7 @@ class _Check:
             sample,
             tuple(step for step, _ in steps),
             shard,
+            stamps_of(mirror, lane.source, lane.table),
             whole,
             low or "",
             begins,

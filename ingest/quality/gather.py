@@ -100,7 +100,7 @@ def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
             one.type,
             one.delta,
             "declared in the pipeline file"
-            if one.name in rule.declared
+            if one.name in rule.declared or one.made is not None
             else "declared by the source"
             if one.type != "unknown"
             else "seen in messages, type not declared",

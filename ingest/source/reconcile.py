@@ -239,7 +239,7 @@ class _Pair:
 
 def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> _Pair:
     there = lake.snapshot(mirror.path).types
-    by_name = {one.name: one for one in mirror.columns if one.column in there}
+    by_name = {one.name: one for one in mirror.sent if one.column in there}
     rule = lake.pipeline.rule(table.id)
     masked = {name for name in by_name if rule.mask_of(name)}
     if hidden := [name for name in mirror.keys if name in masked]:

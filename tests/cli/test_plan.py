@@ -159,6 +159,56 @@ def test_conditions_that_cannot_be_asked_hold(folder, where, why):
     assert [] == [one for one in good["tables"] if one["action"] == "hold"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (
+            "{compute: wrod || 'a'}",
+            "columns: own needs the column wrod of depot.bins, which the mirror does not have",
+        ),
+        (
+            "{compute: word > 5}",
+            "columns: own cannot be asked of depot.bins: Binder Error: Cannot compare values of",
+        ),
+        (
+            "{compute: CAST(word AS TIMESTAMP) - CAST(word AS TIMESTAMP)}",
+            "columns: own cannot be asked of depot.bins: its type is INTERVAL, which a column cannot have",
+        ),
+    ],
+)
+def test_columns_that_cannot_be_computed_hold(folder, rule, why):
+    """A column that is NULL for a typing error looks like one of a source without values."""
+    rules = f"tables:\n  - match: depot.bins\n    columns: {{own: {rule}}}\n"
+    found = planned(folder, FILES, rules, code=1)
+    (held,) = [one for one in found["tables"] if one["action"] == "hold"]
+    assert held["why"].startswith(f"{folder}/depot.yaml:7:15 {why}")
+
+
+def test_columns_of_rules_are_named_with_their_types(folder):
+    """A computed column has the type that its inputs give it; no warning says that no row has shown it."""
+    made = "long: {compute: length(word)}, at: {meta: event_time}, word2: {compute: upper(word)}, is: {constant: 5, type: int8}"
+    rules = f"tables:\n  - match: depot.bins\n    columns: {{{made}}}\n"
+    found = planned(folder, FILES, rules)
+    table = next(one for one in found["tables"] if one["table"] == "depot.bins")
+    types = {one["name"]: one["type"] for one in table["columns"]}
+    wanted = {"long": "BIGINT", "at": "TIMESTAMP", "word2": "STRING", "is": "TINYINT"}
+    assert wanted == {name: types[name] for name in wanted}
+    rules_of = {one["name"]: one.get("rule") for one in table["columns"]}
+    assert ("computed as length(word)", None) == (rules_of["long"], rules_of["word"])
+    assert [] == found["warnings"]
+
+
+@pytest.mark.parametrize("name", ["word", "WORD", "tall"])
+def test_a_column_of_a_rule_is_not_confused_with_one_of_the_source(folder, name):
+    """`tall` came with a statement, after the rule: its values would be hidden, or hide the rule's."""
+    rules = f"tables:\n  - match: depot.bins\n    columns: {{{name}: {{meta: batch}}}}\n"
+    (held,) = [one for one in planned(folder, FILES, rules, code=1)["tables"] if one["action"] == "hold"]
+    assert held["why"] == (
+        f"{folder}/depot.yaml:7:15 columns: makes a column {name}, and depot.bins has a column {name.lower()} of its own: "
+        "give the rule another name."
+    )
+
+
 @pytest.mark.parametrize("policy", ["lenient", "evolve", "ignore"])
 def test_a_condition_on_a_column_that_was_renamed_holds(folder, policy):
     """Every row would leave the mirror without a word, for none carries the column any more."""

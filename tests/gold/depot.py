@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,11 @@ class Depot:
         )
 
     def row(
-        self, kind: str = "INSERT", old: dict[str, str] | None = None, at: int = 0, **cells: str | None
+        self,
+        kind: str = "INSERT",
+        old: Mapping[str, str | None] | None = None,
+        at: int = 0,
+        **cells: str | None,
     ) -> Depot:
         """A row that was inserted, updated or deleted; ``at`` is a place in history of its own."""
         types = dict.fromkeys(cells, "int")

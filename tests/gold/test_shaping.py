@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.config.model import TableRule
+from ingest.config.model import MadeColumn, TableRule
 from ingest.errors import HeldError
 from ingest.gold.schema import _refuse_unordered
 from ingest.gold.work import Books, History, jobs
@@ -157,6 +158,63 @@ def test_rows_enter_and_leave_a_filtered_mirror(spark: SparkSession, tmp_path: P
     depot.row(id="5", a="0", b="0")
     assert ("done", "") == depot.run(checked=True)
     assert [1, 2, 3, 5] == [row["id"] for row in depot.rows()]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [0, None], ids=["spark", "arrow"])
+def test_columns_of_rules_follow_rules_and_types(
+    spark: SparkSession, tmp_path: Path, budget: int | None
+) -> None:
+    """A value by an old rule, or by a column's old type, must not stand next to one by the new."""
+    from ingest.gold import rebuild
+    from ingest.gold.explain import explain
+    from ingest.run import Warm
+
+    places = {name: f"x.yaml:{line}:5" for line, name in enumerate(("sum", "text", "in", "at"), 9)}
+    made = {"sum": MadeColumn("compute", "a + b"), "in": MadeColumn("meta", "batch", "int64")}
+    made |= {"at": MadeColumn("meta", "event_time", "timestamp")}
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", made=made, places=places), budget=budget)
+    depot.row(id="1", a="5", b="6").row(id="2", a=None, b="6")
+    assert ("done", "") == depot.run(checked=True)
+    assert [(11, 1), (None, 1)] == [(row["sum"], row["in"]) for row in depot.rows()]
+    depot.row("UPDATE", {"a": None}, id="2", a="1", b="6")
+    assert ("done", "") == depot.run(checked=True)
+    assert [(11, 1), (7, 2)] == [(row["sum"], row["in"]) for row in depot.rows()]
+    assert [1714521610, 1714521630] == [row["at"].replace(tzinfo=dt.UTC).timestamp() for row in depot.rows()]
+    for key in ("1", "2"):
+        story = explain(depot.lake(), "yard.depot", [key])
+        assert (True, ()) == (story.equal, story.differing)
+    assert ("7", "2") == tuple((story.folded or {})[name] for name in ("sum", "in"))
+    (rebuilt,) = rebuild.rebuild(depot.lake(), [], dry_run=True)
+    assert rebuilt.difference is not None
+    assert (2, True) == (rebuilt.difference.rows, rebuilt.difference.none)
+
+    made = {"text": MadeColumn("compute", "a || '+' || b"), "sum": MadeColumn("compute", "a + b")}
+    depot.rule, depot.warm = replace(depot.rule, made=made), Warm()
+    assert ("done", "") == depot.run(checked=True)
+    assert [{"id": 1, "a": 5, "b": 6, "text": "5+6", "sum": 11}] == depot.rows()[:1]
+
+    depot.row(id="3", a="3000000000", b="1")  # more than the INT that messages have said
+    assert ("done", "") == depot.run(checked=True)
+    assert [11, 7, 3000000001] == [row["sum"] for row in depot.rows()]
+    assert "bigint" == dict(depot.lake().read("mirrors/yard/depot").dtypes)["sum"]
+    assert [] == depot.lake().read("checks").where("state IN ('fail', 'error')").collect()
+
+    odd = {"text": MadeColumn("compute", "CAST(CASE WHEN a = 1 THEN 'x' ELSE '1' END AS INT)")}
+    depot.rule, depot.warm = replace(depot.rule, made=odd), Warm()
+    state, message = depot.run()
+    assert ("held", "x.yaml:10:5 columns: text fails on a row: ") == (
+        state,
+        message[: message.index("row: ") + 5],
+    )
+    depot.rule, depot.warm = replace(depot.rule, made={"in": made["sum"]}), Warm()
+    depot.row(id="4", a="1", b="1", IN="7")
+    why = "x.yaml:11:5 columns: makes a column in, and yard.depot has a column IN of its own: give the rule another name."
+    assert ("held", why) == depot.run()
+    depot.rule, depot.warm = replace(depot.rule, made={}), Warm()
+    assert ("done", "") == depot.run(checked=True)
+    assert [{"id": 4, "a": 1, "b": 1, "IN": 7}] == depot.rows()[3:]
 
 
 @pytest.mark.spark

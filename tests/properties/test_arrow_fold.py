@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,13 +16,17 @@ import pytest
 
 from ingest import types
 from ingest.change import TableId
-from ingest.config.model import TableRule
+from ingest.config.model import MadeColumn, TableRule
+from ingest.fold import Placed, Table, steps
 from ingest.gold import arrow
 from ingest.gold.arrow import ColumnWork, LaneWork, NotPlain, Work
-from ingest.gold.lane import Lane, Shape, Steps
+from ingest.gold.lane import Lane, Shape, Steps, change_of
 from ingest.gold.planner import _judged, refolds
+from ingest.gold.schema import recomputed
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CPU
+from ingest.lake.stamps import stamps_of
+from ingest.order import order_of
 from ingest.values.typed_values import value_of
 from tests.properties import lakes
 from tests.properties.conditions import CONDITIONS
@@ -117,41 +122,89 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
 def test_no_filtered_history_is_wrong(kind: Kind, where: str, tmp_path: Path) -> None:
     """A row that stops to meet a condition must leave, and one that starts to must come with columns sent long before."""
     feed = lakes.together(kind, 20, BATCHES, ordered=False)
-    work, files, high = replace(_work(feed, kind, tmp_path), where=where), list[str](), ""
-    wider = 0
-    for batch in range(1, len(feed.batches) + 1):
-        new = _rows(feed, batch, tmp_path)
-        files += new
-        places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
-        if not places:
-            continue
-        plain = Lane(
-            lakes.SOURCE,
-            feed.table,
-            batch,
-            batch,
-            min(places),
-            high,
-            Shape(kind.partials),
-            Shape(kind.partials),
-        )
-        lane = _judged(replace(plain, inherits=int(kind.inherits)), _mirror(work, feed.table))
-        high = max(high, *places)
-        work = replace(
-            work, lanes=(LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=refolds(lane, Steps())),)
-        )
-        before = work.size
-        work = _fold(work, arrow.make(work, arrow.read(files, work.lanes)))
-        wider += work.size != before
+    work, wider = _delivered(feed, kind, tmp_path, TableRule(where=where))
     expected = {key: row for key, row in feed.rows.items() if CONDITIONS[where](row)}  # type: ignore[arg-type]
     assert expected == _content(work, feed.keys)
     assert 0 < len(expected) < len(feed.rows)
     assert wider
 
 
-def _mirror(work: Work, table: TableId) -> Mirror:
-    shape = TableRule(where=work.where).shape
-    return Mirror(table, work.path, work.keys, tuple(Column(*one) for one in work.columns), shape=shape)
+MADE = {
+    "sum": MadeColumn("compute", "coalesce(n, 0) + d * 2", "decimal(38,10)"),
+    "label": MadeColumn("compute", "coalesce(s, '-') || n"),
+    "origin": MadeColumn("constant", 'a "shop"'),
+    "batch": MadeColumn("meta", "batch", "int64"),
+    "did": MadeColumn("meta", "operation", "string"),
+    "from": MadeColumn("meta", "table", "string"),
+    "moment": MadeColumn("meta", "event_time", "timestamp"),
+}
+
+
+@pytest.mark.parametrize(
+    "kind", [lakes.FULL, lakes.MIXED, lakes.CLEARED, lakes.INHERITING], ids=lambda kind: kind.name
+)
+def test_no_history_with_columns_of_rules_is_wrong(kind: Kind, tmp_path: Path) -> None:
+    """A computed column must follow each of its inputs, and a metadata column name the last change of its row."""
+    feed = lakes.together(kind, 20, BATCHES, ordered=False)
+    work, _ = _delivered(feed, kind, tmp_path, TableRule(made=MADE))
+    assert feed.rows == _content(work, feed.keys)
+    last = _last_changes(feed, work, tmp_path)
+    rows = arrow.there(work).to_pylist()
+    for row in rows:
+        n, s, d = (row[name] for name in COLUMNS)
+        assert row["sum"] == (None if d is None else (n or 0) + 2 * d)
+        assert row["label"] == (None if n is None else f"{'-' if s is None else s}{n}")
+        assert ('a "shop"', str(feed.table)) == (row["origin"], row["from"])
+        change = last[tuple(row[key] for key in feed.keys)]
+        assert (change["batch"], change["op"]) == (row["batch"], row["did"])
+        assert change["event_time"] == row["moment"]
+    assert {"insert", "update"} <= {row["did"] for row in rows}
+    assert len({row["batch"] for row in rows}) > 1
+
+
+def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
+    """The last change of each row in the order of history, by the plain fold of all of them."""
+    rows = [
+        row for batch in range(1, BATCHES + 9) if (folder / f"{batch}.parquet").exists()
+        for row in pq.read_table(folder / f"{batch}.parquet").to_pylist()
+    ]  # fmt: skip
+    kinds = {one.name: one.type for one in work.columns if one.name in feed.keys}
+    table, found = Table(feed.keys, kinds), dict[Any, Any]()
+    by_place = {row["order_key"]: row for row in rows}
+    places = {order_of(place): row for place, row in by_place.items()}
+    events = [Placed(order_of(row["order_key"]), change_of(row, feed.keys)) for row in by_place.values()]
+    for step in steps(table, events):
+        if step.row is not None and step.effect != "nothing":
+            found[step.key] = places[step.event.order]
+    return found
+
+
+def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> tuple[Work, int]:
+    """A mirror with rules after all batches, and how often it has got another size."""
+    work, files, high, wider = _work(feed, kind, folder), list[str](), "", 0
+    plain = tuple(Column(*one[:3]) for one in work.columns)
+    mirror = recomputed(rule, Mirror(feed.table, work.path, work.keys, plain, shape=rule.shape))
+    columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
+    work = replace(work, columns=columns, where=rule.where)
+    stamps = stamps_of(mirror, lakes.SOURCE, feed.table)
+    for batch in range(1, len(feed.batches) + 1):
+        new = _rows(feed, batch, folder)
+        files += new
+        places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
+        if not places:
+            continue
+        shape = Shape(kind.partials)
+        lane = Lane(lakes.SOURCE, feed.table, batch, batch, min(places), high, shape, shape, stamps=stamps)
+        lane = _judged(replace(lane, inherits=int(kind.inherits)), mirror)
+        high = max(high, *places)
+        whole = refolds(lane, Steps())
+        work = replace(
+            work, lanes=(LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=whole, stamps=stamps),)
+        )
+        before = work.size
+        work = _fold(work, arrow.make(work, arrow.read(files, work.lanes)))
+        wider += work.size != before
+    return work, wider
 
 
 def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:

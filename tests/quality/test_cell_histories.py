@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.config.model import TableRule
+from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Key, Placed, Row, fold
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import order_key
@@ -162,6 +162,42 @@ def test_filtered_mirrors_pass_and_rows_that_do_not_belong_are_found(where: str)
                     )
                     assert [(key, "")] == [one[:2] for one in left]
     assert min(seen["rows"], seen["planted"]) > 5, seen
+
+
+@pytest.mark.parametrize("where", ["", "n % 3 <> 1"])
+def test_computed_columns_pass_and_planted_values_are_found(where: str) -> None:
+    """A row of which only some cells are known is compared in the computed columns that these cells settle."""
+    seen: Counter[str] = Counter()
+    made = {
+        "more": MadeColumn("compute", "n + 1", "int64"),
+        "text": MadeColumn("compute", "coalesce(s, '-') || '/' || n"),
+    }
+    own = tuple(Column(name, name, one.type or "string", made=one) for name, one in made.items())
+    for number, kind in enumerate(KINDS[::5]):
+        for step in batches(kind, number):
+            shape = TableRule(made=made, where=where).shape
+            mirror = replace(step.mirror, columns=(*step.mirror.columns, *own), shape=shape)
+            rows = {}
+            for key, row in step.rows.items():
+                n, s, _ = cells_of(row)
+                if not where or CONDITIONS[where](cells_of(row)):
+                    more = [None, None] if n is None else [n + 1, f"{'-' if s is None else s}/{n}"]
+                    rows[key] = [*step.cells(key), *more]
+            mine = step._replace(mirror=mirror)
+            for way, events, whole in read(mine):
+                wanted, marks = mine.check(events, 1 << 32, whole=whole)
+                closed = whole and marks is None
+                assert [] == mine.wrong(wanted, list(rows.values()), closed=closed), (way, number)
+                for key in wanted.rows:
+                    for at, name in enumerate(("more", "text"), len(step.mirror.columns)):
+                        planted = [*rows[key]]
+                        planted[at] = "planted"
+                        others = [row for other, row in rows.items() if other != key]
+                        found = mine.wrong(wanted, [*others, planted], closed=closed)
+                        known = name in wanted.rows[key]
+                        assert ([(key, name)] if known else []) == [one[:2] for one in found]
+                        seen["found" if known else "unknown"] += 1
+    assert seen["found"] > 10, seen
 
 
 def cells_of(row: Row) -> Cells:

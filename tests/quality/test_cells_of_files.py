@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,7 +15,7 @@ from deltalake import write_deltalake
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.config.model import Source, TableRule
+from ingest.config.model import MadeColumn, Source, TableRule
 from ingest.fold import SchemaStep
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision, Decisions
@@ -93,26 +94,31 @@ class Shop:
 
     def check(
         self,
-        rows: list[tuple[int, str | None, str | None]],
+        rows: Sequence[tuple[Any, ...]],
         since: int = 0,
         *,
         deep: bool = False,
         mirror: Mirror = MIRROR,
         limit: int = 200,
         ever: int = 0,
+        schema: pa.Schema = ROW,
     ) -> Compared:
         """What is found, with the mirror's rows as given."""
         source = Source("s", "files", "dts-canal", path="x")
         pipeline = Pipeline("p", self.folder / "p.yaml", str(self.folder / "lake"), (source,), (self.rule,))
         lake = Lake(cast("Any", None), pipeline)
-        values = [{"id": key, "a": a, "n": None if n is None else Decimal(n)} for key, a, n in rows]
+        values = [
+            {"id": key, "a": a, "n": None if n is None else Decimal(n)}
+            | dict(zip(schema.names[3:], more, strict=True))
+            for key, a, n, *more in rows
+        ]
         write_deltalake(
             lake.path("changes"),
             pa.Table.from_pylist(self.changes, CHANGES),
             mode="overwrite",
             partition_by=["kind"],
         )
-        write_deltalake(lake.path(mirror.path), pa.Table.from_pylist(values, ROW), mode="overwrite")
+        write_deltalake(lake.path(mirror.path), pa.Table.from_pylist(values, schema), mode="overwrite")
         new = [one for one in self.changes if one["batch"] > since]
         old = [one["order_key"] for one in self.changes if one["batch"] <= since]
         places = sorted(one["order_key"] for one in new)
@@ -322,3 +328,36 @@ def test_rows_that_a_condition_leaves_out_are_not_missing(tmp_path: Path) -> Non
     assert [((1,), "is missing, the changes give this row")] == [(one.key, one.text) for one in missing.wrong]
     one_batch = shop.check(rows, since=1, mirror=mirror, ever=4)
     assert [] == one_batch.wrong
+
+
+def test_columns_that_rules_make_are_compared(tmp_path: Path) -> None:
+    """A computed column that kept an old value, or a batch that is not the row's last, is seen by nobody else."""
+    made = {
+        "twice": MadeColumn("compute", "n * 2"),
+        "origin": MadeColumn("constant", "eu"),
+        "did": MadeColumn("meta", "operation"),
+        "batch": MadeColumn("meta", "batch"),
+    }
+    kinds = dict(zip(made, ("decimal(12,2)", "string", "string", "int64"), strict=True))
+    own = tuple(Column(name, name, kinds[name], made=one) for name, one in made.items())
+    mirror = replace(MIRROR, columns=(*COLUMNS, *own), shape=TableRule(made=made).shape)
+    types = (pa.decimal128(12, 2), pa.string(), pa.string(), pa.int64())
+    schema = pa.schema([*ROW, *zip(made, types, strict=True)])
+    shop = Shop(tmp_path).say(1, 1, "insert", 1, a="x", n="5").say(1, 2, "insert", 2, a="x", n=None)
+    shop.say(2, 3, "update", 1, partial=True, n="6").say(2, 4, "update", 2, partial=True, a="y")
+    # the same row again under a new place is no second insert of a live key
+    shop.say(1, 5, "insert", 3, a="z", n="1").say(2, 6, "insert", 3, a="z", n="1")
+    rows: list[tuple[Any, ...]] = [
+        (1, "x", "6", Decimal(12), "eu", "update", 2),
+        (2, "y", None, None, "eu", "update", 2),
+        (3, "z", "1", Decimal(2), "eu", "insert", 2),
+    ]
+    found = shop.check(rows, mirror=mirror, schema=schema)
+    assert ([], 3, set()) == (found.wrong, found.keys, found.twice)
+    for since in (0, 1):
+        whole = shop.check(rows, since, mirror=mirror, schema=schema, ever=6)
+        assert ([], 3) == (whole.wrong, whole.keys)
+        for at, wrong in ((3, Decimal(10)), (4, "us"), (5, "read"), (6, 1)):
+            planted = [(*rows[0][:at], wrong, *rows[0][at + 1 :]), *rows[1:]]
+            faults = shop.check(planted, since, mirror=mirror, schema=schema, ever=6).wrong
+            assert [((1,), schema.names[at])] == [(one.key, one.column) for one in faults]

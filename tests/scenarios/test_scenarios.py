@@ -32,7 +32,7 @@ FOLDERS = sorted(found.parent for found in HERE.glob("*/expected.json"))
 SAMPLE = [
     HERE / name
     for name in (
-        "absent_columns", "converted", "created_again", "default_fill", "deletes_resurrected", "late_truncate_and_ddl",
+        "absent_columns", "columns_made", "converted", "created_again", "default_fill", "deletes_resurrected", "late_truncate_and_ddl",
         "old_key_left", "rename_evolve", "shards", "told_anew", "widened", "zero_dates",
     )
 ]  # fmt: skip

@@ -1,0 +1,93 @@
+"""Cells that each change gets when it is read, as if its source had sent them: constants, and what is known of the
+change itself.
+
+So a metadata column holds what is known of the last change of its row in the order of history, in every fold and check.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ingest.change import TableId
+from ingest.lake.mirrors import Mirror
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
+TIME = "event_time"
+_COLUMNS = {
+    "batch": "batch",
+    "event_time": TIME,
+    "operation": "op",
+}  # metadata: the column of `changes` that has it
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """The cells of one lane's changes, by the mirror's columns: fixed texts, and columns of ``changes``."""
+
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    moving: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def members(self) -> list[str]:
+        """The fixed cells as members of a JSON object."""
+        return [
+            f"{json.dumps(name, ensure_ascii=False)}:{json.dumps(text, ensure_ascii=False)}"
+            for name, text in self.fixed.items()
+        ]
+
+    def cells(self, row: Mapping[str, Any]) -> dict[str, str | None]:
+        """The cells of one change."""
+        found: dict[str, str | None] = dict(self.fixed)
+        for name, column in self.moving.items():
+            value = row[column]
+            if column == TIME and value is not None:
+                value = value.replace(tzinfo=None).isoformat() + "Z"
+            found[name] = None if value is None else str(value)
+        return found
+
+
+NO_STAMPS = Stamps()
+
+
+def stamps_of(mirror: Mirror, source: str, table: TableId) -> Stamps:
+    """What a mirror's rules want to know of a lane's changes."""
+    known = {"source": source, "table": str(table)}
+    fixed, moving = {}, {}
+    for one in mirror.columns:
+        if one.made is None or one.expression:
+            continue
+        if one.made.kind == "meta" and one.made.value in _COLUMNS:
+            moving[one.name] = _COLUMNS[one.made.value]
+        else:
+            fixed[one.name] = one.made.value if one.made.kind == "constant" else known[one.made.value]
+    return Stamps(fixed, moving) if fixed or moving else NO_STAMPS
+
+
+def stamped(rows: Rows, stamps: Stamps) -> Rows:
+    """Changes with the cells in their images."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if stamps == NO_STAMPS:
+        return rows
+    parts: list[Any] = ["{", ",".join(stamps.members)]
+    for name, column in stamps.moving.items():
+        cells = rows.column(column)
+        if column == TIME:
+            text = cells.cast(pa.timestamp("us", cells.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
+            cells = pc.binary_join_element_wise(
+                pc.replace_substring(text.cast(pa.string()), " ", "T"), "Z", ""
+            )
+        quoted = pc.binary_join_element_wise('"', cells.cast(pa.string()), '"', "")
+        comma = "" if len(parts) == 2 and not parts[1] else ","
+        parts += [f"{comma}{json.dumps(name, ensure_ascii=False)}:", pc.coalesce(quoted, "null")]
+    after = rows.column("after")
+    parts += [pc.if_else(pc.equal(after, "{}"), "", ","), pc.utf8_slice_codeunits(after, 1)]
+    images = pc.binary_join_element_wise(*parts, "")
+    return rows.set_column(rows.schema.get_field_index("after"), "after", images)
