@@ -74,9 +74,11 @@ class Server:
     def answer(self, statement: str) -> Sequence[tuple[Any, ...]]:
         """The rows of a statement."""
         self.asked.append(statement)
+        if statement.startswith(("SET ", "ALTER SESSION ")):
+            return []
+        tree = sqlglot.parse_one(statement, read=self.dialect, error_level=sqlglot.ErrorLevel.RAISE)
         if (known := self.dictionary(statement)) is not None:
             return known
-        tree = sqlglot.parse_one(statement, read=self.dialect, error_level=sqlglot.ErrorLevel.RAISE)
         return self.duck.cursor().execute(self.translated(statement, tree)).fetchall()
 
     def prepare(self) -> None:
@@ -123,8 +125,6 @@ class Oracle(Server):
         """Rows as the Database Reference describes them, numbers as digits."""
         import oracledb
 
-        if statement.startswith("ALTER SESSION"):
-            return []
         if "all_tab_cols" in statement:
             if self.is_old and "collation" in statement:
                 raise oracledb.DatabaseError(Fault(904, 'ORA-00904: "COLLATION": invalid identifier'))
@@ -202,8 +202,6 @@ class SQLServer(Server):
 
     def dictionary(self, statement: str) -> Sequence[tuple[Any, ...]] | None:
         """Rows as the documents describe them."""
-        if statement.startswith("SET "):
-            return []
         if "sys.indexes" in statement:
             return self.keys
         if "sys.columns" in statement:

@@ -9,7 +9,6 @@ import json
 import re
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from types import ModuleType
@@ -157,14 +156,11 @@ class Shop:
 
 
 @pytest.fixture(params=[oracle, sqlserver], ids=["oracle", "sqlserver"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     """One of each."""
     shop = Shop(tmp_path, request.param)
     monkeypatch.setattr(oracledb if shop.oracle else pytds, "connect", shop.server.connect)
-    yield shop
-    for statement in shop.server.asked:
-        if not statement.startswith(("SET", "ALTER SESSION")):
-            sqlglot.parse_one(statement, read=shop.server.dialect, error_level=sqlglot.ErrorLevel.RAISE)
+    return shop
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -194,10 +190,9 @@ def test_every_row_is_read_once_as_canonical_text(shop: Shop) -> None:
     assert Op.TRUNCATE is shop.told()[-1].op
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_keys_of_several_columns_of_any_type(shop: Shop, seed: int) -> None:
+def test_keys_of_several_columns_of_any_type(shop: Shop) -> None:
     """A bound that the database reads as another value loses the rows between the two."""
-    random = Random(seed)
+    random = Random(0)
     names = ["Ab", "b'c", "ä", "\\\n", "z%", "A\tc", "🚚", "北"]
     keys = {
         (random.choice(names), f"{random.randint(-9, 9)}.{random.randint(0, 9999):04d}") for _ in range(120)
@@ -253,26 +248,23 @@ def test_equal_tables_move_no_rows(shop: Shop) -> None:
     assert () == done.left_out
 
 
-@pytest.mark.parametrize(
-    ("change", "cell"),
-    [
-        ("NAME = NAME || ' '", "NAME"),
-        ("SIZE = SIZE + 0.0001", "SIZE"),
-        ("FREE = FREE + 1", "FREE"),
-        ("SEEN = SEEN + to_microseconds(1)", "SEEN"),
-        ("DAY = NULL", "DAY"),
-        ("MADE = MADE - to_microseconds(1)", "MADE"),
-        ("DATA = encode('y')", "DATA"),
-        ("W = W * 1.0000000000000002", "W"),
-        ("NAME = NULL", "NAME"),
-    ],
-)
-def test_each_type_of_difference_is_found(shop: Shop, change: str, cell: str) -> None:
+def test_each_type_of_difference_is_found(shop: Shop) -> None:
     """A difference that no checksum has is never seen."""
+    changes = {
+        "NAME": "NAME || ' '", "SIZE": "SIZE + 0.0001", "FREE": "FREE + 1", "SEEN": "SEEN + to_microseconds(1)",
+        "DAY": "NULL", "MADE": "MADE - to_microseconds(1)", "DATA": "encode('y')", "W": "W * 1.0000000000000002",
+    }  # fmt: skip
     shop.fill(300)
-    shop.mirror(f"UPDATE memory.copied SET {change} WHERE ID = 123")
+    shop.mirror(
+        "; ".join(
+            f"UPDATE memory.copied SET {name} = {value} WHERE ID = {key}"
+            for key, (name, value) in enumerate([*changes.items(), ("NAME", "NULL")], 120)
+        )
+    )
     done = shop.compare()
-    assert [(("123",), [cell])] == [(one.key, list(one.cells)) for one in done.differences]
+    assert {str(key): [name] for key, name in enumerate([*changes, "NAME"], 120)} == {
+        one.key[0]: list(one.cells) for one in done.differences
+    }
     assert done.fetched < 150
 
 
