@@ -278,12 +278,17 @@ def accept_gap(
         return
     output.table(("accepted", "because it"), [(gap.place, gap.loss) for gap in gaps])
     output.follow("run", file)
-    if named.database is not None:
+    wrong = "the rows that the lost messages changed are wrong until they are read again"
+    if named.database is None:
         output.note(
-            f"the rows that the lost messages changed are wrong until they are read again: after the run, "
-            f"`{command('reconcile', file, '--repair')}` finds and reads them, and `{command('snapshot', file)} TABLE...` "
-            "reads whole tables"
+            f"{wrong}: add `database:` to source {source}, and after the run compare its tables with `ingest reconcile`, "
+            "or let the source send them once more"
         )
+        return
+    output.note(
+        f"{wrong}: after the run, `{command('reconcile', file, '--repair')}` finds and reads them, and "
+        f"`{command('snapshot', file)} TABLE...` reads whole tables; the next run lands them"
+    )
 
 
 def _chosen(gaps: tuple[Gap, ...], place: str) -> list[Gap]:
