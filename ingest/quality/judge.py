@@ -8,7 +8,9 @@ functions import it, and the stage imports it while Spark is counting.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -23,7 +25,20 @@ def great_expectations() -> Any:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        _import_when_used("scipy.stats")  # one expectation's; its import takes a third of the library's
         return importlib.import_module("great_expectations")
+
+
+def _import_when_used(name: str) -> None:
+    """Let the next ``import`` of a module wait until one of its attributes is read."""
+    spec = None if name in sys.modules else importlib.util.find_spec(name)
+    if spec is None or spec.loader is None:
+        return
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    package, _, own = name.rpartition(".")
+    setattr(sys.modules[package], own, module)
 
 
 def context() -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from ingest.config import Expectation, QualityRule, load, words
 from ingest.errors import ConfigError
+from ingest.quality import judge
 from ingest.quality.catalogue import CHECKS
 
 HEAD = "pipeline: yard\nlake: ./lake\nsources:\n  - {name: y, kind: files, path: ./*.jsonl, format: canal}\nquality:\n"
@@ -80,3 +84,15 @@ def test_rows_to_look_at_are_one_of_two_words(tmp_path: Path) -> None:
 def test_the_pipeline_file_knows_every_check() -> None:
     """A limit for a check that the file's reader does not know could not be set."""
     assert list(CHECKS) == list(words.CHECKS)
+
+
+def test_a_large_module_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics that one expectation needs are a third of what the library takes to import."""
+    monkeypatch.delitem(sys.modules, "wsgiref.headers", raising=False)
+    judge._import_when_used("wsgiref.headers")
+    module = sys.modules["wsgiref.headers"]
+    assert type(module) is not ModuleType
+    assert [("a", "b")] == module.Headers([("a", "b")]).items()
+    assert type(module) is ModuleType
+    judge._import_when_used("wsgiref.headers")
+    assert module is importlib.import_module("wsgiref.headers")
