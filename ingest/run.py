@@ -263,10 +263,14 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     done = {one.path: one.mirror for one in result.mirrors if one.state == "done"}
     if last <= warm.checked and not done:
         return
-    with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
-        checked = quality.check(
-            lake, warm.checked, done, warm.decided, tell, steps=steps_of(lake), partly=result.incomplete
-        )
+    try:
+        with paced(lake.spark, result.changes if done else FEW + 1, sum(one.size for one in result.mirrors)):
+            checked = quality.check(
+                lake, warm.checked, done, warm.decided, tell, steps=steps_of(lake), partly=result.incomplete
+            )
+    except SealError as error:  # the next run checks these batches, too
+        result.failures.append(f"nothing was checked, because {error}")
+        return
     result.checks = checked.counts()
     failures, warnings = quality.complaints(checked, set(_told(result)))
     result.failures.extend(failures)

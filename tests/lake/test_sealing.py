@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from ingest import run as runs
 from ingest.bronze import land as bronze
 from ingest.bronze import preview
 from ingest.bronze.kafka import _counting
@@ -33,6 +34,7 @@ from ingest.lake.raw import raw
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
 from ingest.lake.upkeep import Kept
+from ingest.result import Result
 from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
 from ingest.silver.lift import INPUT, Lifting, lift
@@ -503,3 +505,28 @@ def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.Mon
     again = CliRunner().invoke(app, words)
     assert 2 == again.exit_code
     assert "There is no key of 2026-03-15" in again.output
+
+
+def test_a_run_without_the_key_reports_and_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Any
+) -> None:
+    """No stage ends the run with a trace, and nothing counts as read or checked."""
+    depot = Sealed(tmp_path)
+    depot.grow()
+    depot.work()
+    depot.grow()
+    depot.key("two")
+
+    def check(lake: Lake, *_given: Any, **_named: Any) -> None:
+        sealing.refuse_unreadable(lake, sealing.opener(lake), (1, 1))
+
+    monkeypatch.setattr("ingest.run.quality.check", check)
+    monkeypatch.setattr(runs, "paced", lambda *_given: nullcontext())
+    monkeypatch.setattr(runs, "steps_of", lambda _lake: None)
+    result, warm = Result("depot", "r", "depot.yaml"), runs.Warm(checked=0)
+    lake = depot.lake(SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1)))
+    runs._bronze(lake, warm, result, print)
+    runs._quality(lake, warm, result, print)
+    assert ["nothing was read", "nothing was checked"] == [one.partition(",")[0] for one in result.failures]
+    assert all("because " in one and "another master key wrapped" in one for one in result.failures)
+    assert (0, 1) == (warm.checked, bronze.last_batch(depot.lake()))
