@@ -25,6 +25,7 @@ from ingest.gold.misfits import COUNTED
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
+from ingest.lake.deferred import cores
 from ingest.lake.envelope import SealError
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
@@ -32,7 +33,6 @@ from ingest.lake.lineage import Teller, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
-from ingest.lake.session import cores
 from ingest.quality import stage as quality
 from ingest.result import STAGES, Result
 from ingest.silver.decode import decode

@@ -54,7 +54,8 @@ def session_for(
     from pyspark import SparkContext
 
     from ingest.lake import lock
-    from ingest.lake.session import Deferred, can_wait, session, stop
+    from ingest.lake.deferred import Deferred
+    from ingest.lake.session import can_wait, session, stop
 
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
@@ -82,7 +83,7 @@ def session_for(
 
 def usable(spark: SparkSession) -> bool:
     """False once the JVM is gone, or its context stopped: nothing further can succeed."""
-    from ingest.lake.session import has_started
+    from ingest.lake.deferred import has_started
 
     try:
         return not has_started(spark) or not spark.sparkContext._jsc.sc().isStopped()

@@ -40,12 +40,13 @@ from ingest.gold.shaped import refuse, shaped
 from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
 from ingest.lake import condensed, decisions, faults, histories, mirrors, pauses
 from ingest.lake.decisions import FOLDED, Decision
+from ingest.lake.deferred import has_started, start
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.pace import SMALL, extent, narrow, pace
 from ingest.lake.schemas import CHANGES
-from ingest.lake.session import has_started, new_session, start
+from ingest.lake.session import new_session
 from ingest.lake.settings import is_set
 
 if TYPE_CHECKING:

@@ -23,10 +23,10 @@ from ingest.gold import tables
 from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large
+from ingest.lake.deferred import cores
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
-from ingest.lake.session import cores
 
 if TYPE_CHECKING:
     from ingest.gold.apply import Tell

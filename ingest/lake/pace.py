@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from ingest.lake.deferred import has_started
 from ingest.lake.delta import Snapshot
-from ingest.lake.session import has_started
 from ingest.lake.settings import COMPILED, INTERPRETED, PACED, PARTITIONS
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pyspark
 from pyspark import SparkConf, SparkContext
@@ -26,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import SetupError
 from ingest.lake import archive, jars
+from ingest.lake.deferred import has_started
 from ingest.lake.java import Java, find, launcher
 from ingest.lake.settings import (
     APPLIED,
@@ -38,7 +38,6 @@ from ingest.lake.settings import (
     cluster_settings,
     is_local,
     joined,
-    local_cores,
     local_defaults,
     local_settings,
     runtime,
@@ -77,54 +76,9 @@ def session(
     return _started(app_name, master, conf, kafka, profile)
 
 
-class Deferred:
-    """A session that starts when something asks it for the first time: many small runs need no Spark at all.
-
-    It has the attributes of the session. Attributes are asked in any thread; the first one waits for the start.
-    """
-
-    def __init__(self, start: Callable[[], SparkSession], master: str) -> None:
-        self._start, self._lock = start, threading.Lock()
-        self._started: SparkSession | None = None
-        self.cores = local_cores(master)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.now(), name)
-
-    def now(self) -> SparkSession:
-        """The session, started if it is not yet."""
-        with self._lock:
-            if self._started is None:
-                self._started = self._start()
-        return self._started
-
-    @property
-    def started(self) -> SparkSession | None:
-        """The session, if it has started."""
-        return self._started
-
-
 def can_wait(master: str) -> bool:
     """True if a session would be started here, on this machine, so that it need not start before it is needed."""
     return is_local(master) and "PYSPARK_GATEWAY_PORT" not in os.environ and _running() is None
-
-
-def has_started(spark: SparkSession) -> bool:
-    """False for a session that nothing has needed yet."""
-    return not isinstance(spark, Deferred) or spark.started is not None
-
-
-def start(spark: SparkSession) -> None:
-    """Start a session in this thread, if it has not started."""
-    if isinstance(spark, Deferred):
-        spark.now()
-
-
-def cores(spark: SparkSession) -> int:
-    """The tasks that run at the same time."""
-    if isinstance(spark, Deferred) and spark.started is None:
-        return spark.cores
-    return max(1, spark.sparkContext.defaultParallelism)
 
 
 def new_session(spark: SparkSession) -> SparkSession:

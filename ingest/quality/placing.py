@@ -13,10 +13,11 @@ from typing import Any
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import Source
+from ingest.lake import duck
 from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal, quoted
-from ingest.lake.schemas import BOOKS, CHANGES
+from ingest.lake.names import literal
+from ingest.lake.schemas import CHANGES
 from ingest.order import AFTER_ITS_ROW, Order, is_weak, number_key, order_of, same_place, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
@@ -228,12 +229,11 @@ def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
 
 
 def _rows_of_second(lake: Lake, lane: CheckedLane, prefix: str) -> list[dict[str, Any]]:
-    found = lake.spark.sql(
-        f"SELECT topic, `partition`, batch, `offset`, order_key FROM {lake.named(CHANGES.name)} "
-        f"WHERE kind = 'change' AND op <> 'truncate' AND {_of(lane)} "
-        f"AND order_key >= {literal(prefix)} AND startswith(order_key, {literal(prefix)})"
+    columns = ", ".join(map(duck.name, ("topic", "partition", "batch", "offset", "order_key")))
+    return lake.ask(
+        f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' AND {_in(lane)} "
+        f"AND order_key >= {duck.text(prefix)} AND starts_with(order_key, {duck.text(prefix)})"
     )
-    return [row.asDict() for row in found.collect()]
 
 
 # --- events of weak dialects in another partition ---------------------------------------------------
@@ -249,9 +249,9 @@ def _apart(
     weak = lane.order_low is not None and is_weak(lane.order_low) and lane.truncates
     if not new and not weak:
         return 0
-    ways = lake.spark.sql(
-        f"SELECT DISTINCT topic, `partition` FROM {lake.named(BOOKS.name)} WHERE changes > 0 AND {_of(lane)}"
-    ).collect()
+    ways = lake.ask(
+        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {_in(lane)}"
+    )
     rows = {(row["topic"], row["partition"]) for row in ways}
     apart = sum(bool(rows - {(row["topic"], row["partition"])}) for row in new)
     return max(apart, lane.truncates if weak and len(rows) > 1 else 0)
@@ -328,19 +328,25 @@ def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since
     weak = lane.order_low is not None and is_weak(lane.order_low)
     if not weak or not lane.key_changes or not subject.keyed or subject.mirror is None:
         return 0
-    names = [one.name for one in subject.mirror.key_columns]
-    moved = " OR ".join(f"b.{quoted(name)} <> a.{quoted(name)}" for name in names)
-    rows = (
-        f"SELECT *, {image_sql('before', names)} AS b, {image_sql('after', names)} AS a "
-        f"FROM {lake.named(CHANGES.name)} WHERE kind = 'change' AND op = 'update' AND partial AND {_of(lane)}"
+    row = duck.name("row")
+    updates = (
+        f"SELECT batch, order_key, {row}, event_time, before, after FROM {{changes.change}} "
+        f"WHERE op = 'update' AND partial AND {_in(lane)}"
     )
-    moves = f"SELECT batch, order_key, `row`, event_time, before, after FROM ({rows}) WHERE {moved}"
-    found = lake.spark.sql(
-        f"SELECT count(DISTINCT n.order_key) AS n FROM ({moves}) n JOIN ({moves}) o ON n.before = o.before "
-        "AND n.after = o.after AND n.`row` = o.`row` AND n.event_time <=> o.event_time "
-        f"WHERE n.batch > {since} AND o.order_key < n.order_key"
-    ).first()
-    return int(found["n"]) if found else 0
+    repeated = lake.ask(
+        f"SELECT DISTINCT n.order_key, n.before, n.after FROM ({updates}) AS n JOIN ({updates}) AS o "
+        f"ON n.before = o.before AND n.after = o.after AND n.{row} = o.{row} "
+        f"WHERE n.event_time IS NOT DISTINCT FROM o.event_time AND n.batch > {since} AND o.order_key < n.order_key"
+    )
+    names = [one.name for one in subject.mirror.key_columns]
+    return len({one["order_key"] for one in repeated if _moves(one, names)})
+
+
+def _moves(row: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """True if a change has different texts of a key column in its two images."""
+    before, after = json.loads(row["before"]), json.loads(row["after"])
+    cells = [(before.get(name), after.get(name)) for name in names]
+    return any(old is not None and new is not None and old != new for old, new in cells)
 
 
 def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int:
@@ -348,10 +354,16 @@ def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int
     bare = lane.table.database is None and lane.table.schema is None
     if source.kind != "kafka" or not bare or lane.places < 2:
         return 0
-    found = lake.spark.sql(
-        f"SELECT count(DISTINCT topic) AS n FROM {lake.named(BOOKS.name)} WHERE changes > 0 AND {_of(lane)}"
-    ).first()
-    return int(found["n"]) if found and found["n"] > 1 else 0
+    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {_in(lane)}"
+    topics = int(lake.ask(query)[0]["n"])
+    return topics if topics > 1 else 0
+
+
+def _in(lane: CheckedLane) -> str:
+    """A condition that holds for the lane's rows, in DuckDB's SQL."""
+    parts = zip(("database", "schema", "table"), lane.table, strict=True)
+    named = [f"{duck.name(name)} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts]
+    return " AND ".join([f"source = {duck.text(lane.source)}", *named])
 
 
 def _of(lane: CheckedLane) -> str:
