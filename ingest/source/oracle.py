@@ -242,7 +242,7 @@ def equal(column: SourceColumn, text: str) -> str:
 
 def _kind(column: SourceColumn) -> str:
     """The type's own name."""
-    return re.sub(r"\([^)]*\)", "", column.declared)
+    return re.sub(r"\([^()]*\)", "", column.declared)
 
 
 def _ascii(text: str) -> str:
