@@ -210,10 +210,10 @@ class Fleet:
         found.now = dt.datetime.now(dt.UTC)
         return found
 
-    def prepare(self) -> None:
+    def prepare(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Make what the pages show of the pipelines that were asked about lately, so that nobody waits for it."""
         for name, asked in [*self._asked.items()]:
-            if time.monotonic() - asked < LATELY:
+            if not is_over() and time.monotonic() - asked < LATELY:
                 with suppress(Exception):  # whoever asks is answered why not
                     self._prepare(name)
 

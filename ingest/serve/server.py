@@ -7,7 +7,6 @@ import errno
 import signal
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import uvicorn
@@ -18,6 +17,7 @@ from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
 
 GRACE = 3  # seconds that answers under way are given
+PATIENCE = 10  # seconds that preparing one pipeline's answers may take at the end
 PREPARE = 1.0  # seconds between two looks at whether the pages have to be made again
 
 
@@ -56,18 +56,22 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
     say("listening", f"http://{place}")
     if service.work:
         service.work.start()
-    threading.Thread(target=_prepare, args=(service.fleet, lambda: server.should_exit), daemon=True).start()
+    over = threading.Event()
+    preparing = threading.Thread(target=_prepare, args=(service.fleet, over), daemon=True)
+    preparing.start()
     server.run([listening])
+    over.set()
     if service.work:
         service.work.close(lambda: say("waiting", "for the commit under way"))
+    preparing.join(PATIENCE)  # DuckDB aborts the process if Python ends while a thread is in it
 
 
-def _prepare(fleet: Fleet, is_over: Callable[[], bool]) -> None:
+def _prepare(fleet: Fleet, over: threading.Event) -> None:
     """Make answers before they are asked for, for as long as the service runs."""
     compile_templates()
-    while not is_over():
-        fleet.prepare()
-        time.sleep(PREPARE)
+    while not over.is_set():
+        fleet.prepare(over.is_set)
+        over.wait(PREPARE)
 
 
 def config(service: Service) -> uvicorn.Config:

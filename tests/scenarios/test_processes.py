@@ -93,7 +93,7 @@ def test_repeated_runs_end_when_told(tmp_path: Path, number: int) -> None:
 @pytest.mark.e2e
 def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest(tmp_path: Path) -> None:
     """Ctrl-C, what stops a service, and an impatient second Ctrl-C: no lock, no Java, no half commit, no false 0."""
-    depot, lock = Depot(tmp_path), tmp_path / "lake/_ingest.lock"
+    depot, lock = Depot(tmp_path, "rewrite_budget: 0\n"), tmp_path / "lake/_ingest.lock"
     for numbers, step, code in (
         ([signal.SIGINT], "bronze: reading", 1),
         ([signal.SIGTERM], "silver: decoding", 1),
@@ -102,14 +102,13 @@ def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest
         depot.grow()
         with started("run", depot.file) as process:
             process.wait_for(lambda: says(step)(process))  # noqa: B023 - waited for here
-            jvm = process.jvm()
-            assert jvm is not None, "".join(process.told)
+            jvm = process.jvm()  # none before a step needs Spark
             for number in numbers[:-1]:
                 process.popen.send_signal(number)
                 process.wait_for(lambda: says("stopping after the commit under way")(process))
             ended = process.end(numbers[-1])
         said = "".join(process.told)
-        assert gone(jvm)
+        assert jvm is None or gone(jvm)
         assert not lock.exists()
         assert "Traceback" not in said
         assert "stopping after the commit under way; Ctrl-C again stops at once" in said

@@ -6,7 +6,9 @@ import datetime as dt
 import json
 import re
 import shutil
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
@@ -17,6 +19,7 @@ from ingest.cli.app import app
 from ingest.inspect import causes, status
 from ingest.lake.schemas import BY_NAME
 from ingest.serve import fleet as fleets
+from ingest.serve import server
 from tests.lakes import change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
@@ -170,6 +173,24 @@ def test_a_page_that_is_the_same_is_not_sent_again(client: Client) -> None:
     first = client.get(address)
     again = client.get(address, {"If-None-Match": first.headers["etag"]})
     assert (304, b"") == (again.code, again.data)
+
+
+def test_making_answers_ends_with_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB aborts a process that ends while one of its threads is in a query: exit -6 after Ctrl-C."""
+    begun, over = threading.Event(), threading.Event()
+
+    def prepare(_fleet: object, is_over: Callable[[], bool]) -> None:
+        begun.set()
+        while not is_over():
+            time.sleep(0.01)
+
+    monkeypatch.setattr(fleets.Fleet, "prepare", prepare)
+    thread = threading.Thread(target=server._prepare, args=(fleets.Fleet([]), over), daemon=True)
+    thread.start()
+    assert begun.wait(30)
+    over.set()
+    thread.join(30)
+    assert not thread.is_alive()
 
 
 def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
