@@ -113,16 +113,10 @@ class _Zstd(io.RawIOBase):
 
 
 def records(data: bytes, framing: str, *, start: int = 0, finished: bool = True) -> Iterator[Record]:
-    """The messages of a whole file's plain bytes.
+    """The messages of a whole file's plain bytes, from ``start`` on, the ``end`` of a record read before.
 
-    Args:
-        data: the file from its first byte.
-        framing: one of `FRAMINGS`.
-        start: where to continue, the ``end`` of a record read before.
-        finished: False leaves an incomplete last record out, for a file that still grows.
-
-    Raises:
-        Undecodable: ``cut-record`` or ``bad-container``, after the records before the damage.
+    A file that is not ``finished`` may still grow: an incomplete last record is left out. Else it is `Undecodable`
+    (``cut-record``, ``bad-container``), after the records before the damage.
     """
     yield from _CUTS[framing](data, start, finished)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ingest.change import ROW_OPS, Change, TableId
+from ingest.errors import counted
 from ingest.values import NUMBER
 
 HEADROOM = (6, 2)  # digits before and after the point, above what was seen
@@ -82,7 +83,7 @@ def propose(columns: dict[str, SeenColumn]) -> list[Proposal]:
     for name, column in columns.items():
         if column.sent is None:
             logical, why = _type(column)
-            nulls = f"; {_counted(column.nulls, 'NULL')}" if column.nulls else ""
+            nulls = f"; {counted(column.nulls, 'NULL')}" if column.nulls else ""
             found.append(Proposal(name, logical, why + nulls, column.count, column.nulls))
     return found
 
@@ -114,10 +115,6 @@ def _kind(value: str) -> str:
         return "boolean"
     if value in _NOT_FINITE or (NUMBER.fullmatch(value) and "e" in value.lower()):
         return "float"
-    return _clock_kind(value)
-
-
-def _clock_kind(value: str) -> str:
     if _DATE.fullmatch(value):
         return "date" if _exists(value) else "text"
     if _TIME.fullmatch(value):
@@ -157,7 +154,7 @@ def _type(column: SeenColumn) -> tuple[str | None, str]:
 
 
 def _integer(column: SeenColumn, all_: str) -> tuple[str, str]:
-    why = f"{all_} are integers, at most {_counted(column.whole, 'digit')}{_maybe_moment(column)}"
+    why = f"{all_} are integers, at most {counted(column.whole, 'digit')}{_maybe_moment(column)}"
     if column.low >= -(2**63) and column.high < 2**63 and column.whole < 20:
         return "int64", why
     if column.low >= 0 and column.high < 2**64 and column.whole <= 20:
@@ -171,7 +168,7 @@ def _decimal(column: SeenColumn, all_: str) -> tuple[str, str]:
         return "string", f"{all_} are numbers, but {seen} is too wide for a number"
     whole = min(column.whole + HEADROOM[0], WIDEST - column.scale)
     if column.least_scale == column.scale and column.count >= FIXED:  # as databases print what they declare
-        room = f"each with {_counted(column.scale, 'digit')} after the point, and {whole - column.whole} of head-room before it"
+        room = f"each with {counted(column.scale, 'digit')} after the point, and {whole - column.whole} of head-room before it"
         return (
             f"decimal({whole + column.scale},{column.scale})",
             f"{all_} fit {seen}, {room}{_maybe_moment(column)}",
@@ -193,9 +190,5 @@ def _maybe_moment(column: SeenColumn) -> str:
 
 def _why_text(column: SeenColumn) -> str:
     mixed = {kind: count for kind, count in column.kinds.items() if kind != "text"}
-    text = f"{column.kinds.get('text', 0):,} of {column.count:,} are texts, at most {_counted(column.length, 'character')}"
+    text = f"{column.kinds.get('text', 0):,} of {column.count:,} are texts, at most {counted(column.length, 'character')}"
     return text + "".join(f"; {count:,} look like {kind}" for kind, count in mixed.items())
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -40,7 +40,7 @@ _FAMILY = {
     **dict.fromkeys("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year bit".split(), "integer"),
     **dict.fromkeys(["float32", "float64"], "float"),
 }
-_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)( zerofill \d+)?")
 _FRACTION = re.compile(r"(?:datetime|timestamp|time)\([0-9]\)")
 
 
@@ -52,13 +52,13 @@ def is_logical(name: str) -> bool:
     """
     found = _DECIMAL.fullmatch(name)
     if found:
-        return int(found[2]) <= int(found[1]) <= 1000
+        return int(found[2]) <= int(found[1]) <= 1000 and not found[3]
     return name in (*LOGICAL, "bit(64)") or bool(_FRACTION.fullmatch(name))
 
 
 def base(logical: str) -> str:
-    """``decimal`` of ``decimal(10,2)``; every other type is its own base."""
-    return logical.partition("(")[0]
+    """``decimal`` of ``decimal(10,2)``, ``uint32`` of ``uint32 zerofill 5``; every other type is its own base."""
+    return logical.partition("(")[0].partition(_ZEROFILL)[0]
 
 
 def family(logical: str) -> str | None:
@@ -143,6 +143,7 @@ def common(known: str, new: str) -> str:
     ``known`` itself if its Delta type holds both, else the narrowest type that does, finally ``string``. ``unknown`` is
     compatible with any type, and ``decimal`` without precision with any exact number.
     """
+    known, new = unfilled(known)[0], unfilled(new)[0]
     if known == new or _says_nothing(new, known):
         return known
     if _says_nothing(known, new):
@@ -206,6 +207,40 @@ def _remembered(convert: Callable[..., str]) -> Callable[..., str]:
 
 _ARGUMENTS = re.compile(r"\([^()]*\)")
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*+)('|\Z)", re.DOTALL)
+
+
+_ZEROFILL = " zerofill "
+
+
+def with_zeros(logical: str, declared: str, *, lengths: bool = True) -> str:
+    """A number's logical type with the digits that MySQL's ZEROFILL shows of it: ``uint32 zerofill 5``.
+
+    Without ``lengths`` the writer leaves out the number of digits: ``uint32 zerofill 0``. Only types of messages and
+    statements say so; a mirror's columns have plain types (`common`).
+    """
+    declared = declared[:LONGEST].lower()
+    words = declared.partition(")")[2] if "(" in declared else declared
+    if "zerofill" not in words.split() or family(logical) == "float":
+        return logical
+    if parts := decimal_parts(logical):
+        return f"{logical}{_ZEROFILL}{parts[0] + (parts[1] > 0)}"
+    if given := re.search(r"\(\s*(\d{1,3})\s*\)", declared):
+        return f"{logical}{_ZEROFILL}{given[1]}"
+    usual = _SHOWN_DIGITS.get(re.split(r"\W", declared, maxsplit=1)[0], 0) if lengths else 0
+    return f"{logical}{_ZEROFILL}{usual}"
+
+
+def unfilled(logical: str) -> tuple[str, int | None]:
+    """A type without ZEROFILL, and the digits that ZEROFILL shows: None without it, zero if they are not known."""
+    plain, found, width = logical.partition(_ZEROFILL)
+    return plain, int(width) if found else None
+
+
+_SHOWN_DIGITS = {
+    **dict.fromkeys(["tinyint", "int1"], 3), **dict.fromkeys(["smallint", "int2"], 5),
+    **dict.fromkeys(["mediumint", "int3", "middleint"], 8), **dict.fromkeys(["int", "integer", "int4"], 10),
+    **dict.fromkeys(["bigint", "int8"], 20),
+}  # fmt: skip
 
 
 def labels(declared: str) -> list[str]:

@@ -152,3 +152,20 @@ def test_the_ledger_says_what_the_mirror_does() -> None:
 def test_a_number_names_the_type_that_holds_it(number: int, least: str, expected: str) -> None:
     """DTS's type codes do not say UNSIGNED: a value beyond the signed range was lost."""
     assert expected == types.integer(number, least)
+
+
+def test_a_mirrors_column_has_no_zerofill() -> None:
+    """Digits for display are no part of a type: it would be another one in every comparison."""
+    filled = types.with_zeros("uint32", "INT(5) UNSIGNED ZEROFILL")
+    assert "uint32 zerofill 5" == filled
+    assert ("uint32", "BIGINT", "integer") == (types.base(filled), types.delta(filled), types.family(filled))
+    decimal = types.with_zeros("decimal(8,2)", "decimal(8,2) zerofill")
+    assert ("decimal", "DECIMAL(8,2)") == (types.base(decimal), types.delta(decimal))
+    assert (
+        "uint32"
+        == types.common("unknown", filled)
+        == types.common(filled, filled)
+        == types.common("uint8", filled)
+    )
+    assert not types.is_logical(filled)
+    assert not types.is_logical(decimal)

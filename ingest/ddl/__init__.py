@@ -23,9 +23,7 @@ from ingest.ddl.effect_model import (
     ColumnDefinition,
     Ddl,
     Effect,
-    from_json,
     kind_of,
-    to_json,
 )
 from ingest.ddl.statements import effects
-from ingest.ddl.structure import UNPLACED, of_change
+from ingest.ddl.structure import UNPLACED, charsets, of_change

@@ -31,9 +31,7 @@ _CONSTRAINTS: dict[Dialect, frozenset[str]] = {
     "oracle": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK SUPPLEMENTAL SCOPE REF".split()),
     "postgres": frozenset("PRIMARY UNIQUE CONSTRAINT FOREIGN CHECK EXCLUDE LIKE".split()),
 }
-_SOFT = frozenset(
-    {"VECTOR", "CLUSTERING", "SCOPE", "REF", "EXCLUDE", "LIKE", "PERIOD"}
-)  # legal column names too
+_SOFT = frozenset("VECTOR CLUSTERING SCOPE REF EXCLUDE LIKE PERIOD".split())  # legal column names too
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +82,7 @@ def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...] | N
 
 
 def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definition:
-    """One column definition.
-
-    Args:
-        items: its tokens.
-        dialect: whose types, folding and attributes hold.
-        source: the whole statement, from which ``declared`` is cut.
-    """
+    """One column definition from its tokens; ``source`` is the whole statement, from which ``declared`` is cut."""
     cursor = Cursor(items)
     column = name(cursor, dialect)
     type_tokens = _type_tokens(cursor)

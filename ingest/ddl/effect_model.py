@@ -19,8 +19,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Literal
 
-import msgspec
-
 from ingest import types
 from ingest.change import TableId
 from ingest.values.charsets import keeps_all
@@ -115,16 +113,6 @@ def of_column(action: str, table: TableId, column: ColumnDefinition) -> Effect:
     """A column definition as the effect that makes or changes the column."""
     given = {one.name: getattr(column, one.name) for one in fields(column) if one.name != "name"}
     return Effect(action, table, column.name, **given)
-
-
-def to_json(ddl: Ddl) -> str:
-    """The ledger's text of a `Ddl`."""
-    return msgspec.json.encode(ddl).decode("utf-8")
-
-
-def from_json(text: str) -> Ddl:
-    """The `Ddl` that `to_json` wrote."""
-    return msgspec.json.decode(text, type=Ddl)
 
 
 def kind_of(effects: Iterable[Effect], known: Mapping[str, str] | None = None) -> Kind:

@@ -37,14 +37,9 @@ def effects(
     schema: str | None = None,
     table: str | None = None,
 ) -> Ddl:
-    """What a statement does.
+    """What a text of one or several statements does.
 
-    Args:
-        statement: any text; several statements may be separated by semicolons.
-        dialect: whose rules of quoting, folding and types hold.
-        database: the message's database (or owner); a name in the statement has precedence.
-        schema: the message's schema, where it names one.
-        table: the message's table.
+    ``database`` (or owner), ``schema`` and ``table`` are the message's; a name in the statement has precedence.
     """
     scope = Scope(dialect, TableId(database, schema, table), statement)
     try:

@@ -8,7 +8,9 @@ so an ALTER's renames, drops and defaults still come from the statement.  Withou
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ingest.change import Change, TableId
 from ingest.ddl.effect_model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
@@ -16,6 +18,18 @@ from ingest.ddl.statements import effects
 
 SNAPSHOT = "snapshot"  # note of DDL that a connector prints for its own snapshot
 UNPLACED = "the message has no position"  # note of a TRUNCATE whose rows are unknown
+
+
+def charsets(table: object, columns: Mapping[str, object]) -> dict[str, Any]:
+    """What a structure says of MySQL's character sets: of the table's new columns, and of each column.
+
+    A structure whose message names none has no such members.
+    """
+    named = {
+        name: charset.lower() for name, charset in columns.items() if charset and isinstance(charset, str)
+    }
+    own = {"charset": table.lower()} if table and isinstance(table, str) else {}
+    return own | ({"charsets": named} if named else {})
 
 
 def of_change(change: Change) -> Ddl:
@@ -41,10 +55,15 @@ def _of_event(change: Change) -> Ddl:
         return found
     types, key = structure["columns"], tuple(structure["keys"])
     if structure["type"] == "ALTER" and found.kind != "unknown" and change.ddl:
-        return _typed(found, change.table, types, key)
+        return _typed(found, change.table, structure, key)
     if structure["type"] == "CREATE":
-        columns = tuple(ColumnDefinition(name, type=logical) for name, logical in types.items())
-        effect = Effect("create_table", change.table, columns=columns, keys=key)
+        sets = structure.get("charsets", {})
+        columns = tuple(
+            ColumnDefinition(name, type=logical, charset=sets.get(name)) for name, logical in types.items()
+        )
+        effect = Effect(
+            "create_table", change.table, columns=columns, keys=key, charset=structure.get("charset")
+        )
         effect = _with_charsets(effect, found)
         return _of((effect,), "the message's own structure")
     if structure["type"] == "DROP":
@@ -69,20 +88,27 @@ def _with_charsets(effect: Effect, found: Ddl) -> Effect:
         return effect
     written = {one.name: one for one in said.columns}
     columns = tuple(
-        replace(one, declared=its.declared, charset=its.charset) if (its := written.get(one.name)) else one
+        replace(one, declared=its.declared, charset=one.charset or its.charset)
+        if (its := written.get(one.name))
+        else one
         for one in effect.columns
     )
-    return replace(effect, columns=columns, charset=said.charset)
+    return replace(effect, columns=columns, charset=effect.charset or said.charset)
 
 
-def _typed(found: Ddl, table: TableId, columns: dict[str, str], keys: tuple[str, ...]) -> Ddl:
-    """The statement's effects with the structure's types and key."""
+def _typed(found: Ddl, table: TableId, structure: Mapping[str, Any], keys: tuple[str, ...]) -> Ddl:
+    """The statement's effects with the structure's types, character sets and key."""
+    columns, sets = structure["columns"], structure.get("charsets", {})
 
     def typed(effect: Effect) -> Effect:
         if effect.action == "add_primary_key":
             return replace(effect, keys=keys or effect.keys)
         if effect.column and effect.type is not None:
-            return replace(effect, type=columns.get(effect.column, effect.type))
+            return replace(
+                effect,
+                type=columns.get(effect.column, effect.type),
+                charset=effect.charset or sets.get(effect.column),
+            )
         return effect
 
     return replace(found, effects=tuple(typed(one) if one.table == table else one for one in found.effects))

@@ -85,11 +85,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "Z": "\x1a", 
 
 
 def tokens(statement: str, dialect: str) -> list[Token]:
-    """Every token of the text, in order.
-
-    Raises:
-        Unread: a quote or comment that does not end, or a character that no token starts with.
-    """
+    """Every token of the text, in order; `Unread` for a quote or comment without an end, or a character of no token."""
     if len(statement) > MAX_LENGTH:
         raise Unread(f"the statement has more than {MAX_LENGTH} characters")
     if _SURROGATE.search(statement):

@@ -44,11 +44,7 @@ class AvroSchema:
 
 @lru_cache(maxsize=1024)
 def load(text: str | bytes, name: str | None = None) -> AvroSchema:
-    """Parse a schema's JSON text; ``name`` picks the type to read from a list of named types.
-
-    Raises:
-        Undecodable: ``bad-schema``, with what is wrong.
-    """
+    """Parse a schema's JSON text; ``name`` picks the type from a list of named types. `Undecodable`: ``bad-schema``."""
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
     named: dict[str, Any] = {}
@@ -86,8 +82,7 @@ def bundled(file: str) -> bytes:
 def read(schema: AvroSchema, data: bytes) -> Any:
     """One datum that fills ``data`` to its last byte.
 
-    Raises:
-        Undecodable: ``truncated``, ``trailing-bytes``, ``bad-avro`` or ``bad-utf8``.
+    `Undecodable`: ``truncated``, ``trailing-bytes``, ``bad-avro`` or ``bad-utf8``.
     """
     value, end = read_at(schema, data, 0)
     if end != len(data):

@@ -21,15 +21,7 @@ from ingest.decoding.converters import zoned
 from ingest.decoding.declared_values import ColumnReader, Reading, Text, compact, plain_text, without_digits
 from ingest.decoding.declared_values import column as declared_column
 from ingest.errors import Undecodable
-from ingest.values import (
-    MAX_EXPONENT,
-    Number,
-    bytes_of,
-    float32_text,
-    fraction,
-    strict,
-    unscaled_text,
-)
+from ingest.values import MAX_EXPONENT, Number, bytes_of, float32_text, fraction, strict, unscaled_text
 
 
 class Field(NamedTuple):
@@ -114,7 +106,8 @@ def _plan(
 ) -> ConnectPlan:
     known = dict(declared)
     found = {
-        field.name: column(field, known.pop(field.name, None), meanings, reading) for field in fields(schema)
+        field.name: _as_declared(field, column(field, known.pop(field.name, None), meanings, reading))
+        for field in fields(schema)
     }
     for name, logical in known.items():
         found[name] = declared_column(logical, reading)
@@ -123,6 +116,19 @@ def _plan(
         {name: each.plain for name, each in found.items()},
         {name: each.logical for name, each in found.items() if each.logical != "unknown"},
     )
+
+
+def _as_declared(field: Field, reader: ColumnReader) -> ColumnReader:
+    """The reader with what Debezium's ``column.propagate.source.type`` adds to the physical type: ZEROFILL."""
+    name, _, words = field.parameters.get(_SOURCE_TYPE + "type", "").partition(" ")
+    if not words or reader.logical == "unknown":
+        return reader
+    length = field.parameters.get(_SOURCE_TYPE + "length")
+    declared = f"{name}({length}) {words}" if length and "(" not in name else f"{name} {words}"
+    return reader._replace(logical=types.with_zeros(reader.logical, declared))
+
+
+_SOURCE_TYPE = "__debezium.source.column."
 
 
 def column(field: Field, declared: str | None, meanings: Meanings, reading: Reading) -> ColumnReader:

@@ -17,7 +17,7 @@ import msgspec
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
-from ingest.ddl import UNPLACED
+from ingest.ddl import UNPLACED, charsets
 from ingest.decoding import json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
@@ -54,9 +54,7 @@ _FLAT_METADATA = frozenset(
 def is_metadata(name: str, columns: Collection[str]) -> bool:
     """True for a member that flattening adds to a row; a column's own name may begin with ``__``, too.
 
-    Args:
-        name: the member.
-        columns: the columns that the pipeline file or the Kafka key names; they are never metadata.
+    ``columns`` are those that the pipeline file or the Kafka key names; they are never metadata.
     """
     return name in _FLAT_METADATA and name not in columns
 
@@ -143,11 +141,14 @@ def structure(change: Any, source: Image) -> str | None:
     """A table's structure as `Change.structure` wants it, or None if it is damaged."""
     try:
         table = change.get("table") or {}
+        columns = table.get("columns") or ()
         found = {
             "type": str(change.get("type")),
             "keys": [str(name) for name in table.get("primaryKeyColumnNames") or ()],
-            "columns": {str(each["name"]): _logical(each, source) for each in table.get("columns") or ()},
-        }
+            "columns": {str(each["name"]): _logical(each, source) for each in columns},
+        } | charsets(
+            table.get("defaultCharsetName"), {str(each["name"]): each.get("charsetName") for each in columns}
+        )
     except (AttributeError, KeyError, TypeError):
         return None
     return msgspec.json.encode(found).decode()

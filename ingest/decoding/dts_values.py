@@ -40,11 +40,7 @@ FITS = {
 
 @lru_cache(maxsize=4096)
 def columns(fields: tuple[tuple[str, int], ...], source: str) -> tuple[Column, ...]:
-    """How the columns of these names and type codes are read.
-
-    Raises:
-        Undecodable: ``duplicate-key``, a name occurs twice.
-    """
+    """How columns of these names and type codes are read; `Undecodable` (``duplicate-key``) if a name occurs twice."""
     if len({name for name, _ in fields}) != len(fields):
         raise Undecodable("duplicate-key", "a column name occurs twice in one list of fields")
     codes = BY_SOURCE.get(source, {})

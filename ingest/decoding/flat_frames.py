@@ -22,17 +22,21 @@ from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, Rows
 from ingest.errors import Undecodable
 
 MARKS = {
-    "MHEARTBEAT": Op.HEARTBEAT,
-    "HEARTBEAT": Op.HEARTBEAT,
-    "GTID": Op.CONTROL,
-    "XACOMMIT": Op.CONTROL,
-    "XAROLLBACK": Op.CONTROL,
+    **dict.fromkeys(("MHEARTBEAT", "HEARTBEAT"), Op.HEARTBEAT),
+    **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), Op.CONTROL),
 }
 
 
 def mysql_types(declared: Mapping[str, str]) -> dict[str, str]:
     """Logical types of MySQL's own type names."""
-    return {column: types.mysql(name) for column, name in declared.items()}
+    return {column: types.with_zeros(types.mysql(name), name) for column, name in declared.items()}
+
+
+def mysql_names(declared: Mapping[str, str]) -> dict[str, str]:
+    """Logical types of MySQL's type names without lengths."""
+    return {
+        column: types.with_zeros(types.mysql(name), name, lengths=False) for column, name in declared.items()
+    }
 
 
 class CanalPlan(NamedTuple):

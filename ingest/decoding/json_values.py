@@ -44,11 +44,7 @@ MAX_SCHEMAS = 1024  # kept at a time
 
 
 def object_of(raw: bytes) -> Values:
-    """A JSON object with all that is in it.
-
-    Raises:
-        Undecodable: as `ingest.values.strict`, or no object.
-    """
+    """A JSON object with all that is in it; `Undecodable` as of `ingest.values.strict`, or if it is not an object."""
     try:
         found = _plain.decode(raw)
         if len(_encode(found)) == len(raw):

@@ -134,9 +134,7 @@ def convert(image: Image | None, plan: RowPlan, raw: values.Raw | None = None) -
         if value is not None:
             try:
                 number = value.isdecimal()
-                if (
-                    number and raw is not None and len(value) % 4 == 0
-                ):  # maybe base64 that happens to be digits
+                if number and raw is not None and len(value) % 4 == 0:  # maybe base64 of digits alone
                     number = bytes(values.members(raw)[column])[:1] != b'"'
                 image[column] = value if number else values.bit_text(values.bytes_of(value, "base64"))
             except ValueError:
@@ -252,16 +250,8 @@ def finish(
 ) -> Change:
     """A row change from its place and its converted images, with a note of all that is odd.
 
-    Args:
-        place: everything but the row.
-        table: where the row belongs.
-        keys: its key columns.
-        before: the row before, if the message has it.
-        after: the row after, None for a delete.
-        plan: what the images were converted by.
-        kept: the columns whose text is not a value of their type.
-        partial: True if the row may lack columns.
-        nulls_may_hide: True where NULL before and after may stand for an unchanged large object.
+    ``kept`` are the columns whose text is not a value of their type. ``partial`` is True if the row may lack columns,
+    ``nulls_may_hide`` where NULL before and after may stand for an unchanged large object.
     """
     unchanged = drop_unchanged(before, after, lambda name: name not in plan.firm) if nulls_may_hide else []
     shown = after if after is not None else before or {}
@@ -315,6 +305,17 @@ def moment(value: str | None, zone: str) -> int | None:
         return None
 
 
+@lru_cache(maxsize=1024)
+def binlog(server: str | None, file: str | None) -> tuple[str, ...]:
+    """``("server 7", "log mysql-bin")`` of a server's id and a log file's name, each as far as it is known.
+
+    The positions of two servers cannot be compared. A snapshot's rows name the file and server 0, so each of the two
+    is a word of its own.
+    """
+    known = (("server", server if server != "0" else None), ("log", (file or "").rpartition(".")[0]))
+    return tuple(f"{kind} {name}" for kind, name in known if name)
+
+
 def require_image(image: Image | None, op: Op) -> None:
     if image is None:
         raise Undecodable("no-image", f"the {op} carries no row")
@@ -325,11 +326,8 @@ def drop_unchanged(
 ) -> list[str]:
     """Take columns that are NULL in both images out of both; their names.
 
-    Args:
-        before: the row before.
-        after: the row after.
-        hides: True for a column whose NULL may mean an unchanged large value.
-        absent: None where a column that ``before`` lacks is one that did not change.
+    ``hides`` is True for a column whose NULL may mean an unchanged large value. ``absent`` is None where a column that
+    ``before`` lacks did not change.
     """
     if before is None or after is None or None not in after.values():
         return []

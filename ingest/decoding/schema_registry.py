@@ -148,11 +148,7 @@ def _read(request: urllib.request.Request, timeout: float) -> bytes:
 
 
 def _within(seconds: float, work: Callable[[], bytes]) -> bytes:
-    """The result within a time, all of it: a socket's own limit begins again with each byte that comes.
-
-    Raises:
-        TimeoutError: there is none yet.
-    """
+    """The result within a time, all of it, else a `TimeoutError`: a socket's own limit begins again with each byte."""
     done: SimpleQueue[Callable[[], bytes]] = SimpleQueue()
 
     def attempt() -> None:

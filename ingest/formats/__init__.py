@@ -93,11 +93,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def load(name: str) -> Format:
-    """The module of a format by its name.
-
-    Raises:
-        ConfigError: no such format; the text names the nearest ones.
-    """
+    """The module of a format by its name; a `ConfigError` with the nearest names if there is none."""
     if name not in names():
         import difflib
 

@@ -247,9 +247,7 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
         [converters.convert(image, plan.converters) for image in pair if image] if plan.converters else []
     )
     dropped = None
-    if (
-        dialect.large and op is UPDATE
-    ):  # `old` lists the changed columns only: one that it lacks is NULL there too
+    if dialect.large and op is UPDATE:  # `old` lists the changed columns: one that it lacks is NULL there too
 
         def hides(name: str) -> bool:
             return (name in plan.large or name not in plan.types) and name not in keys

@@ -21,7 +21,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from ingest import types, values
-from ingest.change import ROW_OPS, Change, Hints, Message, Op, Options, TableId
+from ingest.change import ROW_OPS, Change, Hints, Message, Op, TableId
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -88,7 +88,7 @@ class StreamxDialect(NamedTuple):
         names: the members that hold the list of columns, the key, the schema's and the table's name.
         image: the member of ``before`` and ``after`` that holds the row.
         place: reads the place from the payload, for a row or for anything else.
-        plan: the conversions for a list of columns, in an Oracle or another source.
+        plan: the conversions for a list of columns, in an Oracle or another source, by the zone and the encoding of bytes.
         nulls_may_hide: True where an unchanged large object is sent as NULL.
     """
 
@@ -96,7 +96,7 @@ class StreamxDialect(NamedTuple):
     names: tuple[str, str, str, str]
     image: str
     place: Callable[[Mapping[str, Raw], bool], RowPlace]
-    plan: Callable[[Columns, bool, rows.Declared, Options], rows.RowPlan]
+    plan: Callable[[Columns, bool, rows.Declared, str, str | None], rows.RowPlan]
     nulls_may_hide: bool
 
 
@@ -110,26 +110,22 @@ class Schema(NamedTuple):
 
 
 def recognise(sample: bytes) -> str | None:
-    """``version``, an operation and a clock, with ``dataColumn`` or ``primaryKey`` in the schema."""
-    found = envelope_of(sample)
-    if found is None:
-        return None
-    schema, payload = found
-    if payload.get("op") == b'"MHEARTBEAT"' or "dataColumn" in schema or "primaryKey" in schema:
-        return "version, payload.op, payload.timestamp and schema.dataColumn"
-    return None
+    return evidence(sample, "MHEARTBEAT", "dataColumn", "primaryKey")
 
 
-def envelope_of(sample: bytes) -> tuple[dict[str, bytes], dict[str, bytes]] | None:
-    """Schema and payload of a sample that has version, operation and clock, else None."""
+def evidence(sample: bytes, heartbeat: str, columns: str, key: str) -> str | None:
+    """Version, operation and clock, with the list of columns or the key in the schema, unless it is a heartbeat."""
     try:
         found, _note = values.opened(sample)
-        payload = {name: bytes(raw) for name, raw in members_of(found.get("payload")).items()}
-        schema = {name: bytes(raw) for name, raw in members_of(found.get("schema")).items()}
+        payload, schema = members_of(found.get("payload")), members_of(found.get("schema"))
     except Undecodable:
         return None
-    clock = payload.get("timestamp", b"")
-    return (schema, payload) if "version" in found and "op" in payload and clock[:1] == b"{" else None
+    op, clock = (bytes(payload.get(name, b"")) for name in ("op", "timestamp"))
+    if "version" not in found or not op or clock[:1] != b"{":
+        return None
+    if op == f'"{heartbeat}"'.encode() or columns in schema or key in schema:
+        return f"version, payload.op, payload.timestamp and schema.{columns}"
+    return None
 
 
 # --- any writer ---------------------------------------------------------------------------------
@@ -238,7 +234,8 @@ def _row(
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)
     oracle = schema.dialect == "oracle"
-    plan = dialect.plan(schema.columns, oracle, tuple(declared.columns.items()), hints.options)
+    zone, binary = hints.options.timezone, hints.options.binary
+    plan = dialect.plan(schema.columns, oracle, tuple(declared.columns.items()), zone, binary)
     kept = [*rows.convert(before, plan, old), *rows.convert(after, plan, new)]
     if kind == "UPDATE_AFTER" and before is None:
         place = replace(place, half=1)
@@ -274,16 +271,9 @@ def _streamx_place(payload: Mapping[str, Raw], row: bool) -> RowPlace:
     return RowPlace(position, (number,))
 
 
-def _streamx_plan(columns: Columns, _oracle: bool, declared: rows.Declared, options: Options) -> rows.RowPlan:
-    return _plan(columns, declared, options.timezone, options.binary)
-
-
 @lru_cache(maxsize=1024)
 def _plan(
-    columns: Columns,
-    declared: rows.Declared,
-    zone: str,
-    binary: str | None,
+    columns: Columns, _oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:
     sent = {name: types.streamx(kind) for name, kind in columns}
     known = {**sent, **rows.typed(declared)}
@@ -310,7 +300,7 @@ STREAMX = StreamxDialect(
     names=("dataColumn", "primaryKey", "schemaName", "tableName"),
     image="dataColumn",
     place=_streamx_place,
-    plan=_streamx_plan,
+    plan=_plan,
     nulls_may_hide=False,
 )
 parse = partial(read, dialect=STREAMX)

@@ -30,8 +30,7 @@ from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field
 from ingest.decoding.connect_names import meanings
 from ingest.decoding.declared_values import Reading
-from ingest.decoding.log_servers import binlog
-from ingest.decoding.rows import named_table, noted, present
+from ingest.decoding.rows import binlog, named_table, noted, present
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import base64_text

@@ -34,13 +34,7 @@ ABOUT: About = replace(
     binary=True,
 )
 
-PHYSICAL = {
-    "int": "int32",
-    "long": "int64",
-    "enum": "string",
-    "fixed": "bytes",
-    "record": "struct",
-}
+PHYSICAL = {"int": "int32", "long": "int64", "enum": "string", "fixed": "bytes", "record": "struct"}
 LOGICAL = {
     "decimal": "org.apache.kafka.connect.data.Decimal",
     "date": "org.apache.kafka.connect.data.Date",

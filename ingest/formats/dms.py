@@ -28,7 +28,6 @@ from msgspec.structs import replace
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
-from ingest.decoding.log_servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -106,7 +105,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         table=TableId(schema, None, table) if schema or table else NO_TABLE,
         sequence=sequence,
         position=position,
-        servers=binlog(None, log[0].partition(":")[0]) if log else (),
+        servers=rows.binlog(None, log[0].partition(":")[0]) if log else (),
         event_time=rows.moment(meta.get("timestamp"), "UTC") if clock is None else clock,
         transaction=meta.get("transaction-id"),
         note=rows.noted(note, "the position is unreadable" if position and not sequence else None),

@@ -22,8 +22,8 @@ from msgspec.structs import replace
 
 from ingest import types, values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
+from ingest.ddl import charsets
 from ingest.decoding import rows
-from ingest.decoding.log_servers import binlog
 from ingest.errors import Undecodable
 from ingest.formats import About
 
@@ -109,7 +109,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
         table=TableId(database, None, table) if database or table else NO_TABLE,
         sequence=sequence,
         position=position,
-        servers=binlog(values.member_text(envelope, "server_id"), (position or "").rpartition(":")[0])
+        servers=rows.binlog(values.member_text(envelope, "server_id"), (position or "").rpartition(":")[0])
         if sequence
         else (),
         event_time=values.micros_of(clock, unit),
@@ -188,8 +188,11 @@ def _structure(definition: bytes, action: str) -> str | None:
             for one in found["columns"]
         }
         keys = [str(name) for name in found.get("primary-key") or ()]
+        sets = charsets(
+            found.get("charset"), {str(one["name"]): one.get("charset") for one in found["columns"]}
+        )
     except (KeyError, TypeError, AttributeError):
         return None
     return json.dumps(
-        {"type": action, "keys": keys, "columns": columns}, ensure_ascii=False, separators=(",", ":")
+        {"type": action, "keys": keys, "columns": columns} | sets, ensure_ascii=False, separators=(",", ":")
     )

@@ -40,7 +40,7 @@ ABOUT = About(
 
 def _types(declared: Mapping[str, str]) -> dict[str, str]:
     read = types.oracle if oracle_tenant(declared.values()) else types.mysql
-    return {column: read(name) for column, name in declared.items()}
+    return {column: types.with_zeros(read(name), name) for column, name in declared.items()}
 
 
 DIALECT = CanalDialect(

@@ -56,9 +56,7 @@ OPS = {
 }
 KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
 ALWAYS = frozenset({"table", "op_type"})
-TEXTS = frozenset(
-    {"op_ts", "current_ts", "pos", "csn", "xid", "rowid"}
-)  # metadata that is text, if it is sent
+TEXTS = frozenset("op_ts current_ts pos csn xid rowid".split())  # metadata that is text, if it is sent
 MISSING = "_isMissing"
 
 

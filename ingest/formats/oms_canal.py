@@ -68,7 +68,7 @@ def ocean_types(declared: Mapping[str, str]) -> dict[str, str]:
     names that both have is read as MySQL's, and ``columns:`` says otherwise.
     """
     oracle = oracle_tenant(declared.values())
-    return {column: types.oms(name, oracle) for column, name in declared.items()}
+    return {column: types.with_zeros(types.oms(name, oracle), name) for column, name in declared.items()}
 
 
 def _zoneless_text(value: str) -> str:

@@ -20,10 +20,10 @@ from functools import lru_cache, partial
 from msgspec import Raw
 
 from ingest import types, values
-from ingest.change import Op, Options
+from ingest.change import Op
 from ingest.decoding import rows
 from ingest.formats import About, dataworks
-from ingest.formats.dataworks import Columns, RowPlace, StreamxDialect, envelope_of, read
+from ingest.formats.dataworks import Columns, RowPlace, StreamxDialect, read
 from ingest.formats.oms_default import SECONDS
 
 ABOUT = About(
@@ -59,14 +59,7 @@ MILLISECOND_DIGITS = 12  # seconds have at most eleven before the year 5138
 
 
 def recognise(sample: bytes) -> str | None:
-    """``version``, an operation and a clock, with ``column`` or ``pk`` in the schema."""
-    found = envelope_of(sample)
-    if found is None:
-        return None
-    schema, payload = found
-    if payload.get("op") == b'"HEARTBEAT"' or "column" in schema or "pk" in schema:
-        return "version, payload.op, payload.timestamp and schema.column"
-    return None
+    return dataworks.evidence(sample, "HEARTBEAT", "column", "pk")
 
 
 def _place(payload: Mapping[str, Raw], _row: bool) -> RowPlace:
@@ -78,15 +71,11 @@ def _place(payload: Mapping[str, Raw], _row: bool) -> RowPlace:
     return RowPlace(position, (), note="the position is unreadable" if position else None)
 
 
-def _plan(columns: Columns, oracle: bool, declared: rows.Declared, options: Options) -> rows.RowPlan:
-    return _planned(columns, oracle, declared, options.timezone, options.binary)
-
-
 @lru_cache(maxsize=1024)
-def _planned(
+def _plan(
     columns: Columns, oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:
-    sent = {name: types.oms(kind, oracle) for name, kind in columns}
+    sent = {name: types.with_zeros(types.oms(kind, oracle), kind) for name, kind in columns}
     known = {**sent, **rows.typed(declared)}
     chosen = dict(rows.converters(known, zone, binary, whole=SECONDS))
     for name, logical in known.items():

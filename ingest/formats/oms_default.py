@@ -133,11 +133,9 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
 
 
 def split_sequence(position: str | None, second: str | None) -> tuple[int, ...]:
-    """Second and counter of an OMS position, whether the counter is padded or not.
+    """Second and counter of an OMS position, whether the counter is padded or not; nothing unless it is digits.
 
-    Args:
-        position: digits as sent; anything else gives no sequence.
-        second: the message's own second, which usually is the position's beginning.
+    ``second`` is the message's own, which usually is the position's beginning.
     """
     if position is None or not position.isdecimal() or not position.isascii() or len(position) > 40:
         return ()
@@ -191,16 +189,11 @@ def plan_of(light: bytes, oracle_mode: bool, declared: rows.Declared, options: O
 
 @lru_cache(maxsize=1024)
 def _plan(
-    light: bytes,
-    oracle_mode: bool,
-    declared: rows.Declared,
-    zone: str,
-    binary: str | None,
-    units: str | None,
+    light: bytes, oracle_mode: bool, declared: rows.Declared, zone: str, binary: str | None, units: str | None
 ) -> rows.RowPlan:
     listed = values.members(light) if light not in (b"", b"null") else {}
     names = {column: values.bare_image(entry).get("schemaType") or "" for column, entry in listed.items()}
-    sent = {column: types.oms(name, oracle_mode) for column, name in names.items()}
+    sent = {column: types.with_zeros(types.oms(name, oracle_mode), name) for column, name in names.items()}
     known = {**sent, **rows.typed(declared)}
     firm = {column for column, name in names.items() if not rows.large(name) and sent[column] != "unknown"}
     firm |= rows.firm_columns({column: kind for column, kind in declared if column not in names})

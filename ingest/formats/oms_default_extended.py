@@ -19,10 +19,7 @@ ABOUT = replace(
     title="OceanBase OMS, DefaultExtendColumnType JSON",
     document="OceanBase Migration Service, Data formats: DefaultExtendColumnType JSON message format",
     types="__light_type in the image; DECIMAL comes without precision",
-    losses=(
-        *oms_default.ABOUT.losses,
-        "DECIMAL names no precision: without `columns:` it stays text.",
-    ),
+    losses=(*oms_default.ABOUT.losses, "DECIMAL names no precision: without `columns:` it stays text."),
 )
 
 

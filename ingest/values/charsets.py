@@ -22,11 +22,7 @@ CHARSETS = {
 
 
 def decoded(data: bytes, charset: str) -> str:
-    """Bytes in a character set as text.
-
-    Raises:
-        ValueError: the set is not known, or the bytes are not of it.
-    """
+    """Bytes in a character set as text; a `ValueError` if the set is not known, or the bytes are not of it."""
     codec = _codec(charset)
     if codec is None:
         raise ValueError(f"the character set {charset[:40]!r} is not known")

@@ -22,7 +22,14 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from ingest import types
 from ingest.values import charsets
-from ingest.values.numbers_and_bytes import MAX_EXPONENT, MAX_NUMBER_LENGTH, NUMBER, float32_text, float_text
+from ingest.values.numbers_and_bytes import (
+    MAX_EXPONENT,
+    MAX_NUMBER_LENGTH,
+    NUMBER,
+    base64_text,
+    float32_text,
+    float_text,
+)
 from ingest.values.typed_values import float32
 
 Convert = Callable[[str], str]
@@ -87,18 +94,18 @@ def conversion(old: str, new: str, declared: str = "", *, mysql: bool = True) ->
         mysql: whether the database is of MySQL's kind.
     """
     words = " ".join(declared.split())
-    old, _, filled = old.partition(_ZEROFILL)
+    old, filled = types.unfilled(old)
     if _group(new) == "unknown":
         return KEEP if old == new else UNKNOWN
     if not mysql:
         return _of_others(old, new, words.lower())
     words, _, charset = f" {words}".partition(_CHARSET)
     words = words.strip()
-    return _in_charset(_of_mysql(old, new, words, int(filled or 0)), old, new, words, charset)
+    return _in_charset(_of_mysql(old, new, words, filled), old, new, words, charset)
 
 
-def _of_mysql(old: str, new: str, words: str, filled: int) -> Conversion:
-    """The rule of two types; ``filled`` is the width to which ZEROFILL fills the old one's digits."""
+def _of_mysql(old: str, new: str, words: str, filled: int | None) -> Conversion:
+    """The rule of two types; ``filled`` is the width to which ZEROFILL fills the old one's digits, 0 if not known."""
     before, after = _group(old), _group(new)
     if before == "unknown":
         return _of_unknown(old, new, words)
@@ -106,17 +113,24 @@ def _of_mysql(old: str, new: str, words: str, filled: int) -> Conversion:
     if rule is None:
         return KEEP if before == after else UNKNOWN
     found = rule(old, new, words if after == "enum" else words.lower())
-    if filled and after == "text":
-        found = _zero_filled(found, filled)
+    if filled is not None and after == "text":
+        found = _zero_filled(found, filled) if filled else UNKNOWN
     return _limited(found, old, new, words.lower())
 
 
-_ZEROFILL, _CHARSET = " zerofill ", " character set "
+_CHARSET = " character set "
+UNSAID = "unsaid"  # the character set of a table whose name nothing has said
 
 
 def in_charset(declared: str, charset: str) -> str:
     """A declared type (none for all columns of a table) with the character set that its texts are changed to."""
     return f"{declared}{_CHARSET}{charset}"
+
+
+def in_words(declared: str) -> str:
+    """A declared type, maybe with a character set (`in_charset`), for a sentence."""
+    plain, _, charset = declared.partition(_CHARSET)
+    return f"{plain} in the table's character set, which nothing names" if charset == UNSAID else declared
 
 
 def _in_charset(rule: Conversion, old: str, new: str, words: str, charset: str) -> Conversion:
@@ -405,11 +419,9 @@ def _even(text: str) -> str:
 def _from_whole(delta: str, convert: Convert) -> Callable[[str, str, str], Conversion]:
     def rule(old: str, new: str, declared: str) -> Conversion:
         plain = not _is_unsigned(declared) and not _PLACES.match(declared)
-        return (
-            KEEP
-            if plain and types.widens(types.delta(old), delta)
-            else _floating(convert)(old, new, declared)
-        )
+        if plain and types.widens(types.delta(old), delta):
+            return KEEP
+        return _floating(convert)(old, new, declared)
 
     return rule
 
@@ -472,14 +484,8 @@ def _width(old: str, name: str) -> float:
 _WIDTHS = {"whole": 20, "date": 10, "year": 4}
 
 
-_MOST = {
-    "tinytext": 255,
-    "text": 65_535,
-    "mediumtext": 0xFFFFFF,
-    "tinyblob": 255,
-    "blob": 65_535,
-    "mediumblob": 0xFFFFFF,
-}
+_SIZES = (("tiny", 0xFF), ("", 0xFFFF), ("medium", 0xFFFFFF))  # in bytes
+_MOST = {f"{size}{kind}": most for size, most in _SIZES for kind in ("text", "blob")}
 _LENGTH = re.compile(
     r"(?:national )?(?P<name>tinytext|mediumtext|text|tinyblob|mediumblob|blob|varchar2?|nvarchar|varcharacter"
     r"|character varying|char varying|char|nchar|character|varbinary|binary)\b(?:\s*\(\s*(?P<size>\d{1,9})\s*\))?"
@@ -496,7 +502,7 @@ def _cut_text(text: str, most: int, name: str) -> str:
 def _cut_bytes(text: str, most: int, *, padded: bool) -> str:
     raw = base64.b64decode(text)
     if len(raw) > most or padded:
-        return base64.b64encode(raw[:most].ljust(most if padded else 0, b"\0")).decode()
+        return base64_text(raw[:most].ljust(most if padded else 0, b"\0"))
     return text
 
 
@@ -547,10 +553,6 @@ def _decoded(text: str) -> str:
         return text
 
 
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 def _is_wide(text: str) -> bool:
     return not text.isascii()
 
@@ -594,32 +596,14 @@ def _rounded(text: str, digits: int) -> str:
 def named(logical: str, declared: str) -> str:
     """A logical type with what MySQL's declaration adds: the digits of a clock (none are none), a length, ZEROFILL."""
     name = declared.lower().partition("(")[0].strip()
-    if width := _fill_width(logical, declared.lower()):
-        return f"{logical}{_ZEROFILL}{width}"
+    if (filled := types.with_zeros(logical, declared)) != logical:
+        return filled
     if logical in ("string", "binary") and (found := _LENGTH.match(declared.lower())) and found["size"]:
         return f"{logical}({found['size']})"
     return f"{logical}({_digits(declared)})" if name == logical and name in _CLOCKS else logical
 
 
 _CLOCKS = ("datetime", "timestamp", "time")
-
-
-def _fill_width(logical: str, declared: str) -> int:
-    """The digits that ZEROFILL shows of a whole or decimal number; zero without it."""
-    words = declared.partition(")")[2] if "(" in declared else declared
-    if "zerofill" not in words.split():
-        return 0
-    if parts := types.decimal_parts(logical):
-        return parts[0] + (parts[1] > 0)
-    given = re.search(r"\(\s*(\d{1,3})\s*\)", declared)
-    return int(given[1]) if given else _SHOWN_DIGITS.get(re.split(r"\W", declared, maxsplit=1)[0], 0)
-
-
-_SHOWN_DIGITS = {
-    **dict.fromkeys(["tinyint", "int1"], 3), **dict.fromkeys(["smallint", "int2"], 5),
-    **dict.fromkeys(["mediumint", "int3", "middleint"], 8), **dict.fromkeys(["int", "integer", "int4"], 10),
-    **dict.fromkeys(["bigint", "int8"], 20),
-}  # fmt: skip
 
 
 def _clock_to_text(old: str, _new: str, _declared: str) -> Conversion:
@@ -748,7 +732,7 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(one, "text"): _clock_to_text for one in ("datetime", "time")},
     **{(one, "enum"): _to_label for one in ("text", "enum")},
     ("binary", "text"): _always(_decoded, _is_wide_bytes),
-    ("text", "binary"): _always(_encoded, _is_wide),
+    ("text", "binary"): _always(lambda text: base64_text(text.encode()), _is_wide),
     ("binary", "binary"): _keep,
     ("date", "datetime"): _always(_midnight, respells=True),
     ("text", "datetime"): _always(_midnight, _is_no_datetime),

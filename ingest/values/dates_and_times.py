@@ -18,6 +18,12 @@ def fraction(digits: str) -> str:
     return "." + digits if digits else ""
 
 
+def shortened(text: str) -> str:
+    """A time's text without the zeros at the end of its fraction."""
+    whole, _, digits = text.partition(".")
+    return whole + fraction(digits)
+
+
 @lru_cache(maxsize=8192)
 def _second_text(seconds: int) -> str:
     try:

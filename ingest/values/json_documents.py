@@ -27,8 +27,6 @@ _texts = msgspec.json.Decoder(dict[str, str | None])
 _items = msgspec.json.Decoder(list[Raw])
 _string = msgspec.json.Decoder(str)
 
-MAX_DEPTH = 100  # deeper nesting than this occurs in no dialect, and costs decoders their stack
-
 
 class Number(str):
     """A JSON number's own text."""

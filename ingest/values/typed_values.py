@@ -25,8 +25,7 @@ _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
 def value_of(logical: str, text: str) -> object:
     """The value of a text in a logical type: equal values are one key, whatever their spelling.
 
-    Raises:
-        ValueError: the text is not a value of the type, or would be rounded or cut.
+    A `ValueError` if the text is not a value of the type, or would be rounded or cut.
     """
     kind, delta = types.family(logical), types.delta(logical)
     if kind is None or delta == "STRING":

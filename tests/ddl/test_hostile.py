@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
-from ingest.ddl import Ddl, effects, from_json, to_json
+from ingest.ddl import Ddl, effects
 from ingest.ddl.tokens import MAX_LENGTH
 from tests.ddl.cases import cases
 from tests.timing import is_within
@@ -101,4 +102,4 @@ def test_fuzz() -> None:
         found = effects(text, dice.choice(DIALECTS), dice.choice([None, "web"]))  # type: ignore[arg-type]
         assert isinstance(found, Ddl)
         if "\ud800" not in text:
-            assert found == from_json(to_json(found))
+            assert found == msgspec.json.decode(msgspec.json.encode(found), type=Ddl)

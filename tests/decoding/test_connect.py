@@ -89,6 +89,23 @@ def test_null_in_a_list_stays_null():
     assert {"a": '["x",null]'} == connect.json_image(row, plan) == connect.plain_image(row, plan)
 
 
+@pytest.mark.parametrize(
+    ("physical", "parameters", "expected"),
+    [
+        ("int64", {"type": "INT UNSIGNED ZEROFILL", "length": "5"}, "int64 zerofill 5"),
+        ("int64", {"type": "INT UNSIGNED ZEROFILL"}, "int64 zerofill 10"),
+        ("int64", {"type": "INT UNSIGNED", "length": "5"}, "int64"),
+        ("float", {"type": "FLOAT UNSIGNED ZEROFILL", "length": "7", "scale": "2"}, "float32"),
+    ],
+)
+def test_zerofill_is_read_from_the_propagated_type(physical, parameters, expected):
+    """Debezium's ``column.propagate.source.type`` is the only place where rows say it."""
+    given = {f"__debezium.source.column.{name}": value for name, value in parameters.items()}
+    field = Field("no", physical, parameters=given)
+    plan = connect.plan(str(given), lambda _s: (field,), {}, lambda _f: None, declared_values.Reading())
+    assert {"no": expected} == plan.types
+
+
 def test_charsets():
     """A set's name is written with and without its separators."""
     assert "é" == charsets.decoded(b"\xc3\xa9", "UTF-8") == charsets.decoded(b"\xe9", "latin1")

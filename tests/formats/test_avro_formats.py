@@ -299,3 +299,18 @@ def test_damage_is_only_ever_a_reject(name):
         slowest = max(slowest, time.process_time() - start)
     assert 0 < rejects < 7000
     assert slowest < 3  # a promise of many items would take hours
+
+
+@pytest.mark.parametrize(
+    ("info", "expected"),
+    [
+        ({"uk_b": ["b"], "PRIMARY": ["id", "day"]}, ("id", "day")),
+        ({"uk_b": ["b"], "uk_a": ["a", "c"]}, ("a", "c")),
+        ({"uk_a": ["a", "c"], "uk_b": ["b"]}, ("a", "c")),
+        ({"uk_a": [], "uk_b": ["b"]}, ("b",)),
+        ({}, ()),
+    ],
+)
+def test_the_key_does_not_depend_on_the_order_of_indexes(info, expected):
+    """A key that flips between two unique indexes from message to message holds the mirror."""
+    assert expected == dts_avro.key_columns(json.dumps(info))

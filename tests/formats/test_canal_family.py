@@ -11,6 +11,7 @@ import pytest
 from ingest import formats
 from ingest.change import Change, Hints, Message, Op, Options, TableHints, describe
 from ingest.errors import Undecodable
+from ingest.values import conversions
 from tests.formats import golden
 
 FAMILY = ("canal", "dts-canal", "drs-json", "drs-json-c", "obcloud-canal", "oms-canal", "ticdc-canal")
@@ -226,3 +227,30 @@ KINDS = [
         ["a", "b"],
     ),
 ]
+
+
+@pytest.mark.parametrize("name", FAMILY)
+def test_zerofill_is_read_from_the_type_of_a_message(name):
+    """A number that becomes text shows its zeros, and often only the rows' own messages say how many."""
+    sent = {"no": "int(5) unsigned zerofill", "name": "varchar(9)", "cost": "DECIMAL(8,2) UNSIGNED ZEROFILL"}
+    row = {"no": "7", "name": "x", "cost": "7.50"}
+    [change] = parse(name, message(data=[row], mysqlType=sent))
+    assert ("uint32 zerofill 5", "string", "decimal(8,2) zerofill 9") == tuple(change.types.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("canal", 10),
+        ("obcloud-canal", 10),
+        ("dts-canal", 0),
+        ("drs-json", 0),
+        ("drs-json-c", 0),
+        ("ticdc-canal", 0),
+    ],
+)
+def test_the_width_of_zerofill_is_unknown_where_lengths_are_not_sent(name, expected):
+    """Zeros of a guessed width would be a wrong text without a word."""
+    [change] = parse(name, message(mysqlType={"no": "int unsigned zerofill", "name": "varchar"}))
+    assert f"uint32 zerofill {expected}" == change.types["no"]
+    assert bool(expected) == conversions.conversion(change.types["no"], "string", "VARCHAR(20)").certain

@@ -32,7 +32,7 @@ def latin(column: Column, text: str) -> Any:
     """Open source and TiCDC: labels by index, bytes as ISO-8859-1, BIT in decimal, clocks of Shanghai."""
     logical = column.logical
     if logical == "enum":
-        return str(column.labels.index(text) + 1)
+        return str(("", *column.labels).index(text))  # 0: no label that the type still has
     if logical == "binary":
         return bytes_of(text).decode("latin-1")
     return common(column, text)
