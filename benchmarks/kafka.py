@@ -17,7 +17,8 @@ from pathlib import Path
 import psutil
 
 from benchmarks.tree import cpu
-from ingest.bronze.land import Positions, land
+from ingest.bronze.land import land
+from ingest.bronze.positions import Positions
 from ingest.config.model import Pipeline, Source
 from ingest.lake.lake import Lake
 from ingest.lake.session import session, stop

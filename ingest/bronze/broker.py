@@ -14,68 +14,40 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from ingest.bronze.kafka_settings import ISOLATION, READ_COMMITTED, client_settings, refused
 from ingest.bronze.offsets import Cluster, Offsets, Place
 from ingest.config import Source
-from ingest.config.secrets import struck
-from ingest.errors import IngestError
 
-ISOLATION = "isolation.level"
-_READ_COMMITTED = "read_committed"
 _PATIENCE = {"default.api.timeout.ms": "20000", "request.timeout.ms": "10000"}
-
-
-class BrokerError(IngestError):
-    """The cluster cannot be queried; the text says which one, why, and what to check."""
-
-
-def client_settings(source: Source) -> dict[str, str]:
-    """The source's Kafka settings with this product's defaults, secrets included."""
-    return {
-        "bootstrap.servers": source.bootstrap_servers,
-        ISOLATION: _READ_COMMITTED,
-        **source.kafka,
-    }
 
 
 @contextmanager
 def connected(spark: SparkSession, source: Source) -> Iterator[Cluster]:
-    """The cluster of a source, which can be queried for offsets by time while the body runs.
-
-    Raises:
-        BrokerError: no broker answers, or it refuses.
-    """
+    """The cluster of a source, queried for offsets by time while the body runs; a `BrokerError` if it does not answer."""
     admin = None
     try:
-        admin = _admin(spark, source)
+        settings = _jvm(spark).java.util.HashMap()
+        for name, value in {**_PATIENCE, **client_settings(source)}.items():
+            settings.put(name, value)
+        admin = _jvm(spark).org.apache.kafka.clients.admin.AdminClient.create(settings)
         yield _described(spark, admin, source)
     except Py4JJavaError as error:
-        raise BrokerError(
-            f"the brokers {source.bootstrap_servers} cannot be asked ({reason(error, source)}): "
-            "nothing of this source was read; check bootstrap_servers: and kafka:."
-        ) from None
+        raise refused(source, reason(error)) from None
     finally:
         if admin is not None:
             admin.close(_jvm(spark).java.time.Duration.ofSeconds(5))
 
 
-def reason(error: Py4JJavaError, source: Source) -> str:
-    """The innermost cause of a Java exception in one line, without the source's secrets."""
+def reason(error: Py4JJavaError) -> str:
+    """The innermost cause of a Java exception in one line."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
-    text = f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".partition("\n")[0]
-    return struck(text, source)[:300].rstrip(".")
+    return f"{cause.getClass().getSimpleName()}: {cause.getMessage()}".partition("\n")[0]
 
 
 def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
-
-
-def _admin(spark: SparkSession, source: Source) -> Any:
-    settings = _jvm(spark).java.util.HashMap()
-    for name, value in {**_PATIENCE, **client_settings(source)}.items():
-        settings.put(name, value)
-    return _jvm(spark).org.apache.kafka.clients.admin.AdminClient.create(settings)
 
 
 def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
@@ -119,7 +91,7 @@ def _offsets(
     for partition in places.values():
         asked.put(partition, spec)
     level = jvm.org.apache.kafka.common.IsolationLevel
-    committed = client_settings(source)[ISOLATION] == _READ_COMMITTED
+    committed = client_settings(source)[ISOLATION] == READ_COMMITTED
     options = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(
         level.READ_COMMITTED if committed else level.READ_UNCOMMITTED
     )

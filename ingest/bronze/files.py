@@ -17,8 +17,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import BinaryIO, cast
 
-import fsspec
-
 from ingest import formats
 from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
@@ -78,15 +76,8 @@ def natural(path: str) -> tuple[object, ...]:
     )
 
 
-def listing(source: Source) -> list[Found]:
-    """The files that a source's glob matches now; only regular files, no folders, pipes or devices."""
-    return _listed(source)[0]
-
-
-def _listed(source: Source) -> tuple[list[Found], list[str], list[str]]:
-    """The files; everything else that the glob matches except folders (broken links, pipes, devices); links that lead
-    out.
-    """
+def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
+    """What a source's glob matches now: regular files; broken links, pipes and devices; links that lead out."""
     if "://" in source.path:
         return _remote(source), [], []
     found, others, away = [], [], []
@@ -133,6 +124,8 @@ def _leads_away(pattern: str) -> Callable[[str], bool]:
 
 
 def _remote(source: Source) -> list[Found]:
+    import fsspec  # takes as long as all else that a plan of local files needs
+
     filesystem, pattern = fsspec.core.url_to_fs(source.path, **source.storage)
     filesystem.invalidate_cache()  # a client's cache of an earlier listing would hide new files
     scheme = source.path.partition("://")[0]
@@ -156,7 +149,7 @@ def _mtime(info: dict[str, object]) -> float:
 def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> FilePlan:
     """Plan what to read from one file source, in ranges; ``rank`` is its place in the pipeline file."""
     try:
-        files, others, away = _listed(source)
+        files, others, away = listing(source)
     except Exception as error:  # each store's client has its own errors, also for a store that is down
         return FilePlan(alarms=(_unlisted(source, error),))
     warnings = [] if files else [f"{source.path} matches no file yet."]
@@ -343,6 +336,8 @@ def _compare_ranges(stream: BinaryIO, state: FileState) -> tuple[bool, bytes]:
 def _open(source: Source, path: str) -> BinaryIO:
     if "://" not in path:
         return open(path, "rb")
+    import fsspec
+
     return cast("BinaryIO", fsspec.open(path, "rb", **source.storage).open())
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -19,17 +19,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.bronze import broker
-from ingest.bronze.broker import BrokerError
-from ingest.bronze.offsets import Acceptance, Gap, KafkaReceipt, Place, Plan, Position, Span, plan
+from ingest.bronze import broker, kafka_look
+from ingest.bronze.kafka_look import Look
+from ingest.bronze.kafka_settings import client_settings
+from ingest.bronze.offsets import KafkaReceipt, Place, Position, Span
 from ingest.bronze.store import REPORT, storing
 from ingest.config import Source
 from ingest.config.secrets import struck
-from ingest.lake import decisions
 from ingest.lake.datafiles import Layout
-from ingest.lake.decisions import ACCEPT_GAP, Decision
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
+from ingest.lake.schemas import BRONZE
 
 READ_ERRORS = (PySparkException, Py4JJavaError)  # raised by a job whose tasks fail
 _TASK_MESSAGES = 1_000_000
@@ -39,72 +39,13 @@ _FETCH = {
     "kafka.max.partition.fetch.bytes": str(16 * 1024 * 1024),
     "kafka.receive.buffer.bytes": str(1024 * 1024),
 }
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-_ARROW = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", tz="UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", _HEADERS),
-    ]
-)
-_SPARK = (
-    "kind STRING, topic STRING, `partition` INT, `offset` BIGINT, timestamp TIMESTAMP, key BINARY, value BINARY, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """One source's plan, with the ids that its receipts carry."""
-
-    source: Source
-    plan: Plan
-    cluster: str = ""
-    topics: Mapping[str, str] = field(default_factory=dict)
-    trouble: str = ""  # why the cluster could not be queried
-
-    def alarms(self) -> Iterator[str]:
-        """The sentences that make the run fail."""
-        if self.trouble:
-            yield self.trouble
-        for gap in self.plan.gaps:
-            yield gap.text
+_COLUMNS = ("kind", "topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_ARROW, _SPARK = BRONZE.part(*_COLUMNS), BRONZE.part_ddl(*_COLUMNS)
 
 
 def look(lake: Lake, source: Source, known: Mapping[Place, Position]) -> Look:
-    """Query the cluster of one source and plan what to read; a cluster that is down affects only its source."""
-    accepted: set[Acceptance] | None = None
-
-    def is_accepted(gap: Gap) -> bool:
-        nonlocal accepted
-        if accepted is None:  # read decisions only if there is a gap
-            accepted = _accepted(lake, source)
-        return Acceptance.of(gap) in accepted
-
-    try:
-        with broker.connected(lake.spark, source) as cluster:
-            planned = plan(source, known, cluster, is_accepted)
-            return Look(source, planned, cluster.id, cluster.topics)
-    except BrokerError as error:
-        return Look(source, Plan(), trouble=str(error))
-
-
-def _accepted(lake: Lake, source: Source) -> set[Acceptance]:
-    found = decisions.read(lake).of(ACCEPT_GAP, subject=source.name)
-    return {Acceptance.from_value(one.value) for one in found}
-
-
-def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:
-    """Record that these gaps' losses are known; the next run continues with what is there."""
-    decisions.append(
-        lake,
-        [Decision(ACCEPT_GAP, source.name, Acceptance.of(gap).to_value(), batch, gap.loss) for gap in gaps],
-    )
+    """Query the cluster of one source by Spark's client and plan what to read."""
+    return kafka_look.look(lake, source, known, partial(broker.connected, lake.spark))
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -154,26 +95,19 @@ def standing(found: Look) -> list[dict[str, Any]]:
         KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])
         for span in found.plan.spans
     ]
-    return [
-        {
-            "kind": "receipt",
-            "source": found.source.name,
-            "topic": one.place.topic,
-            "partition": one.place.partition,
-            "offset": one.start,
-            "value": one.to_json(),
-        }
-        for one in receipts
-    ]
+    return [{**_row(one), "source": found.source.name} for one in receipts]
 
 
 def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:
     spans = found.plan.reads
-    settings = {f"kafka.{name}": value for name, value in broker.client_settings(found.source).items()}
+    topics: dict[str, list[int]] = {}
+    for span in spans:
+        topics.setdefault(span.place.topic, []).append(span.place.partition)
+    settings = {f"kafka.{name}": value for name, value in client_settings(found.source).items()}
     read = (
         lake.spark.read.format("kafka")
         .options(**{**_FETCH, **settings})
-        .option("assign", json.dumps(_by_topic(spans)))
+        .option("assign", json.dumps(topics))
         .option("startingOffsets", json.dumps(_ends(spans, "start")))
         .option("endingOffsets", json.dumps(_ends(spans, "end")))
         .option("includeHeaders", "true")
@@ -192,13 +126,6 @@ def _messages(lake: Lake, found: Look, cores: int) -> DataFrame:
         "value",
         "headers",
     )
-
-
-def _by_topic(spans: list[Span]) -> dict[str, list[int]]:
-    topics: dict[str, list[int]] = {}
-    for span in spans:
-        topics.setdefault(span.place.topic, []).append(span.place.partition)
-    return topics
 
 
 def _ends(spans: list[Span], end: str) -> dict[str, dict[str, int]]:
@@ -257,20 +184,18 @@ def _receipts(seen: dict[Place, list[int]], cluster: str, topics: Mapping[str, s
         KafkaReceipt(place, first, last + 1, count, cluster, topics[place.topic])
         for place, (first, last, count) in seen.items()
     ]
-    nothing = len(receipts)
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(["receipt"] * nothing, pa.string()),
-            pa.array([one.place.topic for one in receipts], pa.string()),
-            pa.array([one.place.partition for one in receipts], pa.int32()),
-            pa.array([one.start for one in receipts], pa.int64()),
-            pa.nulls(nothing, _ARROW.field("timestamp").type),
-            pa.nulls(nothing, pa.binary()),
-            pa.array([one.to_json() for one in receipts], pa.binary()),
-            pa.nulls(nothing, _HEADERS),
-        ],
-        schema=_ARROW,
-    )
+    return pa.RecordBatch.from_pylist(list(map(_row, receipts)), _ARROW)
+
+
+def _row(receipt: KafkaReceipt) -> dict[str, Any]:
+    """A receipt as a row of bronze."""
+    return {
+        "kind": "receipt",
+        "topic": receipt.place.topic,
+        "partition": receipt.place.partition,
+        "offset": receipt.start,
+        "value": receipt.to_json(),
+    }
 
 
 def failed(looks: Iterable[Look], error: Exception) -> list[tuple[str, str]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.bronze import files, kafka
-from ingest.bronze.kafka import Look
-from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
-from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, before_broken, headers, read
+from ingest.bronze.kafka_look import Look
+from ingest.bronze.positions import Positions, Receipts
+from ingest.bronze.positions import receipts as receipts_of
+from ingest.bronze.reading import BLOCK, BrokenRange, Range, before_broken, headers, read
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.config import Source
@@ -28,6 +28,7 @@ from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
+from ingest.lake.tasks import dealt, each
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000
@@ -36,28 +37,12 @@ _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 LITTLE = 4 << 20  # bytes that this process reads itself
 _KINDS = 4  # and days: more than one batch covers
 
-_ARROW = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("source", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
-_SPARK = (
-    "kind STRING, source STRING, topic STRING, `partition` INT, `offset` BIGINT, value BINARY, "
-    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
-)
-
+_COLUMNS = ("kind", "source", "topic", "partition", "offset", "value", "headers")
+_ARROW, _SPARK = BRONZE.part(*_COLUMNS), BRONZE.part_ddl(*_COLUMNS)
 
 Row = tuple[Any, ...]  # the columns of `_ARROW`
 Sealed = Callable[[Iterator[pa.RecordBatch], str], Iterator[pa.RecordBatch]]
 """Seals the messages of pages; the name of their source is given where the pages do not hold it."""
-Receipts = list[tuple[str, int, bytes]]
-"""Source, batch, and the columns of each receipt."""
 
 
 @dataclass(slots=True)
@@ -69,41 +54,6 @@ class Landed:
     by_source: dict[str, int] = field(default_factory=dict)
     alarms: list[tuple[str, str]] = field(default_factory=list)  # source, text
     warnings: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Positions:
-    """The read position of every source of a lake, kept between the ticks of one session."""
-
-    batch: int = 0
-    files: dict[str, dict[str, FileState]] = field(default_factory=dict)
-    places: dict[str, dict[Place, Position]] = field(default_factory=dict)
-
-    @property
-    def sources(self) -> set[str]:
-        """The names of the sources with landed messages."""
-        return self.files.keys() | self.places.keys()
-
-    def catch_up(self, lake: Lake, last: int) -> None:
-        """Read the receipts of batches that are new to this session."""
-        if last <= self.batch:
-            return
-        for source, batch, value in _receipts(lake, self.batch + 1, last):
-            self.add(source, batch, value)
-        self.batch = last
-
-    def add(self, source: str, batch: int, value: bytes) -> Receipt | KafkaReceipt:
-        """Add one receipt in the form that bronze stores."""
-        members = json.loads(bytes(value))
-        if "file" in members:
-            receipt = Receipt.from_json(value)
-            self.files.setdefault(source, {}).setdefault(receipt.file, FileState()).add(receipt)
-            return receipt
-        read = KafkaReceipt.from_members(members)
-        known = self.places.setdefault(source, {})
-        before = known.get(read.place)
-        known[read.place] = before.after(read, batch) if before else reached(read, batch)
-        return read
 
 
 def last_batch(lake: Lake) -> int:
@@ -191,7 +141,8 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     if work and (reports or not _is_little(work)):
         tasks = _tasks(work, cores)
         numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
-        store = storing(layout, batch, now, read=_reader(tasks, names), seal=seal)
+        reader = each(tasks, partial(_read_all, names=names))
+        store = storing(layout, batch, now, read=reader, seal=seal)
         reports.append(numbers.mapInArrow(store, REPORT))
     elif work:
         store = storing(layout, batch, now, seal=seal)
@@ -212,7 +163,7 @@ def _by_spark(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     with paced(lake.spark, _expected(work, looks)), _side_by_side(lake.spark):
         if not lake.append(_frame(lake, work, looks, batch, cores), BRONZE, STAGE, batch):
             raise _overtaken(batch)
-    return _receipts(lake, batch, batch)
+    return receipts_of(lake, batch, batch)
 
 
 def _overtaken(batch: int) -> IngestError:
@@ -222,14 +173,6 @@ def _overtaken(batch: int) -> IngestError:
 def _is_little(work: list[Range]) -> bool:
     """True for work that this process does as fast as Spark could start a task for it."""
     return not any(one.compressed for one in work) and sum(one.weight for one in work) <= LITTLE
-
-
-def _receipts(lake: Lake, first: int, last: int) -> Receipts:
-    """The receipts of some batches."""
-    columns = ("source", "batch", "value")
-    wanted = pa.schema([BRONZE.arrow.field(name) for name in columns])
-    pages = lake.pages(BRONZE, wanted, "receipt", (first, last))
-    return [row for page in pages for row in zip(*(page[name].to_pylist() for name in columns), strict=True)]
 
 
 @contextmanager
@@ -273,20 +216,12 @@ def _frame(lake: Lake, work: list[Range], looks: list[Look], batch: int, cores: 
     frames = [kafka.frame(lake, one, cores, sealed) for one in looks if one.plan.spans]
     if work:
         frames.append(_files(lake, work, cores, sealed))
-    return reduce(DataFrame.unionByName, frames).select(
-        "kind",
-        F.lit(batch).cast("bigint").alias("batch"),
-        "source",
-        "topic",
-        "partition",
-        "offset",
-        "timestamp",
-        "key",
-        "value",
-        "headers",
-        F.lit(now).cast("timestamp").alias("ingested_at"),
-        F.lit(now.date()).cast("date").alias("day"),
-    )
+    added = {
+        "batch": F.lit(batch).cast("bigint"),
+        "ingested_at": F.lit(now).cast("timestamp"),
+        "day": F.lit(now.date()).cast("date"),
+    }
+    return reduce(DataFrame.unionByName, frames).withColumns(added).select(*BRONZE.arrow.names)
 
 
 def _sealing(seal: Seal | None, batch: int) -> Sealed:
@@ -299,40 +234,21 @@ def _sealing(seal: Seal | None, batch: int) -> Sealed:
 def _files(lake: Lake, work: list[Range], cores: int, sealed: Sealed) -> DataFrame:
     names = [source.name for source in lake.pipeline.sources]
     tasks = _tasks(work, cores)
-    reader = _reader(tasks, names)
+    reader = each(tasks, partial(_read_all, names=names))
     numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
     frame = numbers.mapInArrow(lambda batches: sealed(reader(batches), ""), _SPARK)
-    return frame.select(
-        "*",
-        F.lit(None).cast("timestamp").alias("timestamp"),
-        F.lit(None).cast("binary").alias("key"),
-    )
+    nothing = F.lit(None)
+    return frame.withColumns({"timestamp": nothing.cast("timestamp"), "key": nothing.cast("binary")})
 
 
 def _tasks(work: list[Range], cores: int) -> list[list[Range]]:
     """Assign the ranges to tasks of about equal size, neighbours together."""
-    total = sum(one.weight + 4096 for one in work)
-    count = min(len(work), max(cores, total // files.MAX_SPLIT))
-    share = total / count
-    tasks: list[list[Range]] = [[]]
-    filled = 0.0
-    for one in work:
-        if filled >= share * len(tasks) and len(tasks) < count:
-            tasks.append([])
-        tasks[-1].append(one)
-        filled += one.weight + 4096
-    return tasks
+    total = sum(map(_weight, work))
+    return dealt(work, _weight, min(len(work), max(cores, total // files.MAX_SPLIT)))
 
 
-def _reader(
-    tasks: list[list[Range]], names: list[str]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for index in batch.column(0).to_pylist():
-                yield from _read_all(tasks[index], names)
-
-    return run
+def _weight(one: Range) -> int:
+    return one.weight + 4096  # bytes; opening a file costs about as much as reading so many
 
 
 def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -349,24 +265,18 @@ def _read_all(work: list[Range], names: list[str]) -> Iterator[pa.RecordBatch]:
             except StopIteration as done:
                 if done.value.fault and one.followed:
                     raise BrokenRange(one, done.value.fault) from None
-                receipts.append(_receipt_row(one, source, done.value))
+                receipt: Receipt = done.value
+                place = (source, one.file, one.rank, receipt.start)
+                receipts.append(("receipt", *place, receipt.to_json(), None))
                 break
             for record in records:
-                rows.append(_message_row(one, source, record))
-                held += record[2]
+                offset, value, size = record
+                rows.append(("message", source, one.file, one.rank, offset, value, headers(record)))
+                held += size
                 if len(rows) >= _GROUP_ROWS or held > BLOCK:
                     yield _arrow(rows)
                     rows, held = [], 0
     yield _arrow(rows + receipts)
-
-
-def _message_row(one: Range, source: str, record: Record) -> Row:
-    offset, value, _ = record
-    return "message", source, one.file, one.rank, offset, value, headers(record)
-
-
-def _receipt_row(one: Range, source: str, receipt: Receipt) -> Row:
-    return "receipt", source, one.file, one.rank, receipt.start, receipt.to_json(), None
 
 
 def _arrow(rows: list[Row]) -> pa.RecordBatch:

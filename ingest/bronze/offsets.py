@@ -183,9 +183,9 @@ def plan(
             resumed.add(place)
     if source.max_messages is not None:
         spans = limited(spans, source.max_messages, cluster.since)
-    standing = {place for place in cluster.begins if place not in known} | resumed
-    kept = tuple(one for one in spans if one.end > one.start or one.place in standing)
-    chosen = {place for place in standing if starts[place] != cluster.begins[place]} | resumed
+    new = {place for place in cluster.begins if place not in known} | resumed
+    kept = tuple(one for one in spans if one.end > one.start or one.place in new)
+    chosen = {place for place in new if starts[place] != cluster.begins[place]} | resumed
     due = any(one.end > one.start or one.place in chosen for one in kept)
     return Plan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
 
@@ -322,12 +322,8 @@ def _shared(spans: list[Span], low: Offsets, high: Offsets, limit: int) -> dict[
     room = sum(high[place] - low[place] for place in low)
     ends = {place: low[place] + left * (high[place] - low[place]) // room for place in low}
     left = limit - _size(spans, ends)
-    for place in _by_room(ends, high):
+    for place in sorted(ends, key=lambda place: (ends[place] - high[place], place)):
         if left > 0 and ends[place] < high[place]:
             ends[place] += 1
             left -= 1
     return ends
-
-
-def _by_room(ends: Offsets, high: Offsets) -> Iterator[Place]:
-    yield from sorted(ends, key=lambda place: (ends[place] - high[place], place))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ingest.bronze.kafka_settings import BrokerError
 from ingest.bronze.offsets import Span
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
@@ -14,7 +15,7 @@ from ingest.lake.envelope import NOT_SEALED
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.bronze.kafka import Look
+    from ingest.bronze.kafka_look import Look
     from ingest.lake.lake import Lake
 
 MOST_FILES = 50  # a sample opens no more of a source's files
@@ -58,15 +59,25 @@ def _take(work: Range, count: int, found: Sample) -> None:
     reading.close()
 
 
-def of_topics(lake: Lake, look: Look, count: int) -> Sample:
-    """The first unread messages of each partition; a failed read is a fault, not an error."""
-    from ingest.bronze import kafka
+def of_topics(lake: Lake | None, look: Look, count: int) -> Sample:
+    """The first unread messages of each partition; a failed read is a fault, not an error.
 
+    Without Spark (``lake`` is None) they are read by librdkafka.
+    """
     spans = [one for one in look.plan.spans if one.end > one.start]
     share = max(1, count // max(1, len(spans)))
     cut = tuple(Span(one.place, one.start, min(one.end, one.start + share)) for one in spans)
     if not cut:
         return Sample()
+    if lake is None:
+        from ingest.bronze import native_broker
+
+        try:
+            return Sample(list(native_broker.first_messages(look.source, cut, count)))
+        except BrokerError as error:
+            return Sample(faults=[str(error)])
+    from ingest.bronze import kafka
+
     frame = kafka.frame(lake, replace(look, plan=replace(look.plan, spans=cut)), 1)
     try:
         rows = frame.where("kind = 'message'").select(*_INPUT).limit(count).collect()

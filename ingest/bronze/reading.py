@@ -15,8 +15,6 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
-import fsspec
-
 from ingest import framing
 from ingest.bronze.receipts import FINGERPRINT, Receipt
 from ingest.errors import Undecodable
@@ -103,11 +101,22 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
                     yield group
     except Exception as error:
         hashed.left = True
-        if not _may_be_growing(work, error):
+        # a compressed file that ends inside its data may still be growing
+        if work.finished or not isinstance(error, EOFError):
             fault, damage = _sentence(work, error), _is_damage(error)
-    rest = work.compressed and hashed.left
-    return _receipt(
-        work, hashed, (begin, end), count, Receipt(work.file, fault=fault, damage=damage, rest=rest)
+    return Receipt(
+        work.file,
+        begin,
+        end,
+        count,
+        hashed.whole.hexdigest(),
+        work.size,
+        work.mtime,
+        head=fingerprint(hashed.head) if begin == 0 else "",
+        tail=fingerprint(hashed.tail),
+        fault=fault,
+        damage=damage,
+        rest=work.compressed and hashed.left,
     )
 
 
@@ -115,11 +124,6 @@ def headers(record: Record) -> Headers | None:
     """The headers of a record from a file: the length of one that was too large to keep."""
     _, value, length = record
     return [{"key": OVERSIZE, "value": str(length).encode()}] if value is None else None
-
-
-def _may_be_growing(work: Range, error: Exception) -> bool:
-    """True for a compressed file that ends inside its data and may still be growing."""
-    return isinstance(error, EOFError) and not work.finished
 
 
 def _is_damage(error: Exception) -> bool:
@@ -168,27 +172,12 @@ def fingerprint(data: bytes) -> str:
     return f"{len(data)}:{hashlib.sha256(data).hexdigest()[:32]}"
 
 
-def _receipt(work: Range, hashed: _Hashed, read: tuple[int, int], count: int, ending: Receipt) -> Receipt:
-    return Receipt(
-        work.file,
-        read[0],
-        read[1],
-        count,
-        hashed.whole.hexdigest(),
-        work.size,
-        work.mtime,
-        head=fingerprint(hashed.head) if read[0] == 0 else "",
-        tail=fingerprint(hashed.tail),
-        fault=ending.fault,
-        damage=ending.damage,
-        rest=ending.rest,
-    )
-
-
 @contextlib.contextmanager
 def _opened(work: Range) -> Iterator[BinaryIO]:
     """The file's plain bytes, decompressed if necessary."""
     if "://" in work.file:
+        import fsspec
+
         raw = fsspec.open(work.file, "rb", **work.storage).open()
     else:
         raw = open(work.file, "rb", buffering=0)  # noqa: SIM115 - closed by the next line
@@ -206,11 +195,7 @@ def _go_to(work: Range, stream: BinaryIO) -> int:
 
 
 def skip(stream: BinaryIO, count: int) -> None:
-    """Skip so many bytes.
-
-    Raises:
-        ValueError: there are fewer.
-    """
+    """Skip so many bytes; a `ValueError` if there are fewer."""
     while count > 0:
         block = stream.read(min(count, BLOCK))
         if not block:

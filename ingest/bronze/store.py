@@ -14,18 +14,11 @@ import pyarrow.compute as pc
 
 from ingest.lake.datafiles import Added, Files, Layout, fitted, written
 from ingest.lake.envelope import Seal
+from ingest.lake.schemas import BRONZE
 
-REPORT = "kind STRING, source STRING, topic STRING, `partition` INT, `offset` BIGINT, value BINARY"
-_ARROW = pa.schema(
-    [
-        ("kind", pa.string()),  # file, or receipt
-        ("source", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("value", pa.binary()),
-    ]
-)
+_COLUMNS = ("kind", "source", "topic", "partition", "offset", "value")  # the kind is file or receipt
+REPORT, _ARROW = BRONZE.part_ddl(*_COLUMNS), BRONZE.part(*_COLUMNS)
+_ADDED = BRONZE.part("batch", "ingested_at", "day")
 Batches = Iterator[pa.RecordBatch]
 
 
@@ -40,13 +33,7 @@ def storing(
 ) -> Callable[[Batches], Batches]:
     """The function that ``mapInArrow`` runs: write rows of bronze to files, and report receipts and files.
 
-    Args:
-        layout: where bronze lies.
-        batch: its number.
-        now: when it is landed.
-        source: the source, where the rows do not name it.
-        read: yields the rows.
-        seal: encrypts the messages, if they are to be.
+    ``read`` yields the rows, whose source is ``source`` where they do not name it; ``now`` is when they are landed.
     """
 
     def run(batches: Batches) -> Batches:
@@ -79,13 +66,9 @@ def written_receipts(
 
 
 def _landed(rows: pa.RecordBatch | pa.Table, batch: int, now: dt.datetime) -> pa.RecordBatch | pa.Table:
-    added = {
-        "batch": pa.scalar(batch, pa.int64()),
-        "ingested_at": pa.scalar(now, pa.timestamp("us", tz="UTC")),
-        "day": pa.scalar(now.date(), pa.date32()),
-    }
-    for name, value in added.items():
-        rows = rows.append_column(name, pa.repeat(value, rows.num_rows))
+    for name, value in {"batch": batch, "ingested_at": now, "day": now.date()}.items():
+        column = pa.repeat(pa.scalar(value, _ADDED.field(name).type), rows.num_rows)
+        rows = rows.append_column(name, column)
     return rows
 
 

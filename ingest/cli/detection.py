@@ -51,9 +51,7 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     }
     best = [name for name in rank if rank[name] == max(rank.values())]
     winner = best[0] if len(best) == 1 else None
-    odd: dict[
-        str, list[int]
-    ] = {}  # numbers, from 1, of messages that do not fit, by the format that they look like
+    odd: dict[str, list[int]] = {}  # numbers, from 1, of messages that do not fit, by what they look like
     for i, (fits, evidence) in enumerate(zip(spoken[best[0]], seen, strict=True) if best else (), 1):
         if not fits:
             odd.setdefault(" or ".join(evidence) or _UNKNOWN, []).append(i)

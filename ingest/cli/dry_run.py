@@ -1,8 +1,8 @@
 """What ``plan`` finds out, as plain values: what would be read, decoded and folded.  It writes nothing.
 
-A pipeline of files needs no Spark: the positions are read from its lake's receipts.  A Kafka source's offsets are
-asked of its brokers, if one of them answers at all, and that takes Spark; so does a lake in a store that is not read
-otherwise.
+The positions are read from the lake's receipts, without Spark.  A Kafka source's offsets are asked of its brokers, if
+one of them answers at all: by librdkafka if it is installed and has the source's security settings, else by Spark's
+client.  A lake in a store that is not read otherwise takes Spark, too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.bronze import files
+from ingest.bronze import files, kafka_look
 from ingest.bronze import preview as unread
+from ingest.bronze.kafka_look import Look
+from ingest.bronze.kafka_settings import why_java
+from ingest.bronze.positions import Positions, read_so_far
 from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
 from ingest.change import TableId
@@ -26,7 +29,6 @@ from ingest.config.words import nearest
 from ingest.errors import command
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
-from ingest.inspect.idle import read_so_far
 from ingest.lake import decoded_with, identity, stores
 from ingest.lake.books import Line
 from ingest.lake.identity import Seen
@@ -54,11 +56,7 @@ class Sources:
 
 
 def has_lake(pipeline: Pipeline) -> bool:
-    """True if the lake has landed something.
-
-    Raises:
-        StoreError: it is in a store that cannot be reached so.
-    """
+    """True if the lake has landed something; a `StoreError` if it is in a store that cannot be reached so."""
     if "://" in pipeline.lake:
         return LakeReader(pipeline).exists(BRONZE.name)
     return Path(pipeline.lake, BRONZE.name, "_delta_log").is_dir()
@@ -80,9 +78,9 @@ def _silent(servers: str) -> str:
 
 def why_spark(pipeline: Pipeline) -> str:
     """Why the plan needs Spark, in a sentence; empty if it does not."""
-    asked = [one for one in pipeline.sources if one.enabled and one.kind == "kafka" and not unreachable(one)]
-    if asked:
-        return f"The offsets of {', '.join(one.name for one in asked)} are asked of the brokers by Spark's client."
+    for one in pipeline.sources:
+        if one.enabled and one.kind == "kafka" and not unreachable(one) and (why := why_java(one)):
+            return f"The offsets of {one.name} are asked of the brokers by Spark's client, because {why}."
     if not stores.is_readable(pipeline.lake):
         return f"{pipeline.lake} is not read otherwise."
     try:
@@ -93,13 +91,7 @@ def why_spark(pipeline: Pipeline) -> str:
 
 
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
-    """The plan of one pipeline.
-
-    Args:
-        pipeline: what would run.
-        spark: a session, or None where `why_spark` has no reason.
-        count: how many messages of each source are decoded to name tables.
-    """
+    """The plan of one pipeline from ``count`` messages of each source; ``spark`` is None where `why_spark` is empty."""
     lake: Lake | LakeReader | None = None
     if spark is not None:
         from ingest.lake.lake import Lake
@@ -157,27 +149,22 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
 
 
 def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, found: Sources) -> None:
-    read: Mapping[str, dict[str, FileState]] = {}
-    places: Mapping[str, dict[Place, Position]] = {}
+    known = Positions()
     if isinstance(lake, LakeReader):
-        read = read_so_far(lake)
+        known = read_so_far(lake)
     elif lake is not None:
-        from ingest.bronze.land import Positions
-
-        positions = Positions()
-        positions.catch_up(lake, last)
-        read, places = positions.files, positions.places
+        known.catch_up(lake, last)
     if lake is not None:
-        identity.refuse_missing_sources(lake, read.keys() | places.keys())
+        identity.refuse_missing_sources(lake, known.sources)
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
             off = ("enabled: false: nothing more is read of it",)
             found.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            one, sample = _topics(lake, source, places.get(source.name, {}), count)
+            one, sample = _topics(lake, source, known.places.get(source.name, {}), count)
         else:
-            one, sample = _files(lake, source, rank, read.get(source.name, {}), count)
+            one, sample = _files(lake, source, rank, known.files.get(source.name, {}), count)
         one["problems"] += sample.faults
         found.described.append(one)
         found.messages += [(last + 1, source.name, *row) for row in sample.rows]
@@ -211,11 +198,10 @@ def _topics(
     lake: Lake | LakeReader | None, source: Source, known: dict[Place, Position], count: int
 ) -> tuple[dict[str, Any], unread.Sample]:
     fault = unreachable(source)
-    if fault or lake is None or isinstance(lake, LakeReader):
+    if fault:
         return _source_described(source, [], [fault], ()), unread.Sample()
-    from ingest.bronze import kafka
-
-    look = kafka.look(lake, source, known)
+    with_spark = None if lake is None or isinstance(lake, LakeReader) else lake
+    look = _asked(lake, with_spark, source, known)
     reads = [
         {
             "topic": one.place.topic,
@@ -229,7 +215,19 @@ def _topics(
     found = _source_described(source, reads, list(look.alarms()), look.plan.warnings)
     found["due"] = look.plan.due
     found["messages"] = sum(one["messages"] for one in reads)
-    return found, unread.of_topics(lake, look, count) if count else unread.Sample()
+    return found, unread.of_topics(with_spark, look, count) if count else unread.Sample()
+
+
+def _asked(
+    lake: Tables | None, with_spark: Lake | None, source: Source, known: dict[Place, Position]
+) -> Look:
+    if with_spark is None:
+        from ingest.bronze import native_broker
+
+        return kafka_look.look(lake, source, known, native_broker.connected)
+    from ingest.bronze import kafka
+
+    return kafka.look(with_spark, source, known)
 
 
 def _source_described(
@@ -306,7 +304,7 @@ def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
 
 
 def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str, set[str]]) -> Iterator[str]:
-    """Masks that fit no column: one that is spelt otherwise stands in the mirror as it is.
+    """Masks that fit no column: a column that is spelt otherwise is in the mirror as it is.
 
     ``columns`` are those of the mirrors, by name.
     """
@@ -320,7 +318,7 @@ def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str,
 
 def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]) -> Iterator[str]:
     """Columns that a rule is about and no row has shown: they may come, or be a typing error."""
-    if not any(rule.places for rule in pipeline.tables):
+    if not any(rule.places or rule.cluster_by for rule in pipeline.tables):
         return
     seen: dict[TableId, set[str]] = {}
     for line in lines:
@@ -331,7 +329,7 @@ def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]
         seen.setdefault(table, set()).update(json.loads(row["columns"] or "{}"))
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
-        for name, place in rule.places.items():
+        for name, place in (dict.fromkeys(rule.cluster_by, rule.cluster_place) | dict(rule.places)).items():
             if shown and not fnmatch.filter(shown, name) and name not in shown and name not in rule.made:
                 yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from ingest.bronze.land import Positions, land, last_batch
+from ingest.bronze.land import land, last_batch
+from ingest.bronze.positions import Positions
 from ingest.config import load
 from ingest.lake import commits, delta, log
 from ingest.lake.lake import Lake

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from ingest.bronze import kafka_settings, native_broker
+from ingest.bronze.offsets import Cluster, Place
+from ingest.cli import dry_run
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.errors import SetupError
@@ -348,3 +352,55 @@ def test_a_changed_key_is_foreseen(tmp_path):
     more = "tables:\n  - {match: '*', history: true}\n"
     (held,) = planned(tmp_path, text, more, code=1)["tables"]
     assert "write `history: false`" in held["why"]
+
+
+@contextmanager
+def cluster(_source):
+    """A cluster of one topic of two partitions."""
+    ends = {Place("bins", 0): 2, Place("bins", 1): 5}
+    yield Cluster("c1", {"bins": "t1"}, dict.fromkeys(ends, 0), ends, lambda _moment: ends)
+
+
+def test_a_topic_is_planned_without_java(folder, monkeypatch):
+    """With librdkafka nothing is started: offsets and a sample come within a second."""
+    texts = [change("INSERT", "bins", n, {"id": str(n), "word": "x"}) for n in range(2)]
+    rows = [("bins", 0, n, None, text.encode(), None) for n, text in enumerate(texts)]
+    monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: "there")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(native_broker, "connected", cluster)
+    monkeypatch.setattr(native_broker, "first_messages", lambda _source, _spans, count: iter(rows[:count]))
+    found = planned(folder, KAFKA)
+    (source,) = found["sources"]
+    assert [("bins", 0, 0, 2), ("bins", 1, 0, 5)] == [
+        (one["topic"], one["partition"], one["start"], one["end"]) for one in source["reads"]
+    ]
+    assert (7, 2, 1) == (source["messages"], source["sampled"], found["next_batch"])
+    assert [("depot.bins", "create")] == [(one["table"], one["action"]) for one in found["tables"]]
+
+
+def test_a_cluster_that_refuses_is_a_problem(folder, monkeypatch):
+    """Exit 1 and one sentence: the run would fail in the same way."""
+
+    @contextmanager
+    def refusing(source):
+        raise kafka_settings.refused(source, "Authentication failed")
+        yield
+
+    monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: "there")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(native_broker, "connected", refusing)
+    found = planned(folder, KAFKA, code=1)
+    [text] = found["problems"]
+    assert (
+        "the brokers 127.0.0.1:9 cannot be asked (Authentication failed): nothing of this source was read"
+        in text
+    )
+
+
+def test_without_the_client_java_is_asked_with_a_reason(folder, monkeypatch):
+    """The sentence says what would spare the wait."""
+    monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: None)
+    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    file = folder / "depot.yaml"
+    file.write_text(HEAD + KAFKA, "utf-8")
+    assert "pip install 'ingest[kafka]'" in dry_run.why_spark(load(file))

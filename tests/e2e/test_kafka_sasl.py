@@ -7,6 +7,7 @@ import uuid
 
 import pytest
 
+from ingest.cli import dry_run
 from ingest.config import load
 from ingest.run import run
 from tests.e2e.broker import PASSWORD, jaas
@@ -71,3 +72,19 @@ def test_wrong_password(written, mechanism, monkeypatch):
     assert "source tools: the brokers 127.0.0.1" in text
     assert "SaslAuthenticationException: Authentication failed" in text
     assert all(one not in errors + json.dumps(result) for one in (WRONG, PASSWORD, "jaas"))
+
+
+@pytest.mark.parametrize("password", [PASSWORD, WRONG])
+def test_plan_logs_in_without_java(written, mechanism, monkeypatch, password):
+    """The login is carried over to the other client, and its refusal shows no password."""
+    monkeypatch.setenv("SHED_LOGIN", jaas(mechanism, password))
+    pipeline = load(written("${SHED_LOGIN}"))
+    assert "" == dry_run.why_spark(pipeline)
+    found = dry_run.foresee(pipeline, None, 0)
+    if password == PASSWORD:
+        assert (5, []) == (found["sources"][0]["messages"], found["problems"])
+        return
+    [text] = found["problems"]
+    assert "source tools: the brokers 127.0.0.1" in text
+    assert "uthentication fail" in text
+    assert all(one not in text for one in (WRONG, PASSWORD, "jaas"))

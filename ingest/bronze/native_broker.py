@@ -1,0 +1,161 @@
+"""Query a Kafka cluster without Java, by librdkafka: topics, their ids, their offsets, and first messages.
+
+It is used only where `ingest.bronze.kafka_settings.why_java` has no reason against it; its answers are those of
+`ingest.bronze.broker`. It changes nothing in the cluster: no topic is made, no consumer group is joined.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ingest.bronze.kafka_settings import ISOLATION, READ_COMMITTED, native_settings, refused
+from ingest.bronze.offsets import Cluster, Offsets, Place, Span
+from ingest.config import Source
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_SECONDS = 10.0  # for one answer
+_LONGER = 15.0  # so that the client's own reason comes first
+_AT_ONCE = 500  # messages
+
+
+@contextmanager
+def connected(source: Source) -> Iterator[Cluster]:
+    """The cluster of a source, which can be queried for offsets by time while the body runs.
+
+    Raises:
+        BrokerError: no broker answers, or it refuses.
+    """
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    heard: list[str] = []
+    admin = AdminClient(_client(source, heard))
+    try:
+        yield _described(admin, source)
+    except (KafkaException, TimeoutError) as error:
+        admin.poll(0)  # why no broker could be reached comes beside the answers
+        raise refused(source, heard[0] if heard else _reason(error)) from None
+
+
+def first_messages(source: Source, spans: Sequence[Span], count: int) -> Iterator[tuple[Any, ...]]:
+    """The first messages of spans: topic, partition, offset, key, value and headers, ``count`` at most.
+
+    Raises:
+        BrokerError: no broker answers, or it refuses.
+    """
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    heard: list[str] = []
+    settings = {"group.id": "ingest-plan", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer(_client(source, heard) | settings | {"auto.offset.reset": "error"})
+    try:
+        places = [TopicPartition(one.place.topic, one.place.partition, one.start) for one in spans]
+        consumer.assign(places)
+        yield from _taken(consumer, {one.place: one.end for one in spans}, count)
+    except (KafkaException, TimeoutError) as error:
+        raise refused(source, heard[0] if heard else _reason(error)) from None
+    finally:
+        consumer.close()
+
+
+def _taken(consumer: Any, ends: dict[Place, int], count: int) -> Iterator[tuple[Any, ...]]:
+    from confluent_kafka import KafkaError, KafkaException
+
+    deadline = time.monotonic() + _SECONDS
+    while ends and count:
+        for one in consumer.consume(min(count, _AT_ONCE), timeout=1.0):
+            place = Place(one.topic(), one.partition())
+            if one.error() is not None and one.error().code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(one.error())
+            if one.error() is not None or one.offset() >= ends.get(place, 0):
+                ends.pop(place, None)
+            elif count:
+                count -= 1
+                yield *place, one.offset(), one.key(), one.value(), _headers(one.headers())
+            deadline = time.monotonic() + _SECONDS
+        if time.monotonic() > deadline:
+            raise TimeoutError("no message came")
+
+
+def _headers(found: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
+    return [{"key": key, "value": value} for key, value in found] if found else None
+
+
+def _client(source: Source, heard: list[str]) -> dict[str, Any]:
+    return {
+        **native_settings(source),
+        "error_cb": lambda error: heard.append(error.str()),
+        "log_level": 0,  # what is wrong is in the error, not on the terminal
+        "socket.timeout.ms": int(_SECONDS * 1000),
+    }
+
+
+def _reason(error: Exception) -> str:
+    found = error.args[0] if error.args else error
+    return str(found.str() if hasattr(found, "str") else found) or "no answer in time"
+
+
+def _described(admin: AdminClient, source: Source) -> Cluster:
+    from confluent_kafka import TopicCollection, TopicPartition
+
+    specs: Any = import_module("confluent_kafka.admin").OffsetSpec  # which has no types
+    cluster = admin.list_topics(timeout=_SECONDS)
+    described = {}
+    if names := _names(cluster.topics, source):
+        asked = admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS)
+        described = {name: asked[name].result(_LONGER) for name in names}
+    places = {
+        Place(name, one.id): TopicPartition(name, one.id)
+        for name, topic in described.items()
+        for one in topic.partitions
+    }
+    ask = _asking(admin, source, places)
+    begins, ends = ask(specs.earliest()), ask(specs.latest())
+
+    def since(moment: int) -> Offsets:
+        found = ask(specs.for_timestamp(moment))
+        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
+
+    ids = {name: _id(topic.topic_id) for name, topic in described.items()}
+    return Cluster(str(cluster.cluster_id), ids, begins, ends, since)
+
+
+def _names(listed: Collection[str], source: Source) -> list[str]:
+    """The topics of the source that the cluster has."""
+    if source.topics:
+        return [topic for topic in source.topics if topic in listed]
+    return sorted(topic for topic in listed if re.fullmatch(source.topic_pattern, topic))
+
+
+def _asking(
+    admin: AdminClient, source: Source, places: Mapping[Place, Any]
+) -> Callable[[Any], dict[Place, int]]:
+    """A function that asks for one offset of every partition."""
+    from confluent_kafka import IsolationLevel
+
+    committed = native_settings(source)[ISOLATION] == READ_COMMITTED
+    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+
+    def ask(spec: Any) -> dict[Place, int]:
+        if not places:
+            return {}
+        asked = dict.fromkeys(places.values(), spec)
+        answers = admin.list_offsets(asked, isolation_level=level, request_timeout=_SECONDS)
+        return {place: answers[partition].result(_LONGER).offset for place, partition in places.items()}
+
+    return ask
+
+
+def _id(found: Any) -> str:
+    """A topic's id as Java's client writes it: receipts hold that form."""
+    halves = (found.get_most_significant_bits(), found.get_least_significant_bits()) if found else (0, 0)
+    return base64.urlsafe_b64encode(struct.pack(">qq", *halves)).decode().rstrip("=")

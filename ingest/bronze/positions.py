@@ -1,0 +1,68 @@
+"""How far every source has been read, from the receipts in bronze."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
+from ingest.bronze.receipts import FileState, Receipt
+from ingest.lake.schemas import BRONZE
+from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
+Receipts = list[tuple[str, int, bytes]]
+"""Source, batch, and the columns of each receipt."""
+
+
+@dataclass(slots=True)
+class Positions:
+    """The read position of every source of a lake, kept between the ticks of one session."""
+
+    batch: int = 0
+    files: dict[str, dict[str, FileState]] = field(default_factory=dict)
+    places: dict[str, dict[Place, Position]] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> set[str]:
+        """The names of the sources with landed messages."""
+        return self.files.keys() | self.places.keys()
+
+    def catch_up(self, lake: Lake, last: int) -> None:
+        """Read the receipts of batches that are new to this session."""
+        if last <= self.batch:
+            return
+        for source, batch, value in receipts(lake, self.batch + 1, last):
+            self.add(source, batch, value)
+        self.batch = last
+
+    def add(self, source: str, batch: int, value: bytes) -> Receipt | KafkaReceipt:
+        """Add one receipt in the form that bronze stores."""
+        members = json.loads(bytes(value))
+        if "file" in members:
+            receipt = Receipt.from_json(value)
+            self.files.setdefault(source, {}).setdefault(receipt.file, FileState()).add(receipt)
+            return receipt
+        read = KafkaReceipt.from_members(members)
+        known = self.places.setdefault(source, {})
+        before = known.get(read.place)
+        known[read.place] = before.after(read, batch) if before else reached(read, batch)
+        return read
+
+
+def receipts(lake: Lake, first: int, last: int) -> Receipts:
+    """The receipts of some batches."""
+    columns = ("source", "batch", "value")
+    pages = lake.pages(BRONZE, BRONZE.part(*columns), "receipt", (first, last))
+    return [row for page in pages for row in zip(*(page[name].to_pylist() for name in columns), strict=True)]
+
+
+def read_so_far(lake: Tables) -> Positions:
+    """The positions of all landed batches, without Spark."""
+    found = Positions()
+    for row in lake.ask("SELECT source, batch, value FROM {bronze.receipt} ORDER BY batch"):
+        found.add(row["source"], row["batch"], row["value"])
+    return found
