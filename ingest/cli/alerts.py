@@ -68,11 +68,7 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
 
 
 def send_samples(pipeline: Pipeline) -> bool:
-    """Send a test to each target; False if one of them did not take it.
-
-    Raises:
-        IngestError: there are none.
-    """
+    """Send a test to each target; False if one of them did not take it, an `IngestError` if there are none."""
     if not pipeline.alerts:
         raise IngestError(
             f"{pipeline.file} has no `alerts:`; docs/pipeline-file.md shows how they are written."
@@ -129,14 +125,9 @@ def why_stopped(error: Exception) -> str:
 
 
 def tell(lake: Lake, stopped: str = "") -> list[str]:
-    """Send what has begun, lasts or is over since the last run.
+    """Send what has begun, lasts or is over since the last run, and why the run ended in the middle if it did.
 
-    Args:
-        lake: the lake, which no alert must make less readable.
-        stopped: why the run ended in the middle, if it did.
-
-    Returns:
-        One sentence for each target that did not take its alerts, which the next run tries again.
+    Returns one sentence for each target that did not take its alerts, which the next run tries again.
     """
     from ingest.lake import decisions
     from ingest.lake.decisions import ALERT, Decision
@@ -167,9 +158,7 @@ def _now(lake: Tables, stopped: str) -> tuple[dict[str, dict[str, Any]], dict[st
     try:
         known = _known(lake)
         found = causes(lake)
-    except (
-        Exception
-    ) as error:  # a lake that cannot be read is a trouble of its own; the others are as they were
+    except Exception as error:  # an unreadable lake is a problem of its own; the others are as they were
         stopped = stopped or f"the lake cannot be read: {first_line(error)}"
         return {}, {STOPPED: Cause(STOPPED, ERROR, stopped)}
     if stopped:
@@ -206,7 +195,7 @@ def _note(kept: dict[str, dict[str, Any]], key: str, sent: list[Alert], now: dt.
 
 
 def _known(lake: Tables) -> dict[str, dict[str, Any]]:
-    """What somebody was told of and that was not over, by its cause."""
+    """What was sent and was not over, by its cause."""
     from ingest.lake import decisions
 
     newest = decisions.read(lake).newest(decisions.ALERT)
@@ -216,7 +205,7 @@ def _known(lake: Tables) -> dict[str, dict[str, Any]]:
 def _due(
     target: AlertTarget, found: Mapping[str, Cause], kept: Mapping[str, dict[str, Any]], now: dt.datetime
 ) -> Iterable[Alert]:
-    """What a target is to be told: errors first, and what is over last."""
+    """What is to be sent to a target: errors first, and what is over last."""
     key = _key(target)
     for cause in sorted(found.values(), key=lambda one: one.severity):
         since, sent = (kept.get(cause.subject, {}).get(name) for name in ("since", "sent"))
@@ -249,11 +238,7 @@ def _said(error: Exception, pipeline: Pipeline) -> str:
 
 
 def _send(target: AlertTarget, pipeline: Pipeline, alerts: list[Alert]) -> None:
-    """Send them as one message.
-
-    Raises:
-        Exception: it was not taken.
-    """
+    """Send them as one message; any exception means that it was not taken."""
     if target.email:
         _mail(target, pipeline, alerts)
         return

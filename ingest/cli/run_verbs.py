@@ -15,7 +15,8 @@ import typer
 from ingest.cli import output
 from ingest.cli.output import Output
 from ingest.cli.spark import JarsDir, PipelineFiles, session_for, usable
-from ingest.errors import ConfigError, IngestError, LockedError, first_line
+from ingest.cli.stopping import StopRequest
+from ingest.errors import ConfigError, IngestError, LockedError, unexpected
 from ingest.result import STAGES
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def run(
     if pause is None and (idle := _idle_all(pipelines, stages)) is not None:
         _print(idle, output_as, {}, repeated=False)
         return
-    stop = threading.Event()
+    stop = StopRequest()
     _listen(stop)
     profile: Profile = "tick" if pause is None else "batch"
 
@@ -116,7 +117,7 @@ def _idle_all(pipelines: list[Pipeline], stages: list[str]) -> list[Result] | No
     return found
 
 
-def _listen(stop: threading.Event) -> None:
+def _listen(stop: StopRequest) -> None:
     """Ctrl-C and SIGTERM: the commit in flight is finished, then the run ends; Ctrl-C again ends it at once."""
 
     def ask(number: int, _frame: object) -> None:
@@ -146,7 +147,7 @@ def _ticks(
     stages: list[str],
     select: str,
     pause: float | None,
-    stop: threading.Event,
+    stop: StopRequest,
     output_as: str,
 ) -> int:
     from ingest.cli.alerts import AlertSender
@@ -220,12 +221,7 @@ def _reread(pipeline: Pipeline) -> Pipeline:
 
 
 def _tick(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    stages: list[str],
-    select: str,
-    warm: Warm,
-    stop: threading.Event,
+    spark: SparkSession, pipeline: Pipeline, stages: list[str], select: str, warm: Warm, stop: StopRequest
 ) -> Result:
     """One pipeline once, with its progress shown."""
     from ingest import run as running
@@ -243,8 +239,7 @@ def _failed(pipeline: Pipeline, error: Exception, *, patient: bool) -> int:
     if isinstance(error, IngestError):
         output.error(f"{pipeline.name}: {error}")
         return error.exit_code
-    what = f"{type(error).__name__}: {first_line(error)}"
-    output.error(f"{pipeline.name}: something unexpected went wrong ({what})")
+    output.error(f"{pipeline.name}: {unexpected(error)}")
     return 2
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import time
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import JarsDir, looked_at
+from ingest.cli.spark import JarsDir, PipelineFile, looked_at
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -24,10 +23,9 @@ NOT_YET = 3  # the exit code that means: try again later
 
 @app.command(rich_help_panel="Look")
 def wait(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")],
+    file: PipelineFile,
     until: Annotated[
-        str,
-        typer.Option(help="The source's time: 2024-05-01T06:00Z, in UTC unless it has a zone; or now."),
+        str, typer.Option(help="The source's time: 2024-05-01T06:00Z, in UTC unless it has a zone; or now.")
     ],
     tables: Annotated[
         str, typer.Option(help="Only these mirrors, by commas, with * for any part; all unless given.")
@@ -80,11 +78,7 @@ def _blocks(one: Complete, wanted: dt.datetime) -> bool:
 
 
 def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:
-    """The mirrors that are waited for.
-
-    Raises:
-        IngestError: a name or pattern fits none.
-    """
+    """The mirrors that are waited for; an `IngestError` if a name or pattern fits none."""
     patterns = [one.strip() for one in text.split(",") if one.strip()] or ["*"]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in complete):

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ingest.cli.alerts import AlertSender
 from ingest.cli.spark import usable
+from ingest.cli.stopping import StopRequest
 from ingest.config import load
-from ingest.errors import IngestError, LockedError, first_line
+from ingest.errors import IngestError, LockedError, unexpected
 from ingest.result import STAGES
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Worker:
         self._warm: dict[Path, tuple[Pipeline, Warm]] = {}
         self._alarm = AlertSender()
         self._ends = contextlib.ExitStack()
-        self.stop = threading.Event()
+        self.stop = StopRequest()
         self.jobs: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
 
     def listen(self) -> None:
@@ -83,11 +84,9 @@ class Worker:
                 return self._run(job["job"], Path(job["run"]))
             return _verb(job["verb"], job["user"])
         except LockedError as error:  # the next run finds what waits
-            return (
-                {"code": 0, "text": f"warning: {error}"}
-                if "run" in job
-                else {"code": 2, "text": _said(error)}
-            )
+            if "run" in job:
+                return {"code": 0, "text": f"warning: {error}"}
+            return {"code": 2, "text": _said(error)}
         except Exception as error:
             return {"code": getattr(error, "exit_code", 2), "text": _said(error)}
         finally:
@@ -98,11 +97,9 @@ class Worker:
         if self._spark is None:
             from ingest.cli.spark import session_for
 
-            self._spark = self._ends.enter_context(
-                session_for(
-                    list(self._pipelines()), None, begun=self.listen
-                )  # Spark's start takes Ctrl-C for itself
-            )
+            # Spark's start takes Ctrl-C for itself, so signals are listened to again after it
+            session = session_for(list(self._pipelines()), None, begun=self.listen)
+            self._spark = self._ends.enter_context(session)
         return self._spark
 
     def _pipelines(self) -> Iterator[Pipeline]:
@@ -130,23 +127,17 @@ class Worker:
             self._alarm.stopped(spark, pipeline, error)
             raise
         self._alarm.ran(spark, pipeline, result.batch)
-        texts = [
-            *(f"error: {text}" for text in result.failures),
-            *(f"warning: {text}" for text in result.warnings),
-        ]
-        batch = (
-            "nothing new"
-            if result.batch is None
-            else f"batch {result.batch}: {result.read} read, {result.changes} changes"
-        )
+        texts = [f"error: {text}" for text in result.failures]
+        texts += [f"warning: {text}" for text in result.warnings]
+        batch = "nothing new"
+        if result.batch is not None:
+            batch = f"batch {result.batch}: {result.read} read, {result.changes} changes"
         return {"code": result.exit_code, "text": "\n".join([batch, *texts])[:MOST], "batch": result.batch}
 
 
 def _said(error: Exception) -> str:
     """What went wrong, as the command line would print it."""
-    if isinstance(error, IngestError):
-        return f"error: {error}"
-    return f"error: something unexpected went wrong ({type(error).__name__}: {first_line(error)})"
+    return f"error: {error if isinstance(error, IngestError) else unexpected(error)}"
 
 
 def _verb(words: list[str], user: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What the service does apart from answering: runs on schedules, and the actions of its users, in one process of their own.
 
 That process has the Spark session. It is started when something is to be done, ended when nothing was for a while, and
-never takes the service with it. Comparisons with the sources need no Spark: each is a process of its own beside it.
+never takes the service with it. Comparisons with the sources need no Spark: each is a process of its own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
 class ServiceJob:
     """One run or verb, from when it was asked for to its end."""
 
-    id: str
     pipeline: str
     words: tuple[str, ...]  # as they would be typed
     user: str = ""  # empty: the schedule
@@ -67,6 +66,7 @@ class ServiceJob:
     code: int | None = None
     asked: float = field(default_factory=time.time)
     ended: float | None = None
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def typed(self) -> str:
@@ -83,7 +83,7 @@ class ServiceJob:
 
     @property
     def is_comparison(self) -> bool:
-        """True if it runs beside the others."""
+        """True if it runs at the same time as other jobs."""
         return self.words[0] == COMPARE
 
     def described(self) -> dict[str, Any]:
@@ -95,11 +95,7 @@ class ServiceJob:
 
 
 def words_of(do: str, file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
-    """The command line of an action.
-
-    Raises:
-        IngestError: there is no such action, or a field is missing.
-    """
+    """The command line of an action; an `IngestError` if there is no such action, or a field is missing."""
     if do not in ACTIONS:
         raise IngestError(f"There is no action {do!r}; there are {', '.join(ACTIONS)}.")
     verb, fields, reasoned = ACTIONS[do]
@@ -107,13 +103,7 @@ def words_of(do: str, file: Path, given: Mapping[str, str]) -> tuple[str, ...]:
     if missing:
         raise IngestError(f"{do} needs {', '.join(missing)}.")
     reason = (f"--reason={given['reason']}",) if reasoned and given.get("reason") else ()
-    return (
-        *verb,
-        *reason,
-        "--",
-        str(file),
-        *(given[name] for name in fields),
-    )  # no value is taken for an option
+    return (*verb, *reason, "--", str(file), *(given[name] for name in fields))  # no value is an option
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +156,7 @@ class JobRunner:
         with self._change:
             if key and key in self._keys:
                 return self._keys[key]
-            job = self._add(ServiceJob(secrets.token_hex(8), pipeline, words, user), self._asked)
+            job = self._add(ServiceJob(pipeline, words, user), self._asked)
             if key:
                 self._keys[key] = job
                 while len(self._keys) > KEPT:
@@ -230,19 +220,12 @@ class JobRunner:
             nothing = None  # the run meets it, too, and says it as it always does
         if nothing is None:
             with self._change:
-                self._add(ServiceJob(secrets.token_hex(8), name, ("run", str(member.file))), self._runs)
+                self._add(ServiceJob(name, ("run", str(member.file))), self._runs)
 
     def _note(self, name: str, text: str) -> None:
         with self._change:
-            job = ServiceJob(
-                secrets.token_hex(8),
-                name,
-                ("run", str(self._fleet.members[name].file)),
-                state="failed",
-                text=text,
-                code=2,
-            )
-            job.ended = time.time()
+            words = ("run", str(self._fleet.members[name].file))
+            job = ServiceJob(name, words, state="failed", text=text, code=2, ended=time.time())
             self._jobs[job.id] = job
         self._due[name] = time.monotonic() + 60
 
@@ -297,9 +280,7 @@ class JobRunner:
                 for source in self._sources(name):
                     if self._until_due(name, source) == 0.0 and not self._stop.is_set():
                         self._compared[name, source.name] = time.monotonic()
-                        self._compare(
-                            ServiceJob(secrets.token_hex(8), name, self._words(name, source), state="runs")
-                        )
+                        self._compare(ServiceJob(name, self._words(name, source), state="runs"))
 
     def _compare(self, job: ServiceJob) -> None:
         """One comparison, as a timer would start it."""
@@ -331,9 +312,7 @@ class JobRunner:
         pipeline = self._fleet.members[job.pipeline].pipeline
         if code == 1 and pipeline is not None and pipeline.alerts and not self._stop.is_set():
             with self._change:  # alerts are sent after runs
-                self._add(
-                    ServiceJob(secrets.token_hex(8), job.pipeline, ("run", str(pipeline.file))), self._runs
-                )
+                self._add(ServiceJob(job.pipeline, ("run", str(pipeline.file))), self._runs)
 
     # --- what is done ---
 

@@ -13,8 +13,8 @@ import threading
 import time
 from pathlib import Path
 
-stop = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: stop.set())
+stops: list[int] = []  # an event's lock could be held by the code that a second signal interrupts
+signal.signal(signal.SIGTERM, lambda number, _frame: stops.append(number))
 folder = Path(sys.argv[1]).parent
 (folder / "started").write_text(str(os.getpid()), "utf-8")
 
@@ -39,14 +39,12 @@ for line in sys.stdin:
     with (folder / "asked").open("a", encoding="utf-8") as file:
         file.write(line)
     say(job=job, step="gold shop.orders: merge")
-    while (folder / "hold").exists() and not stop.is_set():
+    while (folder / "hold").exists() and not stops:
         time.sleep(0.02)
     if (folder / "die").exists():
         os._exit(137)
     code = 1 if (folder / "fail").exists() else 0
-    say(
-        job=job, done={"code": code, "text": "the commit was finished" if stop.is_set() else "said <b>so</b>"}
-    )
-    if stop.is_set():
+    say(job=job, done={"code": code, "text": "the commit was finished" if stops else "said <b>so</b>"})
+    if stops:
         break
 (folder / "ended").touch()

@@ -318,7 +318,7 @@ def test_people_come_before_schedules(own: Path) -> None:
     try:
         for name in ("1", "2"):
             with work._change:
-                work._add(working.ServiceJob(name, "depot", ("run", str(own))), work._runs)
+                work._add(working.ServiceJob("depot", ("run", str(own)), id=name), work._runs)
             until(lambda: work.running("depot"))
         work.ask("retry", "depot", {}, "ada")
         (own.parent / "hold").unlink()
