@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ingest.errors import IngestError
 from ingest.source.database import Key, SourceDialect, SourceTable, quoted
+
+_TOGETHER = 200  # keys of one condition
 
 Bound = list[str]
 """A key's values as text; a range ends with it."""
@@ -24,17 +26,13 @@ def keys_of(dialect: SourceDialect, table: SourceTable) -> list[Key]:
     columns = {one.name: one for one in table.columns}
     if lost := [name for name in table.keys if name not in columns]:
         raise IngestError(f"{table.id} has no column {lost[0]!r}, which `keys:` names.")
-    return [dialect.key(table, columns[name]) for name in table.keys]
+    return [dialect.key(columns[name]) for name in table.keys]
 
 
 def bounds(
     dialect: SourceDialect, connection: Any, table: SourceTable, where: str, size: int
 ) -> Iterator[Bound]:
-    """The last key of every ``size`` rows.
-
-    Raises:
-        IngestError: a key column holds NULL, which no range contains.
-    """
+    """The last key of every ``size`` rows; an `IngestError` if a key column holds NULL, which no range contains."""
     keys = keys_of(dialect, table)
     if not keys:
         return
@@ -45,12 +43,11 @@ def bounds(
             "Name another key under `keys:`."
         )
     order = ", ".join(one.order for one in keys)
-    texts = ", ".join(
-        f"{one.text} AS k{at}" for at, one in enumerate(keys)
-    )  # a name of its own: ORDER BY looks here first
+    # each text has a name of its own: ORDER BY looks here first
+    texts = ", ".join(f"{one.text} AS k{at}" for at, one in enumerate(keys))
     last: Bound | None = None
     while True:
-        rest = condition(dialect, keys, Chunk(last, None), where)
+        rest = condition(keys, Chunk(last, None), where)
         found = dialect.values(
             connection, dialect.nth(f"SELECT {texts} FROM {table.name} {rest}", order, size - 1)
         )
@@ -65,34 +62,47 @@ def chunks(found: Sequence[Bound]) -> list[Chunk]:
     return [Chunk(low, high) for low, high in zip([None, *found], [*found, None], strict=True)]
 
 
-def condition(dialect: SourceDialect, keys: Sequence[Key], chunk: Chunk, where: str) -> str:
+def condition(keys: Sequence[Key], chunk: Chunk, where: str, quote: Callable[[str], str] = quoted) -> str:
     """The WHERE of a range."""
+    orders = [one.order for one in keys]
     parts = [f"({where})"] if where else []
     if chunk.low is not None:
-        parts.append(_beyond(dialect, keys, chunk.low, ">"))
+        parts.append(beyond(orders, literals(keys, chunk.low, quote), ">"))
     if chunk.high is not None:
-        parts.append(_beyond(dialect, keys, chunk.high, "<", equal=True))
+        parts.append(beyond(orders, literals(keys, chunk.high, quote), "<", equal=True))
     return f"WHERE {' AND '.join(parts)}" if parts else ""
 
 
-def _beyond(
-    dialect: SourceDialect, keys: Sequence[Key], bound: Bound, than: str, *, equal: bool = False
-) -> str:
-    """Keys on one side of a bound, column by column; databases find their way through this by an index."""
-    literals = [one.literal.format(quoted(text)) for one, text in zip(keys, bound, strict=True)]
-    return beyond([one.order for one in keys], literals, than, equal=equal)
+def literals(keys: Sequence[Key], bound: Sequence[str], quote: Callable[[str], str] = quoted) -> list[str]:
+    """A key's values as SQL."""
+    return [one.literal.format(quote(text)) for one, text in zip(keys, bound, strict=True)]
 
 
-def beyond(orders: Sequence[str], literals: Sequence[str], than: str, *, equal: bool = False) -> str:
+def key_conditions(
+    dialect: SourceDialect, table: SourceTable, keys: Sequence[Sequence[str | None]]
+) -> Iterator[str]:
+    """Conditions for the rows of some keys, each for as many as one question may have."""
+    columns = {one.name: one for one in table.columns}
+    of_keys = [
+        " AND ".join(
+            dialect.equal(columns[name], text or "") for name, text in zip(table.keys, key, strict=True)
+        )
+        for key in keys
+    ]
+    for first in range(0, len(keys), _TOGETHER):
+        yield " OR ".join(f"({one})" for one in of_keys[first : first + _TOGETHER])
+
+
+def beyond(orders: Sequence[str], values: Sequence[str], than: str, *, equal: bool = False) -> str:
     """A condition on columns by literals of theirs, in any database's SQL."""
     if len(orders) == 1:
-        return f"{orders[0]} {than}{'=' if equal else ''} {literals[0]}"
+        return f"{orders[0]} {than}{'=' if equal else ''} {values[0]}"
     cases = []
     for at, one in enumerate(orders):
-        same = [f"{other} = {literals[place]}" for place, other in enumerate(orders[:at])]
-        cases.append(" AND ".join([*same, f"{one} {than} {literals[at]}"]))
+        same = [f"{other} = {values[place]}" for place, other in enumerate(orders[:at])]
+        cases.append(" AND ".join([*same, f"{one} {than} {values[at]}"]))
     if equal:
-        cases.append(" AND ".join(f"{one} = {text}" for one, text in zip(orders, literals, strict=True)))
+        cases.append(" AND ".join(f"{one} = {text}" for one, text in zip(orders, values, strict=True)))
     # the first column alone, once more: an index finds the range by it
-    first = f"{orders[0]} {than}= {literals[0]}"
+    first = f"{orders[0]} {than}= {values[0]}"
     return f"({first} AND ({' OR '.join(f'({case})' for case in cases)}))"

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
+import orjson
+
 from ingest.change import TableId
 from ingest.config.model import Database
 from ingest.errors import IngestError, SetupError
 
 CONNECT_SECONDS = 10
 READ_SECONDS = 600
+FETCHED_ROWS = 1000  # at once
 _MODULES = {
     "mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver",
 }  # fmt: skip
@@ -34,9 +37,7 @@ class SourceColumn(NamedTuple):
     text: str
     by_bytes: bool = False  # texts that are ordered as their bytes are
     generated: bool = False  # from other columns of its row; many streams leave such a column out
-    comparable: bool = (
-        True  # False if its text follows the connector, or the database computes no checksum of it
-    )
+    comparable: bool = True  # False if its text follows the connector, or the database has no checksum of it
 
 
 class Key(NamedTuple):
@@ -67,6 +68,7 @@ class SourceDialect(Protocol):
     """What a database's module holds."""
 
     ERRORS: tuple[type[Exception], ...]
+    CLOCK: str  # a query for the database's own time, as canonical ``timestamp`` text
     BOUNDED_TEXTS: bool  # True if a row's text has a limit: long texts go into it as their MD5
 
     @staticmethod
@@ -78,7 +80,7 @@ class SourceDialect(Protocol):
         """A table with its columns and its primary key; None if this user sees none."""
 
     @staticmethod
-    def key(table: SourceTable, column: SourceColumn) -> Key:
+    def key(column: SourceColumn) -> Key:
         """How a key column is compared."""
 
     @staticmethod
@@ -126,10 +128,6 @@ class SourceDialect(Protocol):
         """The rows of a short query."""
 
     @staticmethod
-    def clock(connection: Any) -> str:
-        """The database's own time, as canonical ``timestamp`` text."""
-
-    @staticmethod
     def settled(connection: Any, mark: str) -> str:
         """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
 
@@ -154,17 +152,44 @@ def concat_call(parts: Sequence[str]) -> str:
     return f"CONCAT({', '.join(parts)})"
 
 
-def row_texts(row: Sequence[Any]) -> tuple[Any, ...]:
+def clock(dialect: SourceDialect, connection: Any) -> str:
+    """The database's own time, as canonical ``timestamp`` text."""
+    return str(dialect.values(connection, dialect.CLOCK)[0][0])
+
+
+def no_bits(column: SourceColumn) -> str:
+    """`SourceDialect.bits` of databases that do not give them."""
+    return ""
+
+
+def nothing_open(connection: Any, mark: str) -> str:
+    """`SourceDialect.settled` of databases whose streams deliver in the order of commits."""
+    return ""
+
+
+def row_values(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    """`SourceDialect.values` of clients that give texts and bytes."""
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        return [_texts(row) for row in cursor.fetchall()]
+
+
+def json_rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
+    """`SourceDialect.rows` of clients that give texts and bytes."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(columns)} FROM {rest}")
+        while found := cursor.fetchmany(FETCHED_ROWS):
+            for row in found:
+                yield orjson.dumps(_texts(row))
+
+
+def _texts(row: Sequence[Any]) -> tuple[Any, ...]:
     """A row of a client's values with bytes as their canonical text."""
     return tuple(base64.b64encode(one).decode() if isinstance(one, bytes) else one for one in row)
 
 
 def dialect_of(database: Database) -> SourceDialect:
-    """The module for a database's URL.
-
-    Raises:
-        SetupError: its client is not installed.
-    """
+    """The module for a database's URL; a `SetupError` if its client is not installed."""
     scheme = urlsplit(database.url).scheme
     try:
         return cast("SourceDialect", importlib.import_module(f"ingest.source.{_MODULES[scheme]}"))
@@ -182,17 +207,11 @@ def place_of(database: Database) -> str:
 
 @contextmanager
 def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
-    """A connection with its dialect, closed afterwards.
-
-    Raises:
-        DatabaseError: the database refused, or what it was asked failed; the sentence never holds the password.
-    """
+    """A connection with its dialect, closed afterwards; faults are a `DatabaseError` that never holds the password."""
     dialect = dialect_of(database)
     url = urlsplit(database.url)
-    user, password = (
-        database.user or unquote(url.username or ""),
-        database.password or unquote(url.password or ""),
-    )
+    user = database.user or unquote(url.username or "")
+    password = database.password or unquote(url.password or "")
     try:
         connection = dialect.connect(url, user, password)
     except dialect.ERRORS as error:
@@ -223,11 +242,7 @@ def _said(error: Exception, password: str) -> str:
 
 
 def named(database: Database, text: str) -> TableId:
-    """A table by the name that its stream uses: ``database.table`` or ``database.schema.table``.
-
-    Raises:
-        IngestError: the name has not two or three parts.
-    """
+    """A table by its stream's name, ``database.table`` or ``database.schema.table``, else an `IngestError`."""
     parts = text.split(".")
     wanted = (2,) if _MODULES[urlsplit(database.url).scheme] == "mysql" else (2, 3)
     if len(parts) not in wanted or not all(parts):

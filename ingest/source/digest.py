@@ -65,9 +65,7 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
         source = f"CASE WHEN {source} IS NOT NULL THEN CONCAT({source}, ' 00:00:00') END"
     elif delta == "STRING" and logical == "time":
         text = _bare_here(name)
-    elif (
-        delta == "STRING" and column.type == "decimal"
-    ):  # of no declared scale: vendors write zeros as they like
+    elif delta == "STRING" and column.type == "decimal":  # without a scale vendors write zeros as they like
         source, text = _bare(dialect, source), _bare_here(_led(name))
     elif delta == "STRING" and column.declared.lower() == "json":
         source, text = _dense(source), _dense(name)

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import orjson
-import pyarrow.compute as pc
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.errors import SetupError
+from ingest.lake import duck
 from ingest.lake.books import merged_columns
-from ingest.lake.schemas import BOOKS
+from ingest.lake.tables import LakeReader
 from ingest.order import order_of
 
 
@@ -32,26 +31,16 @@ class KnownTable(NamedTuple):
 
 def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     """What the books say now."""
-    try:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import TableNotFoundError
-    except ImportError as error:
-        raise SetupError(
-            "The reader of the lake's tables is not installed: type `pip install deltalake`."
-        ) from error
-    columns = ["batch", "source", "database", "schema", "table", "messages", "order_high", "columns"]
-    try:
-        books = DeltaTable(f"{pipeline.lake}/{BOOKS.name}").to_pyarrow_table(columns=columns)
-    except TableNotFoundError:
-        return KnownTable()
-    batch = pc.max(books["batch"]).as_py() or 0
-    mine = books.filter(pc.equal(books["source"], source))
-    highs = pc.max(mine["order_high"]).as_py() if mine.num_rows else None
-    for name, part in zip(("database", "schema", "table"), table, strict=True):
-        mine = mine.filter(pc.is_null(mine[name]) if part is None else pc.equal(mine[name], part))
-    high = pc.max(mine["order_high"]).as_py() if mine.num_rows else None
-    streamed = bool(pc.sum(books.filter(pc.equal(books["source"], source))["messages"]).as_py())
+    lake, of_source = LakeReader(pipeline), f"source = {duck.text(source)}"
+    parts = zip(("database", "schema", "table"), table, strict=True)
+    mine = " AND ".join(f"{duck.name(name)} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts)
+    [books] = lake.ask(
+        f"""SELECT max(batch) AS batch, sum(messages) FILTER ({of_source}) AS messages,
+        max(order_high) FILTER ({of_source}) AS highest, max(order_high) FILTER ({of_source} AND {mine}) AS high
+        FROM {{books}}"""
+    )
     types: dict[str, str] = {}
-    for text in mine.sort_by("batch")["columns"].to_pylist():
-        types = merged_columns(types, orjson.loads(text or "{}"))
-    return KnownTable(batch, high, order_of(highs).epoch if highs else 0, streamed, types)
+    for row in lake.ask(f"SELECT columns FROM {{books}} WHERE {of_source} AND {mine} ORDER BY batch"):
+        types = merged_columns(types, orjson.loads(row["columns"] or "{}"))
+    epoch = order_of(books["highest"]).epoch if books["highest"] else 0
+    return KnownTable(books["batch"] or 0, books["high"], epoch, bool(books["messages"]), types)

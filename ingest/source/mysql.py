@@ -7,6 +7,7 @@ What their documents say, and what is done about it:
 - A function whose result is larger than ``max_allowed_packet`` gives NULL and a warning, so a warning is a fault.
 - ``ENUM`` and ``SET`` are ordered by their number, and compared with a text as text: keys use the number.
 - ``ZEROFILL`` pads the text of a number.
+- The log is in the order of commits, and what a stream has delivered was committed before: nothing to wait for.
 """
 
 from __future__ import annotations
@@ -30,13 +31,16 @@ from ingest.source.database import (
     SourceTable,
     concat_call,
     limited,
+    no_bits,
+    nothing_open,
     quoted,
     trim_call,
 )
 
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
+CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"
 BOUNDED_TEXTS = False
-nth, concat, trimmed = limited, concat_call, trim_call
+nth, concat, trimmed, bits, settled = limited, concat_call, trim_call, no_bits, nothing_open
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
@@ -61,7 +65,6 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
 
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
-    """A table with its columns, and the columns of its primary key in the key's order."""
     where = f"table_schema = {quoted(table.database or '')} AND table_name = {quoted(table.table or '')}"
     found = values(
         connection,
@@ -115,7 +118,7 @@ def _trimmed(text: str, declared: str) -> str:
     return trimmed(text)
 
 
-def key(table: SourceTable, column: SourceColumn) -> Key:
+def key(column: SourceColumn) -> Key:
     """Numbers as they are, labels by their number, bytes as hexadecimal digits, all else as text."""
     name, logical = name_of(column.name), types.base(column.type)
     if logical in ("enum", "set", "bit"):
@@ -135,7 +138,6 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
 
 
 def equal(column: SourceColumn, text: str) -> str:
-    """A column compared with a canonical text, so that an index finds it."""
     name, logical, literal = name_of(column.name), types.base(column.type), quoted(text)
     if logical == "binary":
         return f"{name} = FROM_BASE64({literal})"
@@ -147,7 +149,6 @@ def equal(column: SourceColumn, text: str) -> str:
 
 
 def double(column: SourceColumn) -> tuple[str, str]:
-    """A column as a double, and the text of that."""
     number = f"({name_of(column.name)} + 0e0)"
     return number, f"CAST({number} AS CHAR)"
 
@@ -158,18 +159,12 @@ def real_date(column: SourceColumn) -> str:
     return f"IF(DAYOFMONTH({name}) = 0 OR MONTH({name}) = 0, NULL, {column.text})"
 
 
-def bits(column: SourceColumn) -> str:
-    """It does not give them."""
-    return ""
-
-
 def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
     """Its texts are in UTF-8, and its function is the same for bytes."""
     return f"LEFT(MD5({text}), {digits})"
 
 
 def number(text: str) -> str:
-    """The first 60 bits of the text's MD5."""
     return f"CAST(CONV(LEFT(MD5({text}), 15), 16, 10) AS UNSIGNED)"
 
 
@@ -212,13 +207,3 @@ def _streaming(connection: Any) -> Iterator[Any]:
         cursor.connection = None
         raise
     cursor.close()
-
-
-def clock(connection: Any) -> str:
-    [(found,)] = values(connection, "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')")
-    return str(found)
-
-
-def settled(connection: Any, mark: str) -> str:
-    """What the stream has delivered was committed, and the log is in the order of commits: nothing to wait for."""
-    return ""

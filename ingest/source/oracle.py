@@ -16,30 +16,34 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote
 
 import oracledb
-import orjson
 
 from ingest import types
 from ingest.change import TableId
 from ingest.source.database import (
     CONNECT_SECONDS,
+    FETCHED_ROWS,
     READ_SECONDS,
     Key,
     SourceColumn,
     SourceTable,
+    json_rows,
+    nothing_open,
     quoted,
-    row_texts,
+    row_values,
     trim_call,
 )
 
 ERRORS: tuple[type[Exception], ...] = (oracledb.Error, OSError)
+CLOCK = 'SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), \'YYYY-MM-DD"T"HH24:MI:SS.FF6"Z"\') FROM dual'
 BOUNDED_TEXTS = True
-trimmed = trim_call
+trimmed, values, rows, settled = trim_call, row_values, json_rows, nothing_open
+concat = " || ".join  # its function takes two
+oracledb.defaults.arraysize = oracledb.defaults.prefetchrows = FETCHED_ROWS
 _SESSION = (
     "ALTER SESSION SET NLS_SORT = 'BINARY' NLS_COMP = 'BINARY' NLS_NUMERIC_CHARACTERS = '.,' NLS_CALENDAR = 'GREGORIAN'",
     "ALTER SESSION SET TIME_ZONE = '+00:00'",
@@ -90,7 +94,6 @@ def _exact(cursor: Any, metadata: Any) -> Any:
 
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
-    """A table with its columns, and the columns of its primary key in the key's order."""
     owner, name = table.schema or table.database or "", table.table or ""
     found = _columns(connection, owner, name)
     if not found:
@@ -204,7 +207,7 @@ def _moment(value: str, zoned: bool, digits: int = 9) -> str:
     return f"{trimmed(text)} || 'Z'" if zoned else trimmed(text)
 
 
-def key(table: SourceTable, column: SourceColumn) -> Key:
+def key(column: SourceColumn) -> Key:
     """Every type as it is; texts of the national character set in ASCII, because a statement has not all of theirs."""
     name, kind = name_of(column.name), _kind(column)
     if kind in (*_NUMBERS, "INTEGER"):
@@ -226,8 +229,7 @@ def key(table: SourceTable, column: SourceColumn) -> Key:
 
 
 def equal(column: SourceColumn, text: str) -> str:
-    """A column compared with a canonical text, so that an index finds it."""
-    kind, literal = _kind(column), key(SourceTable(TableId(None, None, None), "", (), ()), column).literal
+    kind, literal = _kind(column), key(column).literal
     if types.base(column.type) == "timestamp":
         text = text.replace("T", " ").removesuffix("Z")
     elif kind == "RAW":
@@ -253,13 +255,11 @@ def _ascii(text: str) -> str:
 
 
 def double(column: SourceColumn) -> tuple[str, str]:
-    """A column as a double, and the text of that."""
     number = f"TO_BINARY_DOUBLE({name_of(column.name)})"
     return number, _text(number, "BINARY_DOUBLE", None, None)
 
 
 def bits(column: SourceColumn) -> str:
-    """The bytes of a double, the highest first."""
     return f"RAWTOHEX(UTL_RAW.CAST_FROM_BINARY_DOUBLE({double(column)[0]}, 1))"
 
 
@@ -275,11 +275,6 @@ def real_date(column: SourceColumn) -> str:
 def nth(query: str, order: str, skip: int) -> str:
     """The standard's words, which the database knows from 12.1 on."""
     return f"{query}{f' ORDER BY {order}' if order else ''} OFFSET {skip} ROWS FETCH NEXT 1 ROWS ONLY"
-
-
-def concat(parts: Sequence[str]) -> str:
-    """By its operator; its function takes two."""
-    return " || ".join(parts)
 
 
 def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
@@ -299,32 +294,3 @@ def number(text: str) -> str:
 
 def name_of(name: str) -> str:
     return f'"{name}"'  # no name holds a quotation mark
-
-
-def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        return [row_texts(row) for row in cursor.fetchall()]
-
-
-def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
-    """Each row as a JSON array, as they arrive."""
-    with connection.cursor() as cursor:
-        cursor.arraysize = cursor.prefetchrows = 1000
-        cursor.execute(f"SELECT {', '.join(columns)} FROM {rest}")
-        while found := cursor.fetchmany():
-            for row in found:
-                yield orjson.dumps(row_texts(row))
-
-
-def clock(connection: Any) -> str:
-    [(found,)] = values(
-        connection,
-        'SELECT TO_CHAR(SYS_EXTRACT_UTC(SYSTIMESTAMP), \'YYYY-MM-DD"T"HH24:MI:SS.FF6"Z"\') FROM dual',
-    )
-    return str(found)
-
-
-def settled(connection: Any, mark: str) -> str:
-    """Streams deliver in the order of commits, and a query sees all commits before it: nothing to wait for."""
-    return ""

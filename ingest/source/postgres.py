@@ -24,13 +24,15 @@ from ingest.source.database import (
     SourceTable,
     concat_call,
     limited,
+    no_bits,
     quoted,
     trim_call,
 )
 
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
+CLOCK = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 BOUNDED_TEXTS = False
-nth, concat, trimmed = limited, concat_call, trim_call
+nth, concat, trimmed, bits = limited, concat_call, trim_call, no_bits
 _SETTINGS = {
     "timezone": "UTC",
     "datestyle": "ISO",
@@ -65,7 +67,6 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
 
 
 def table(connection: Any, table: TableId) -> SourceTable | None:
-    """A table with its columns, and the columns of its primary key in the key's order."""
     schema = table.schema or table.database or ""
     oid = (
         "SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -119,14 +120,13 @@ def _text(name: str, declared: str, logical: str) -> str:
     return f"{name}::text"
 
 
-def key(table: SourceTable, column: SourceColumn) -> Key:
+def key(column: SourceColumn) -> Key:
     """Every type orders as it is, and reads its own text back."""
     name = name_of(column.name)
     return Key(name, f"{name}::text", "{}::" + column.declared)
 
 
 def equal(column: SourceColumn, text: str) -> str:
-    """A column compared with a canonical text, so that an index finds it."""
     name, literal = name_of(column.name), quoted(text)
     if column.declared == "bytea":
         return f"{name} = decode({literal}, 'base64')"
@@ -136,7 +136,6 @@ def equal(column: SourceColumn, text: str) -> str:
 
 
 def double(column: SourceColumn) -> tuple[str, str]:
-    """A column as a double, and the text of that."""
     number = f"{name_of(column.name)}::float8"
     return number, f"({number})::text"
 
@@ -146,18 +145,12 @@ def real_date(column: SourceColumn) -> str:
     return column.text
 
 
-def bits(column: SourceColumn) -> str:
-    """It does not give them."""
-    return ""
-
-
 def md5(text: str, digits: int = 32, *, binary: bool = False) -> str:
     """Its function is the same for bytes."""
     return f"left(md5({text}), {digits})"
 
 
 def number(text: str) -> str:
-    """The first 60 bits of the text's MD5."""
     return f"('x0' || left(md5({text}), 15))::bit(64)::bigint"
 
 
@@ -181,14 +174,6 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     with connection.cursor() as cursor, cursor.copy(copy.encode()) as found:
         for one in found:
             yield bytes(one).rstrip(b"\n")
-
-
-def clock(connection: Any) -> str:
-    [(found,)] = values(
-        connection,
-        "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')",
-    )
-    return str(found)
 
 
 def settled(connection: Any, mark: str) -> str:

@@ -18,12 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, LifoQueue
 from random import Random
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from ingest.change import TableId
@@ -34,13 +33,14 @@ from ingest.lake import delta, duck, mirrors
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables, scan
 from ingest.source import digest
-from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, keys_of
+from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, key_conditions, keys_of, literals
 from ingest.source.database import (
     DatabaseError,
     Key,
     SourceColumn,
     SourceDialect,
     SourceTable,
+    clock,
     connected,
     quoted,
 )
@@ -55,7 +55,6 @@ RANGE_ROWS = 50_000
 MOST = 100_000  # rows that differ; a table with more of them is read again as a whole
 _PIECES = 32  # of a range that differs
 _FEW = 64  # rows that are fetched rather than cut again
-_TOGETHER = 200  # keys of one question
 _TRIES = 4
 _SAMPLE = 20  # one range of so many
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP_NTZ")
@@ -152,7 +151,8 @@ def reconcile(
     given = limits or ReconcileBounds()
     mirror = mirror_of(lake, source, table)
     with ExitStack() as ends:
-        asking = ends.enter_context(_Connections(source.database, given))
+        asking = _Connections(source.database, given)
+        ends.callback(asking.close)
         with asking.one() as (dialect, connection):
             found = described(
                 dialect.table(connection, table), lake.pipeline, table, source,
@@ -174,11 +174,7 @@ def reconcile(
 
 
 def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
-    """The mirror of one source table alone.
-
-    Raises:
-        IngestError: there is none, or it has rows of other tables, too.
-    """
+    """The mirror of one source table alone; an `IngestError` if there is none, or if it has rows of other tables."""
     rule = lake.pipeline.rule(table)
     target = mirrors.target(rule, table)
     found = next((one for one in mirrors.known(lake).values() if one.table == target), None)
@@ -188,6 +184,11 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
         raise IngestError(
             f"{target} holds the rows that meet {found.where} alone, so it cannot be held against {table}: `ingest quality "
             "--deep` compares it with all changes."
+        )
+    if found.soft:
+        raise IngestError(
+            f"{target} keeps rows that {table} has deleted, so it cannot be held against it: `ingest quality --deep` "
+            "compares it with all changes."
         )
     lanes = {
         (row["source"], TableId(row["database"], row["schema"], row["table"]))
@@ -227,14 +228,9 @@ class _Pair:
     mirror: Mirror
     columns: tuple[ComparedColumn, ...]
     keys: tuple[ComparedColumn, ...]
-    ranged: tuple[
-        tuple[SourceColumn, mirrors.Column], ...
-    ]  # the first key columns that both sides order alike
+    ranged: tuple[tuple[SourceColumn, mirrors.Column], ...]  # the first key columns that both order alike
     lacking: tuple[str, ...]
     left_out: tuple[str, ...]  # columns that are not compared
-
-    def source_column(self, name: str) -> SourceColumn:
-        return next(one for one in self.table.columns if one.name == name)
 
 
 def _pair(lake: Tables, dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> _Pair:
@@ -292,38 +288,25 @@ class _Connections:
         self._lock = threading.Lock()
         self._due = 0.0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
         with suppress(Empty):
             while True:
                 self._free.get_nowait()[0].close()
 
-    def one(self) -> _Borrowed:
-        """A connection of this thread's for a while."""
-        return _Borrowed(self)
-
-    def take(self) -> tuple[ExitStack, SourceDialect, Any]:
-        with suppress(Empty):
-            return self._free.get_nowait()
-        stack = ExitStack()
-        dialect, connection = stack.enter_context(connected(self._database))
-        return stack, dialect, connection
-
-    def give(self, taken: tuple[ExitStack, SourceDialect, Any]) -> None:
-        self._free.put(taken)
+    @contextmanager
+    def one(self) -> Iterator[tuple[SourceDialect, Any]]:
+        """A connection of this thread's for a while: closed after an error, else kept for the next."""
+        try:
+            stack, dialect, connection = self._free.get_nowait()
+        except Empty:
+            stack = ExitStack()
+            dialect, connection = stack.enter_context(connected(self._database))
+        with stack:  # turns the client's own errors into a sentence
+            yield dialect, connection
+            self._free.put((stack.pop_all(), dialect, connection))
 
     def ask(self, query: str, rows: int = 0) -> list[tuple[Any, ...]]:
-        """The rows of a query.
-
-        Args:
-            query: SQL.
-            rows: about how many rows of the table it reads, for the pace.
-        """
+        """The rows of a query; ``rows`` is about how many rows of the table it reads, for the pace."""
         self._pace(rows)
         return self.again(lambda dialect, connection: dialect.values(connection, query))
 
@@ -336,7 +319,7 @@ class _Connections:
             except DatabaseError:
                 if trial == _TRIES - 1:
                     raise
-                self._close()  # a server that went took the others with it
+                self.close()  # a server that went took the others with it
                 time.sleep(2.0**trial)
         raise AssertionError
 
@@ -348,27 +331,6 @@ class _Connections:
             start = max(now, self._due)
             self._due = start + rows / self._limits.rows_per_second
         time.sleep(start - now)
-
-
-class _Borrowed:
-    """A connection that goes back when it was good, and is closed when it was not."""
-
-    def __init__(self, owner: _Connections) -> None:
-        self._owner = owner
-        self._taken: tuple[ExitStack, SourceDialect, Any] | None = None
-
-    def __enter__(self) -> tuple[SourceDialect, Any]:
-        self._taken = self._owner.take()
-        return self._taken[1], self._taken[2]
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._taken is not None
-        if error is None:
-            self._owner.give(self._taken)
-        else:
-            self._taken[0].__exit__(kind, error, trace)  # turns the client's own errors into a sentence
 
 
 @dataclass(slots=True)
@@ -395,10 +357,9 @@ class _SourceSide:
             self.asking.again(lambda dialect, connection: list(bounds(dialect, connection, table, "", size)))
         )
 
-    def where(self, chunk: Chunk) -> str:
-        """A range's WHERE."""
-        keys = self.keys or keys_of(self.dialect, self.pair.table)
-        return condition(self.dialect, keys, chunk, "")
+    def where(self, chunk: Chunk, and_: str = "") -> str:
+        """A range's WHERE, with another condition if one is given."""
+        return condition(self.keys or keys_of(self.dialect, self.pair.table), chunk, and_)
 
     def number(self) -> str:
         """SQL for a row's number."""
@@ -418,18 +379,16 @@ class _SourceSide:
 
     def pieces(self, cuts: Sequence[Sequence[str]]) -> str:
         """SQL for the number of the piece in which a row is."""
-        keys = self.keys
-        literals = [
-            [one.literal.format(quoted(text)) for one, text in zip(keys, cut, strict=True)] for cut in cuts
-        ]
-        return _cases([one.order for one in keys], literals)
+        orders = [one.order for one in self.keys]
+        bounds_of = [beyond(orders, literals(self.keys, cut), "<", equal=True) for cut in cuts]
+        cases = [f"WHEN {bound} THEN {at}" for at, bound in enumerate(bounds_of)]
+        return f"CASE {' '.join(cases)} ELSE {len(cuts)} END" if cases else "0"
 
     def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
         """The rows of a range by key, as numbers."""
-        rest = " AND ".join(one for one in (self.where(chunk).removeprefix("WHERE "), where) if one)
         texts = ", ".join(f"{one.source} AS k{at}" for at, one in enumerate(self.pair.keys))
         found = self.asking.ask(
-            f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {f'WHERE {rest}' if rest else ''}"
+            f"SELECT {texts}, {self.number()} AS d FROM {self.pair.table.name} {self.where(chunk, where)}"
         )
         with self._lock:
             self.fetched += len(found)
@@ -441,27 +400,16 @@ class _SourceSide:
             f"{one.source} AS c{at}" for at, one in enumerate((*self.pair.keys, *self.pair.columns))
         )
         rows: dict[RowKey, Cells] = {}
-        for first in range(0, len(keys), _TOGETHER):
-            wanted = " OR ".join(map(self._of_key, keys[first : first + _TOGETHER]))
+        size = len(self.pair.keys)
+        for wanted in key_conditions(self.dialect, self.pair.table, keys):
             found = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
             self.fetched += len(found)
-            size = len(self.pair.keys)
             rows |= {tuple(row[:size]): tuple(row[size:]) for row in found}
         return rows
 
-    def _of_key(self, key: RowKey) -> str:
-        return (
-            "("
-            + " AND ".join(
-                self.dialect.equal(self.pair.source_column(one.name), text or "")
-                for one, text in zip(self.pair.keys, key, strict=True)
-            )
-            + ")"
-        )
-
     def clock(self) -> str:
         """The database's own time."""
-        return self.asking.again(lambda dialect, connection: dialect.clock(connection))
+        return self.asking.again(clock)
 
     def unchanged(self) -> None:
         """Complain of columns that are not what they were."""
@@ -515,22 +463,14 @@ class _MirrorSide:
     def _ask(self, query: str) -> list[tuple[Any, ...]]:
         return self._base.cursor().execute(query).fetchall()
 
-    def where(self, chunk: Chunk) -> str:
-        """A range's WHERE."""
-        orders = [f"o{at}" for at in range(len(self._pair.ranged))]
-        parts = []
-        if orders and chunk.low is not None:
-            parts.append(beyond(orders, self._literals(chunk.low), ">"))
-        if orders and chunk.high is not None:
-            parts.append(beyond(orders, self._literals(chunk.high), "<", equal=True))
-        return f"WHERE {' AND '.join(parts)}" if parts else ""
-
-    def _literals(self, bound: Sequence[str]) -> list[str]:
+    def where(self, chunk: Chunk, and_: str = "") -> str:
+        """A range's WHERE, with another condition if one is given."""
         kinds = {"STRING": "VARCHAR", "TIMESTAMP_NTZ": "TIMESTAMP"}
-        return [
-            f"CAST({duck.text(text)} AS {kinds.get(mine.delta, mine.delta)})"
-            for (_, mine), text in zip(self._pair.ranged, bound, strict=True)
+        keys = [
+            Key(f"o{at}", "", f"CAST({{}} AS {kinds.get(mine.delta, mine.delta)})")
+            for at, (_, mine) in enumerate(self._pair.ranged)
         ]
+        return condition(keys, chunk, and_, duck.text)
 
     def sums(self, chunk: Chunk, group: str) -> Sums:
         """Counts and sums of a range by groups."""
@@ -554,9 +494,8 @@ class _MirrorSide:
 
     def numbers(self, chunk: Chunk, where: str = "") -> dict[RowKey, int | None]:
         """The rows of a range by key, as numbers."""
-        rest = " AND ".join(one for one in (self.where(chunk).removeprefix("WHERE "), where) if one)
         texts = ", ".join(f"k{at}" for at in range(len(self._pair.keys)))
-        found = self._ask(f"SELECT {texts}, d FROM m {f'WHERE {rest}' if rest else ''}")
+        found = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
         return {tuple(row[:-1]): row[-1] for row in found}
 
     def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
@@ -578,13 +517,6 @@ class _MirrorSide:
             f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
         ).fetchall()
         return {tuple(row[: len(ks)]): tuple(row[len(ks) :]) for row in found}
-
-
-def _cases(orders: Sequence[str], cuts: Sequence[Sequence[str]]) -> str:
-    cases = [
-        f"WHEN {beyond(orders, literals, '<', equal=True)} THEN {at}" for at, literals in enumerate(cuts)
-    ]
-    return f"CASE {' '.join(cases)} ELSE {len(cuts)} END" if cases else "0"
 
 
 # --- the search -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -12,10 +13,9 @@ from ingest.config import Pipeline, Source
 from ingest.formats import ingest_snapshot
 from ingest.lake.mirrors import Mirror
 from ingest.source import digest, snapshot
-from ingest.source.database import SourceDialect, SourceTable, connected
+from ingest.source.chunks import key_conditions
+from ingest.source.database import clock, connected
 from ingest.source.known import known
-
-_TOGETHER = 200  # keys of one question
 
 
 def repair(
@@ -40,15 +40,13 @@ def repair(
         plan = snapshot.SnapshotPlan(table, f"{len(keys)} keys", found.shape, mirror.keys, place, [])
         here = snapshot.begin(pipeline, source, plan)
         wanted = {tuple(key) for key in keys}
-        texts = _key_texts(dialect, found, mirror)
-        clock = dialect.clock(connection)
+        named = {one.name: one for one in found.columns}
+        texts = [digest.compared(dialect, named[one.name], one).source for one in mirror.key_columns]
+        now_there = clock(dialect, connection)
         rows: list[bytes] = []
         ordered = sorted(wanted)
-        for first in range(0, len(ordered), _TOGETHER):
-            where = " OR ".join(
-                _of_key(dialect, found, mirror, key) for key in ordered[first : first + _TOGETHER]
-            )
-            columns = [*texts, *(one.text for one in found.columns)]
+        columns = [*texts, *(one.text for one in found.columns)]
+        for where in key_conditions(dialect, replace(found, keys=mirror.keys), ordered):
             for line in dialect.rows(connection, columns, f"{found.name} WHERE {where}"):
                 row = orjson.loads(line)
                 key = tuple(row[: len(texts)])
@@ -57,25 +55,16 @@ def repair(
                     rows.append(orjson.dumps(row[len(texts) :]))
     reading = snapshot.TableReading(source, found, plan, here)
     if rows:
-        snapshot.write(here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), clock))
+        snapshot.write(
+            here / f"chunk-000001{ingest_snapshot.SUFFIX}", reading.messages(0, iter(rows), now_there)
+        )
     if wanted:
         types = {one.name: one.type for one in found.columns if one.name in mirror.keys}
         order = [list(mirror.keys).index(name) for name in types]
         gone = [orjson.dumps([key[at] for at in order]) for key in sorted(wanted)]
         snapshot.write(
             here / f"chunk-000002{ingest_snapshot.SUFFIX}",
-            reading.messages(1, iter(gone), clock, "delete", types),
+            reading.messages(1, iter(gone), now_there, "delete", types),
         )
     snapshot.close(here)
     return here, len(rows), len(wanted)
-
-
-def _key_texts(dialect: SourceDialect, table: SourceTable, mirror: Mirror) -> list[str]:
-    columns = {one.name: one for one in table.columns}
-    return [digest.compared(dialect, columns[one.name], one).source for one in mirror.key_columns]
-
-
-def _of_key(dialect: SourceDialect, table: SourceTable, mirror: Mirror, key: Sequence[str]) -> str:
-    columns = {one.name: one for one in table.columns}
-    same = [dialect.equal(columns[name], text) for name, text in zip(mirror.keys, key, strict=True)]
-    return f"({' AND '.join(same)})"

@@ -28,6 +28,7 @@ from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
 from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named
+from ingest.source.database import clock as clock_of
 from ingest.source.known import KnownTable, known
 from ingest.source.place import SnapshotPlace, after, number_after
 
@@ -89,11 +90,7 @@ class SnapshotPlan:
 
 
 def source_of(pipeline: Pipeline, name: str = "") -> Source:
-    """The source whose database is read.
-
-    Raises:
-        IngestError: none has a database, or several have one and none is named.
-    """
+    """The source whose database is read; an `IngestError` unless there is one, or several and a name."""
     having = [one for one in pipeline.sources if one.database is not None and name in ("", one.name)]
     if not having:
         which = f"source {name!r}" if name else "any source"
@@ -122,17 +119,10 @@ def snapshot(
     alone: bool = False,
     tell: Callable[[SnapshotProgress], None] = lambda _progress: None,
 ) -> SnapshotProgress:
-    """Read one table, or go on with what an earlier call left.
+    """Read one table, by its stream's name, in chunks of ``size`` rows; or go on with what an earlier call left.
 
-    Args:
-        pipeline: whose lake takes the rows.
-        source: the source with the database.
-        text: the table's name as its stream has it.
-        where: a condition in the database's SQL; then nothing is removed at the end.
-        parallel: the most connections that read at once.
-        size: rows of a chunk.
-        alone: read although the lake has decoded nothing of the stream.
-        tell: called after each chunk.
+    With ``where``, a condition in the database's SQL, nothing is removed at the end. ``alone`` reads although the lake has
+    decoded nothing of the stream. ``tell`` is called after each chunk.
 
     Raises:
         IngestError: the table is not there, or the database failed again and again; type the same to go on.
@@ -377,28 +367,24 @@ class TableReading:
         assert self.source.database is not None
         count = 0
 
-        def lines(rows: Iterator[bytes], clock: str) -> Iterator[bytes]:
+        def counted(rows: Iterator[bytes]) -> Iterator[bytes]:
             nonlocal count
+            for row in rows:
+                count += 1
+                yield row
 
-            def counted() -> Iterator[bytes]:
-                nonlocal count
-                for row in rows:
-                    count += 1
-                    yield row
-
-            yield from self.messages(number, counted(), clock)
+        def lines(rows: Iterator[bytes], clock: str) -> Iterator[bytes]:
+            yield from self.messages(number, counted(rows), clock)
             self._unchanged(dialect.table(connection, self.table.id))
 
         with connected(self.source.database) as (dialect, connection):
-            rest = condition(dialect, keys_of(dialect, self.table), chunk, self.plan.where)
+            rest = condition(keys_of(dialect, self.table), chunk, self.plan.where)
             try:
                 self._unchanged(dialect.table(connection, self.table.id))
                 texts = [one.text for one in self.table.columns]
                 rows = dialect.rows(connection, texts, f"{self.table.name} {rest}")
-                write(_file(self.here, number), lines(rows, dialect.clock(connection)))
-            except (
-                dialect.ERRORS
-            ):  # a statement also fails where a column is gone, which is not the database's fault
+                write(_file(self.here, number), lines(rows, clock_of(dialect, connection)))
+            except dialect.ERRORS:  # also where a column is gone, which is not the database's fault
                 with connected(self.source.database) as (_, another):
                     self._unchanged(dialect.table(another, self.table.id))
                 raise

@@ -11,6 +11,7 @@ What its documents say, and what is done about it:
 - ``FLOAT`` prints six digits unless its style says 17; ``MONEY`` two, unless its style says four.
 - Streams have no time of day of a ``DATETIME`` more exact than its three printed digits.
 - Reading takes shared locks row by row, as any SELECT, unless the database reads committed snapshots.
+- Streams deliver in the order of commits, and reading waits for what is not committed: nothing else to wait for.
 - A computed column is NULL in change tables: it is read only if the stream has it.
 """
 
@@ -19,12 +20,10 @@ from __future__ import annotations
 import base64
 import re
 import ssl
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import SplitResult, parse_qs, unquote
 
-import orjson
 import pytds
 import pytds.tls
 from OpenSSL import SSL
@@ -39,13 +38,16 @@ from ingest.source.database import (
     SourceColumn,
     SourceTable,
     concat_call,
+    json_rows,
+    nothing_open,
     quoted,
-    row_texts,
+    row_values,
 )
 
 ERRORS: tuple[type[Exception], ...] = (pytds.Error, SSL.Error, OSError)
+CLOCK = "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) + 'Z'"
 BOUNDED_TEXTS = True
-concat = concat_call
+concat, values, rows, settled = concat_call, row_values, json_rows, nothing_open
 _SESSION = (
     "SET TEXTSIZE 2147483647; SET LANGUAGE us_english; SET DATEFORMAT ymd; SET QUOTED_IDENTIFIER ON; SET ANSI_NULLS ON; "
     "SET CONCAT_NULL_YIELDS_NULL ON; SET ANSI_PADDING ON; SET ANSI_WARNINGS ON; SET ARITHABORT ON"
@@ -92,7 +94,7 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
 
 
 def _is_of_host(certificate: Any, host: bytes) -> bool:
-    """True if a certificate names the host, or all hosts beside it."""
+    """True if a certificate names the host, or all hosts of its domain."""
     from cryptography import x509
 
     known = certificate.to_cryptography()
@@ -218,13 +220,13 @@ def _without_zeros(digits: str) -> str:
 
 
 def trimmed(text: str) -> str:
-    """A number's text without the zeros at the end of its fraction, and without a point that stands alone then."""
+    """A number's text without the zeros at the end of its fraction, and without a point at its end."""
     point = f"CHARINDEX('.', {text})"
     rest = _without_zeros(f"SUBSTRING({text}, {point} + 1, 41)")
     return f"LEFT({text}, {point} - 1) + COALESCE('.' + NULLIF({rest}, ''), '')"
 
 
-def key(table: SourceTable, column: SourceColumn) -> Key:
+def key(column: SourceColumn) -> Key:
     """Every type as it is; texts and bytes by their hexadecimal digits."""
     name, (kind, size, collation) = name_of(column.name), _parts(column)
     if kind in _CHARACTERS:
@@ -255,7 +257,6 @@ def _parts(column: SourceColumn) -> tuple[str, str, str]:
 
 
 def equal(column: SourceColumn, text: str) -> str:
-    """A column compared with a canonical text, so that an index finds it."""
     name, (kind, size, collation) = name_of(column.name), _parts(column)
     if kind in _CHARACTERS:
         data = "0x" + text.encode("utf-16-le", "surrogatepass").hex()
@@ -271,17 +272,15 @@ def equal(column: SourceColumn, text: str) -> str:
         return f"{name} = {int(text == 'true')}"
     if kind == "datetimeoffset":
         text = text.replace("T", " ").replace("Z", " +00:00")
-    return f"{name} = {key(SourceTable(TableId(None, None, None), '', (), ()), column).literal.format(quoted(text))}"
+    return f"{name} = {key(column).literal.format(quoted(text))}"
 
 
 def double(column: SourceColumn) -> tuple[str, str]:
-    """A column as a double, and the text of that."""
     number = f"CAST({name_of(column.name)} AS float)"
     return number, f"CONVERT(varchar(41), {number}, 3)"
 
 
 def bits(column: SourceColumn) -> str:
-    """The bytes of a double, the highest first."""
     return f"CONVERT(char(16), CAST({double(column)[0]} AS binary(8)), 2)"
 
 
@@ -319,28 +318,3 @@ def name_of(name: str) -> str:
 
 def _national(text: str) -> str:
     return f"N{quoted(text)}"
-
-
-def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.execute(query)
-        return [row_texts(row) for row in cursor.fetchall()]
-
-
-def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
-    """Each row as a JSON array, as they arrive."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(columns)} FROM {rest}")
-        while found := cursor.fetchmany(1000):
-            for row in found:
-                yield orjson.dumps(row_texts(row))
-
-
-def clock(connection: Any) -> str:
-    [(found,)] = values(connection, "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) + 'Z'")
-    return str(found)
-
-
-def settled(connection: Any, mark: str) -> str:
-    """Streams deliver in the order of commits, and reading waits for what is not committed: nothing to wait for."""
-    return ""

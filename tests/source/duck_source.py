@@ -15,6 +15,7 @@ from ingest.source.database import Key, SourceColumn, SourceTable, concat_call, 
 
 ERRORS: tuple[type[Exception], ...] = (duckdb.Error,)
 BOUNDED_TEXTS = False
+CLOCK = "SELECT '2024-05-01T00:00:00Z'"  # of long ago, so that any mirror has passed it
 nth, concat, trimmed = limited, concat_call, trim_call
 _TYPES = {"INTEGER": "int32", "BIGINT": "int64", "VARCHAR": "string", "DOUBLE": "float64"}
 asked: list[str] = []
@@ -41,7 +42,7 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
     return SourceTable(table, name(table.table or ""), columns, (columns[0].name,))
 
 
-def key(_table: SourceTable, column: SourceColumn) -> Key:
+def key(column: SourceColumn) -> Key:
     """Every type reads its own text back."""
     return Key(name(column.name), column.text, "CAST({} AS " + column.declared + ")")
 
@@ -86,11 +87,6 @@ def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
     """The rows of a query."""
     asked.append(query)
     return list(connection.cursor().execute(query).fetchall())
-
-
-def clock(_connection: Any) -> str:
-    """A time of long ago, so that any mirror has passed it."""
-    return "2024-05-01T00:00:00Z"
 
 
 def settled(_connection: Any, _mark: str) -> str:

@@ -403,7 +403,7 @@ def _parses(module: Any, column: database.SourceColumn, dialect: str) -> None:
     """Everything that may be asked of a column."""
     if not column.text or column.declared == "XMLTYPE":  # sqlglot does not know XMLSERIALIZE(CONTENT ...)
         return
-    key = module.key(None, column)
+    key = module.key(column)
     texts = [column.text, module.md5(column.text), module.real_date(column), key.order, key.text,
              key.literal.format(database.quoted("it's")), *module.double(column), module.bits(column)]  # fmt: skip
     compared = digest.compared(module, column, Column("C", "C", column.type))

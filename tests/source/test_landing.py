@@ -12,6 +12,7 @@ from tests.lakes import Depot
 def test_files_of_rows_are_read_beside_the_sources_own(tmp_path: Path) -> None:
     """The source's own file would be taken for one that vanished from the snapshots, or the rows never be read."""
     from ingest.bronze import files, land
+    from ingest.bronze.positions import Positions
     from ingest.bronze.receipts import FileState
 
     depot = Depot(tmp_path)
@@ -27,7 +28,7 @@ def test_files_of_rows_are_read_beside_the_sources_own(tmp_path: Path) -> None:
     (here / "chunk-1.ingest-snapshot.jsonl").write_text("{}\n", "utf-8")
     own, read = land._of_files(lake, source)  # type: ignore[arg-type]
     assert (own, read.name, read.kind) == (source, "bins", "files")
-    half_read = land.Positions(files={"bins": {str(depot.feed): FileState(position=1, size=9)}})
+    half_read = Positions(files={"bins": {str(depot.feed): FileState(position=1, size=9)}})
     plan = files.plan(read, 0, land._known(half_read, read), 2)
     assert [str(here / "chunk-1.ingest-snapshot.jsonl")] == [one.file for one in plan.ranges]
     assert () == plan.alarms
