@@ -173,10 +173,16 @@ SECTIONS = (
             "mask": Key("{phone: last4, name: null}", "Values are kept as they were sent."),
             "no_key": Key("full_row", "A table without a key is held."),
             "on_schema_change": Key("evolve", "Columns are added and widened; none is ever dropped."),
-            "shard_column": Key("shard", "Tables of several sources must not go into one mirror."),
+            "shard_column": Key("shard", "Rows of several tables with one key hold their mirror."),
             "change_feed": Key("true", "`table_changes` has nothing to read."),
             "plain_tables": Key("true", "Readers without deletion vectors cannot open the mirror."),
+            "changes_of": Key("true", "A consumer compares whole mirrors ([docs/shaping.md](shaping.md))."),
+            "deletes": Key("soft", "A deleted row leaves the mirror ([docs/shaping.md](shaping.md))."),
             "history": Key("true", "Only the newest state of a row is kept."),
+            "cluster_by": Key(
+                "[region, placed_at]",
+                "Files are in the order of their batches ([docs/shaping.md](shaping.md)).",
+            ),
         },
     ),
     Section(

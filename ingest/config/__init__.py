@@ -17,11 +17,7 @@ __all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "loa
 
 
 def load(path: str | Path) -> Pipeline:
-    """The pipeline of a file.
-
-    Raises:
-        ConfigError: the file cannot be used; all its faults at once, each as ``file:line:col text``.
-    """
+    """The pipeline of a file; a `ConfigError` with all its faults, each as ``file:line:col text``."""
     from ingest.config.read import check
 
     return check(path).pipeline

@@ -23,21 +23,13 @@ _KNOWN = frozenset(
 
 
 def condition(text: str) -> str:
-    """A condition that a row meets or not, whenever and wherever it is asked.
-
-    Raises:
-        ValueError: it does not parse, names no column, or holds what is not known to be settled by the row alone.
-    """
+    """A condition that a row meets or not, whenever and wherever it is asked; else a `ValueError`."""
     _check(text, "a condition", "it holds for every row or for none")
     return text
 
 
 def expression(text: str) -> str:
-    """An expression whose value depends on the row alone.
-
-    Raises:
-        ValueError: it does not parse, names no column, or holds what is not known to be settled by the row alone.
-    """
+    """An expression whose value depends on the row alone; else a `ValueError`."""
     _check(
         text, "an expression", "its value is the same in every row: write `constant:` instead of `compute:`"
     )

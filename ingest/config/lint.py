@@ -48,6 +48,11 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
                 f"{by_secret[0]}: {rule.mask[by_secret[0]]} needs a secret; write at the top "
                 "mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
             )
+        if rule.changes_of and "://" in pipeline.lake.removeprefix("file://"):
+            document.fault(
+                ("tables", i, "changes_of"),
+                "changes_of: needs a lake in a file system, and this one is in a store",
+            )
         for key in rule.keys:
             if (how := rule.mask_of(key)) not in ("", "hmac"):
                 document.fault(
@@ -90,13 +95,11 @@ def _files(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.pipeline.sources):
         if source.kind != "files" or is_uri(source.path):
             continue
+        where = ("sources", i, "path")
         if not glob.has_magic(source.path) and Path(source.path).is_dir():
-            yield (
-                ("sources", i, "path"),
-                f"{source.path} is a folder; write {source.path}/* for the files in it",
-            )
+            yield where, f"{source.path} is a folder; write {source.path}/* for the files in it"
         elif next(glob.iglob(source.path, recursive=True), None) is None:  # noqa: PTH207 - absolute pattern
-            yield ("sources", i, "path"), f"no file matches {source.path} yet"
+            yield where, f"no file matches {source.path} yet"
 
 
 def _options(checked: CheckedFile) -> Advice:
@@ -111,10 +114,8 @@ def _rules(checked: CheckedFile) -> Advice:
     for i, rule in enumerate(rules):
         before = next((earlier.match for earlier in rules[:i] if covers(earlier.match, rule.match)), None)
         if before is not None:
-            yield (
-                ("tables", i, "match"),
-                f"the rule for {rule.match!r} never applies: {before!r} comes before it",
-            )
+            text = f"the rule for {rule.match!r} never applies: {before!r} comes before it"
+            yield ("tables", i, "match"), text
 
 
 def covers(wide: str, narrow: str) -> bool:
@@ -154,11 +155,8 @@ def _brokers(checked: CheckedFile) -> Advice:
     for i, source in enumerate(checked.keys.sources):
         if not isinstance(source, schema.KafkaKeys):
             continue
-        for broker in source.bootstrap_servers.split(","):
-            if not broker.strip().rpartition(":")[2].isdigit():
-                yield (
-                    ("sources", i, "bootstrap_servers"),
-                    f"{broker.strip()!r} names no port; write host:9092",
-                )
+        for broker in map(str.strip, source.bootstrap_servers.split(",")):
+            if not broker.rpartition(":")[2].isdigit():
+                yield ("sources", i, "bootstrap_servers"), f"{broker!r} names no port; write host:9092"
         if source.registry and not formats.load(source.format).ABOUT.binary:
             yield ("sources", i, "registry"), f"a registry has no meaning for {source.format}"

@@ -46,11 +46,9 @@ class Masks:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         secret = pipeline.mask_secret.encode("utf-8", "surrogatepass")
-        # Of another hash, so that no value that somebody writes into a table is masked to this key.
+        # Of another hash, so that no value in a table can be masked to this key.
         shape = hmac.digest(secret, b"ingest tokenize", "sha512")
-        often = lru_cache(
-            maxsize=_OFTEN
-        )  # a value comes before and after a change, and in rows that refer to it
+        often = lru_cache(_OFTEN)  # a value comes before and after a change, and in rows that refer to it
         self._methods: dict[str, Callable[[str, str], str | None]] = {
             "hmac": often(lambda text, logical: _digest(secret, canonical(text, logical)).hex()),
             "tokenize": often(lambda text, logical: tokenized(shape, canonical(text, logical))),
@@ -67,11 +65,7 @@ class Masks:
         return self._rules[table]
 
     def changes(self, found: Sequence[Change]) -> Sequence[Change]:
-        """The changes with masked values.
-
-        Raises:
-            Undecodable: a column of the key has a mask that gives different values one text.
-        """
+        """The changes with masked values; `Undecodable` if the mask of a key column gives different values one text."""
         if all(self.of(change.table) is None for change in found):
             return found
         return [one if (masks := self.of(one.table)) is None else masks.change(one) for one in found]
@@ -94,10 +88,8 @@ class _TableMasks:
         self._rule = rule
         self._methods = methods
         self._known: dict[str, str] = {}
-        self._sent: tuple[Mapping[str, str], Mapping[str, str]] = (
-            {},
-            {},
-        )  # types that messages share, and the mirror's
+        # the types that messages share, and the mirror's
+        self._sent: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
 
     def _method(self, column: str) -> str:
         how = self._known.get(column)
@@ -152,11 +144,9 @@ class _TableMasks:
             default=self._default(effect.column, effect.default, effect.type),
         )
         if effect.action == "modify_column" and effect.type is not None:
-            return (
-                replace(found, note=COMPUTED)
-                if self._method(effect.column) in MASKED_TO_TEXT
-                else replace(found, type=None, solid=False)
-            )
+            if self._method(effect.column) in MASKED_TO_TEXT:
+                return replace(found, note=COMPUTED)
+            return replace(found, type=None, solid=False)
         return found
 
     def _column(self, column: ColumnDefinition) -> ColumnDefinition:
@@ -213,7 +203,7 @@ def _number(text: str) -> str:
 
 
 def last4(text: str) -> str:
-    """The last four characters behind stars, of texts that are long enough not to be shown by them."""
+    """Stars and the last four characters, of a text that is long enough not to be shown by them."""
     return HIDDEN + (text[-LAST:] if len(text) >= _SHORT else "")
 
 

@@ -75,8 +75,8 @@ class Source:
 class MadeColumn(NamedTuple):
     """The rule of a column that no message carries."""
 
-    kind: str  # compute | constant | meta
-    value: str  # an expression, a text, or one of `METADATA`
+    kind: str  # compute | constant | meta | deletes
+    value: str  # an expression, a text, one of `METADATA`, or `soft`
     type: str = ""  # as the rule gives it
 
 
@@ -99,18 +99,26 @@ class TableRule:
     on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
     shard_column: str = ""
     change_feed: bool = False
+    changes_of: bool = False
     plain_tables: bool = False
     history: bool = False
     places: Mapping[str, str] = field(
         default_factory=dict, compare=False
     )  # file:line:column of columns' rules
     where_place: str = field(default="", compare=False)
+    cluster_by: tuple[str, ...] = ()  # columns in whose order `ingest maintain` writes the mirror's files
+    cluster_place: str = field(default="", compare=False)
 
     def leaves_out(self, column: str) -> bool:
         """True if the mirror does not take the column from its source table."""
         if column in self.include or column == self.shard_column:
             return False
         return any(fnmatch.fnmatchcase(column, pattern) for pattern in self.without)
+
+    @property
+    def soft(self) -> bool:
+        """True if the mirror keeps deleted rows."""
+        return any(one.kind == "deletes" for one in self.made.values())
 
     @property
     def shape(self) -> str:

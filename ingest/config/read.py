@@ -34,11 +34,7 @@ _STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
 
 
 def check(path: str | Path) -> CheckedFile:
-    """Read and check one pipeline file.
-
-    Raises:
-        ConfigError: with all faults of the file.
-    """
+    """Read and check one pipeline file; a `ConfigError` with all its faults."""
     document = read(Path(path))
     keys = None
     try:
@@ -59,11 +55,7 @@ def check(path: str | Path) -> CheckedFile:
 
 
 def options(given: Mapping[str, Any], format_name: str) -> Options:
-    """A source's ``options:`` from text values, for the verbs that need no pipeline file.
-
-    Raises:
-        ConfigError: an unknown option or a value without a meaning.
-    """
+    """A source's ``options:`` from text values, for verbs without a pipeline file; a `ConfigError` with all faults."""
     known = known_options(format_name)
     unknown = [key for key in given if key not in known]
     problems = [
@@ -210,6 +202,7 @@ def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
     """A rule for tables, with what becomes of columns apart from their types."""
     given, columns = _given(keys), _plain(keys.columns)
     made = _plain(keys.made)
+    given.pop("deletes")
     for part, name in (("columns", "type"), ("names", "rename")):
         given[part] = {
             column: rule[name] for column, rule in columns.items() if name in rule and column not in made
@@ -225,9 +218,13 @@ def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
     given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
     if any("*" in one for one in given["without"]):
         given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)
-    line, at = document.place(("tables", i, "where"))
-    given["where_place"] = f"{document.file}:{line}:{at}"
+    for name in ("where", "cluster_by"):
+        line, at = document.place(("tables", i, name))
+        given[f"{name.partition('_')[0]}_place"] = f"{document.file}:{line}:{at}"
     places = {column: document.place(("tables", i, "columns", column)) for column in columns}
+    places |= {
+        column: document.place(("tables", i, "deletes")) for column, rule in made.items() if "deletes" in rule
+    }
     given["places"] = {name: f"{document.file}:{line}:{at}" for name, (line, at) in places.items()}
     return TableRule(**given)
 

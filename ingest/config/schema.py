@@ -25,6 +25,7 @@ from pydantic import (
 from ingest import formats, values
 from ingest.config import conditions, patterns, words
 from ingest.config.model import CELLS_CHECKED, METADATA, TableRule
+from ingest.fold import DELETED, DELETED_AT
 from ingest.values.typed_values import value_of
 
 # --- kinds of values ------------------------------------------------------------------------------
@@ -185,8 +186,14 @@ def _column(value: Any) -> dict[str, str]:
     return found
 
 
-MAKING = ("compute", "constant", "meta")
+MAKING = ("compute", "constant", "meta", "deletes")
+SOFT = {DELETED: {"deletes": "soft", "type": "boolean"}, DELETED_AT: {"deletes": "soft", "type": "timestamp"}}
+"""The columns of a mirror that keeps deleted rows, as rules."""
 _TYPED = {("type", "compute"), ("type", "constant")}  # metadata has its own types
+
+
+def _made_by(column: str) -> str:
+    return "deletes: soft" if column in SOFT else f"columns: {column!r}"
 
 
 def _is_value(logical: str, text: str) -> bool:
@@ -216,7 +223,6 @@ Duration = Annotated[
     float, *read(words.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
 ]
 Ratio = Annotated[float, *read(words.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
-Logical = Annotated[str, *read(words.logical, {"type": "string", "examples": ["decimal(10,2)", "int64"]})]
 Zone = Annotated[str, *read(words.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
 Template = Annotated[str, *read(words.template, {"type": "string", "examples": ["shop.{table}"]})]
 Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
@@ -416,6 +422,9 @@ def _with_kind(value: Any) -> Any:
     return value
 
 
+MOST_CLUSTERED = 4  # with more, a file's range of each is nearly that of the table
+
+
 def _at_least_one(sources: tuple[Any, ...]) -> tuple[Any, ...]:
     if not sources:
         raise ValueError("sources must hold at least one entry")
@@ -455,10 +464,32 @@ class TableKeys(_Keys):
     on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = key(
         "what statements and new columns do to the mirror", "lenient"
     )
-    shard_column: Text | None = key("a column that names the source, where several meet", None)
+    shard_column: Text | None = key(
+        "a column that names the source table, where rows of several have one key", None
+    )
     change_feed: Flag = key("turn on Delta's change data feed of the mirror", False)
+    changes_of: Flag = key("keep what each batch changes in a table of its own, `<table>__changes`", False)
     plain_tables: Flag = key("the mirror without deletion vectors", False)
+    deletes: Annotated[str, *choice("remove", "soft")] = key(
+        "what a delete does: remove the row, or keep it (soft) and set `_deleted` and `_deleted_at`", "remove"
+    )
     history: Flag = key("keep every state of a row in a table of its own, `<table>__history`", False)
+
+    cluster_by: Texts = key(
+        "columns, at most four, by which `ingest maintain` orders the mirror's files, so that queries on them read few",
+        (),
+    )
+
+    @model_validator(mode="after")
+    def _clusters_are_columns(self) -> Self:
+        """Files are ordered by few columns that the mirror has."""
+        if lost := [name for name in self.cluster_by if "exclude" in self.columns.get(name, {})]:
+            raise ValueError(f"cluster_by: needs the column {lost[0]!r}, which columns: excludes")
+        if len(self.cluster_by) > MOST_CLUSTERED:
+            raise ValueError(
+                f"cluster_by: names {len(self.cluster_by)} columns; files are ordered by at most {MOST_CLUSTERED}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _columns_fit_together(self) -> Self:
@@ -485,12 +516,14 @@ class TableKeys(_Keys):
         first = next(iter(made))
         for name in made:
             words.column(name)
+        if twice := [name for name in self.columns if self.deletes == "soft" and name in SOFT]:
+            raise ValueError(f"columns: {twice[0]!r} is made by deletes: soft already")
         if self.no_key != "hold":
             raise ValueError(
-                f"columns: {first!r} needs rows with a key, and no_key: {self.no_key} is for rows without"
+                f"{_made_by(first)} needs rows with a key, and no_key: {self.no_key} is for rows without"
             )
         if self.history:
-            raise ValueError(f"columns: {first!r} and history: true cannot be in one entry")
+            raise ValueError(f"{_made_by(first)} and history: true cannot be in one entry")
         if lost := [name for name in (*self.keys, self.shard_column) if name in made]:
             raise ValueError(f"columns: {lost[0]!r} is made by its rule, so it cannot tell rows apart")
         if lost := [rule["rename"] for rule in self.columns.values() if rule.get("rename") in made]:
@@ -500,10 +533,20 @@ class TableKeys(_Keys):
                 self._refuse_lost(f"columns: {name!r}", rule["compute"])
         return self
 
+    @model_validator(mode="after")
+    def _changes_have_keys(self) -> Self:
+        """A change of a row is known by the row's key."""
+        if self.changes_of and self.no_key != "hold":
+            raise ValueError(
+                f"changes_of: needs rows with a key, and no_key: {self.no_key} is for rows without"
+            )
+        return self
+
     @property
     def made(self) -> dict[str, dict[str, str]]:
         """The rules of columns that no message carries."""
-        return {name: rule for name, rule in self.columns.items() if rule.keys() & {*MAKING}}
+        made = {name: rule for name, rule in self.columns.items() if rule.keys() & {*MAKING}}
+        return made | SOFT if self.deletes == "soft" else made
 
     def _refuse_lost(self, what: str, expression: str) -> None:
         """Refuse an expression with a column that the mirror does not have as the source sends it."""
@@ -526,6 +569,10 @@ class TableKeys(_Keys):
             return self
         if self.no_key != "hold":
             raise ValueError(f"where: needs rows with a key, and no_key: {self.no_key} is for rows without")
+        if self.deletes == "soft":
+            raise ValueError(
+                "where: and deletes: soft cannot be in one entry: a row that no longer meets the condition is not deleted"
+            )
         if self.history:
             raise ValueError(
                 "where: and history: true cannot be in one entry: old states are kept of all rows"
@@ -535,12 +582,13 @@ class TableKeys(_Keys):
 
     @model_validator(mode="after")
     def _shards_are_told_apart(self) -> Self:
-        """Positions of two source tables cannot be compared, so their rows must stay apart."""
+        """Positions of two source tables cannot be compared: without a key, their rows must stay apart."""
         count = patterns.groups(self.match)
         numbers = [int(hole) for hole in re.findall(r"\{([0-9]+)\}", self.into or "")]
         if odd := [number for number in numbers if not 1 <= number <= count]:
             raise ValueError(f"into: {{{odd[0]}}} is no group of match:, which has {count}")
-        if self.into and not self.shard_column and not self.exclude:
+        keyless = self.history or self.deletes == "soft" or self.no_key != "hold"
+        if self.into and keyless and not self.shard_column and not self.exclude:
             for part, (pattern, own) in patterns.varying(self.match).items():
                 if f"{{{part}}}" not in self.into and (pattern or not own <= {*numbers}):
                     raise ValueError(

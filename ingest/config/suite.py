@@ -19,11 +19,7 @@ _OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expe
 
 
 def read(file: Path) -> tuple[Expectation, ...]:
-    """The expectations of a suite's file.
-
-    Raises:
-        ValueError: one sentence about what is wrong with it.
-    """
+    """The expectations of a suite's file; a `ValueError` that says what is wrong with it."""
     try:
         found = json.loads(file.read_text("utf-8"))
     except OSError as error:

@@ -29,7 +29,8 @@ LEAST_SECRET = 16  # characters
 KEY_BYTES = 32  # of a master key
 
 CHECKS = (
-    "rows readable key_unique key_not_null missing_rows ghost_rows wrong_cells insert_of_a_live_key cells_checked row_count "
+    "rows readable key_unique key_not_null missing_rows rows_left_out columns_left_out columns_masked "
+    "changes_erased ghost_rows wrong_cells insert_of_a_live_key cells_checked row_count "
     "reconcile up_to_date schema freshness ambiguities cell_rejects ddl_pending order_strength event_order unplaced_changes re_reads_ignored "
     "old_positions repeated_moves mixed_topics incomplete_rows duplicates books_balance gaps losses missing_parts reject_rate"
 ).split()
@@ -311,7 +312,7 @@ def mail_server(text: str) -> str:
 
 
 def whole_uri(text: str) -> str:
-    """A URI with its ``://``, by which it is told from a path: of a file it may be left out."""
+    """A URI with its ``://``, which distinguishes it from a path; a file's may lack it."""
     return _SHORT_FILE_URI.sub("file:///", text, count=1) if text.startswith("file:") else text
 
 

@@ -78,11 +78,7 @@ class Document:
 
 
 def read(path: Path) -> Document:
-    """Read a file into a `Document`.
-
-    Raises:
-        ConfigError: no readable file, no UTF-8, no YAML, or no mapping at the top.
-    """
+    """Read a file into a `Document`; a `ConfigError` unless it is YAML in UTF-8 with a mapping at the top."""
     document = Document(path)
     node = _compose(path, _text(path))
     if not isinstance(node, MappingNode):

@@ -53,6 +53,16 @@ def test_paths_are_taken_from_the_files_own_folder(tmp_path: Path) -> None:
     assert tmp_path / "stock.yaml" == pipeline.file
 
 
+def test_a_change_feed_needs_a_file_system(tmp_path: Path) -> None:
+    """In a store the first run would fail after the mirror's commit."""
+    rule = "tables: [{changes_of: true}]\n"
+    assert loaded(tmp_path, text=GOOD.replace("./lake", "file:///srv/lake") + rule).tables[0].changes_of
+    with pytest.raises(
+        ConfigError, match=r"changes_of: needs a lake in a file system, and this one is in a store"
+    ):
+        loaded(tmp_path, text=GOOD.replace("./lake", "s3a://bucket/lake") + rule)
+
+
 @pytest.mark.parametrize("uri", ["s3a://bucket/lake", "file:///srv/lake", "oss://b/l", "abfss://c@a.net/l"])
 def test_uris_stay_as_they_are(tmp_path: Path, uri: str) -> None:
     """A bucket would become a folder named after it."""
@@ -412,6 +422,9 @@ BAD_KEYS = [
     ("tables: [{where: a = 1, history: true}]\n", "8:10 where: and history: true cannot be in one entry: old states are kept of all rows"),
     ("tables: [{where: a = 1, columns: {a: exclude}}]\n", "8:10 where: needs the column 'a', which columns: excludes"),
     ("tables: [{where: a = 1, mask: {a: last4}}]\n", "8:10 where: needs the column 'a', of which mask: leaves no value to compare"),
+    ("tables: [{cluster_by: a, columns: {a: exclude}}]\n", "8:10 cluster_by: needs the column 'a', which columns: excludes"),
+    ("tables: [{cluster_by: [a, b, c, d, e]}]\n", "8:10 cluster_by: names 5 columns; files are ordered by at most 4"),
+    ("tables: [{cluster_by: [a, b, a]}]\n", "8:11 'a' is in the list twice"),
     ("tables: [{columns: {t: {compute: a *}}}]\n", "8:21 'a *' is not an SQL expression: it breaks off, at its character 3"),
     ("tables: [{columns: {t: {compute: random() * a}}}]\n", "8:21 'RANDOM()' cannot stand in an expression: write comparisons of the row's own columns, with AND, OR, NOT, IN, BETWEEN, LIKE, CASE, CAST, coalesce, lower, upper, length, trim, substring, round, year, month, day, || and arithmetic"),
     ("tables: [{columns: {t: {compute: 1 + 1}}}]\n", "8:21 '1 + 1' names no column, so that its value is the same in every row: write `constant:` instead of `compute:`"),
@@ -422,6 +435,14 @@ BAD_KEYS = [
     ("tables: [{columns: {t: {constant: x, type: int32}}}]\n", "8:21 'x' is not a value of int32, in the form of messages"),
     ("tables: [{columns: {t: {compute: a}}, no_key: append}]\n", "8:10 columns: 't' needs rows with a key, and no_key: append is for rows without"),
     ("tables: [{columns: {t: {meta: batch}}, history: true}]\n", "8:10 columns: 't' and history: true cannot be in one entry"),
+    ("tables: [{changes_of: true, no_key: append}]\n", "8:10 changes_of: needs rows with a key, and no_key: append is for rows without"),
+    ("tables: [{deletes: sotf}]\n", "8:11 'sotf' is not one of remove or soft; did you mean soft?"),
+    ("tables: [{deletes: soft, no_key: full_row}]\n", "8:10 deletes: soft needs rows with a key, and no_key: full_row is for rows without"),
+    ("tables: [{deletes: soft, history: true}]\n", "8:10 deletes: soft and history: true cannot be in one entry"),
+    ("tables: [{deletes: soft, where: a = 1}]\n", "8:10 where: and deletes: soft cannot be in one entry: a row that no longer meets the condition is not deleted"),
+    ("tables: [{deletes: soft, columns: {_deleted: exclude}}]\n", "8:10 columns: '_deleted' is made by deletes: soft already"),
+    ("tables: [{deletes: soft, columns: {t: {compute: '_deleted OR a = 1'}}}]\n", "8:10 columns: 't' needs the column '_deleted', which is made by a rule: write its expression"),
+    ("tables: [{columns: {t: {deletes: soft}}}]\n", "8:21 the key 'deletes' is unknown here"),
     ("tables: [{columns: {t: {meta: batch}}, keys: t}]\n", "8:10 columns: 't' is made by its rule, so it cannot tell rows apart"),
     ("tables: [{columns: {t: {meta: batch}, a: {rename: t}}}]\n", "8:10 columns: 't' is made by its rule, and another column is renamed to it"),
     ("tables: [{columns: {t: {compute: a}, a: exclude}}]\n", "8:10 columns: 't' needs the column 'a', which columns: excludes"),
@@ -501,11 +522,13 @@ def test_all_faults_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> Non
         ("match: '*', into: 'shop.{table}'", "database"),
     ],
 )
-def test_shards_in_one_mirror_need_a_shard_column(tmp_path: Path, rule: str, part: str) -> None:
-    """Positions of two tables cannot be compared: a mirror of both would be wrong in silence."""
-    (found,) = problems(tmp_path, f"{GOOD}tables: [{{{rule}}}]\n")
-    assert f"brings tables of several source {part}s into one mirror" in found
-    assert 1 == len(loaded(tmp_path, f"tables: [{{{rule}, shard_column: shard}}]\n").tables)
+def test_shards_in_one_mirror_need_a_key_or_a_shard_column(tmp_path: Path, rule: str, part: str) -> None:
+    """Positions of two tables cannot be compared: without a key, a mirror of both would be wrong in silence."""
+    for more in ("no_key: append", "no_key: full_row", "history: true"):
+        (found,) = problems(tmp_path, f"{GOOD}tables: [{{{rule}, {more}}}]\n")
+        assert f"brings tables of several source {part}s into one mirror" in found
+        assert 1 == len(loaded(tmp_path, f"tables: [{{{rule}, {more}, shard_column: shard}}]\n").tables)
+    assert 1 == len(loaded(tmp_path, f"tables: [{{{rule}}}]\n").tables)
 
 
 @pytest.mark.parametrize(

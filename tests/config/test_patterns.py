@@ -66,11 +66,17 @@ def test_groups_stand_in_the_name_of_a_mirror(tmp_path: Path, entry: str, mirror
     ("entry", "fault"),
     [
         (
-            f"match: '{SHARDS}', into: 'shop.orders_{{2}}'",
+            f"match: '{SHARDS}', into: 'shop.orders_{{2}}', no_key: append",
             "brings tables of several source databases into one",
         ),
-        (f"match: '{SHARDS}', into: 'shop.orders_{{1}}'", "brings tables of several source tables into one"),
-        (r"match: '(a|b)\d.t', into: 'shop.{1}'", "brings tables of several source databases into one"),
+        (
+            f"match: '{SHARDS}', into: 'shop.orders_{{1}}', history: true",
+            "brings tables of several source tables into one",
+        ),
+        (
+            r"match: '(a|b)\d.t', into: 'shop.{1}', no_key: full_row",
+            "brings tables of several source databases into one",
+        ),
         (f"match: '{SHARDS}', into: 'shop.{{3}}_{{2}}'", "{3} is no group of match:, which has 2"),
         ("match: 'shop_*.t', into: 'shop.{1}'", "{1} is no group of match:, which has 0"),
         (

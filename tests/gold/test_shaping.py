@@ -16,8 +16,9 @@ from ingest.errors import HeldError
 from ingest.gold.schema import _refuse_unordered
 from ingest.gold.work import Books, History, jobs
 from ingest.lake.books import Line
-from ingest.lake.mirrors import Mirror, grown
+from ingest.lake.mirrors import Clusters, Mirror, _clusters, clusters, grown
 from tests.gold.depot import Depot
+from tests.shops import Shops
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,20 +63,6 @@ def test_a_pattern_spares_the_key_and_the_shard() -> None:
     assert ["id", "shard", "b"] == [one.name for one in mirror.columns]
 
 
-def test_tables_that_meet_in_one_mirror_in_different_batches_hold_it(tmp_path: Path) -> None:
-    """`a1` with `t_23` and `a12` with `t_3` are both `shop.123`: one would overwrite the other, a batch later."""
-    rule = TableRule(r"a(\d+).t_(\d+)", into="shop.{1}{2}")
-    pipeline = Pipeline("yard", tmp_path / "x.yaml", str(tmp_path), (), (rule,))
-    first, second = TableId("a1", None, "t_23"), TableId("a12", None, "t_3")
-    books = Books(1, 2, {("s", first): History(changes=1)}, [Line(2, "s", None, None, *second, changes=1)])
-    [job] = jobs(pipeline, books)
-    with pytest.raises(HeldError, match=r"a1.t_23 and a12.t_3, whose positions cannot be compared"):
-        _refuse_unordered(job)
-    books.histories.clear()
-    [job] = jobs(pipeline, books)
-    _refuse_unordered(job)
-
-
 def test_tables_with_other_rules_do_not_share_a_mirror(tmp_path: Path) -> None:
     """The mirror would be folded again by turns, and hold a secret of one of them."""
     rules = (
@@ -88,6 +75,29 @@ def test_tables_with_other_rules_do_not_share_a_mirror(tmp_path: Path) -> None:
     [job] = jobs(pipeline, books)
     with pytest.raises(HeldError, match="have different rules for its columns"):
         _refuse_unordered(job)
+
+
+def test_files_are_ordered_by_columns_that_the_mirror_has(tmp_path: Path) -> None:
+    """A name that no row has shown, or a type without an order, must not pass for an ordered mirror."""
+    rule = TableRule("shop_1.item", cluster_by=("text", "id"), cluster_place="x.yaml:9:7")
+    shops = Shops(tmp_path, replace(rule, names={"text": "words"})).say(1, "INSERT", 1, "a", flag="1")
+    assert ("done", "") == shops.run()
+    path = "mirrors/shop_1/item"
+    assert {path: Clusters(("words", "id"))} == clusters(shops.lake)
+    shops.rule = replace(rule, cluster_by=("txt",))
+    refused = "x.yaml:9:7 cluster_by: names txt of shop_1.item, which the mirror does not have: name another column."
+    assert {path: Clusters(refused=refused)} == clusters(shops.lake)
+    shops.rule = replace(rule, cluster_by=())
+    assert {} == clusters(shops.lake)
+
+
+def test_a_type_without_an_order_is_refused() -> None:
+    """Delta fails for it in the middle of `ingest maintain`."""
+    mirror = grown(None, TABLE, TableRule(), ("id",), {"id": "int64", "on": "boolean"})
+    found = _clusters(mirror, TableRule(cluster_by=("on",), cluster_place="x.yaml:9:7"))
+    assert found.refused.startswith(
+        "x.yaml:9:7 cluster_by: names on of yard.depot, whose type BOOLEAN gives files no order"
+    )
 
 
 @pytest.mark.spark
@@ -233,3 +243,55 @@ def test_a_rule_that_cannot_be_followed_holds_the_mirror(spark: SparkSession, tm
     depot.rule, depot.warm = replace(shaped, names={"a": "c"}), Warm()
     assert ("done", "") == depot.run()
     assert [{"id": 1, "c": 5, "b": 6}] == depot.rows()
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [0, None], ids=["spark", "arrow"])
+def test_deleted_rows_stay_where_the_rule_keeps_them(
+    spark: SparkSession, tmp_path: Path, budget: int | None
+) -> None:
+    """The line that is added must bring back what was deleted before; the line that is removed must take all of it."""
+    from ingest.gold import rebuild
+    from ingest.gold.explain import explain
+    from ingest.run import Warm
+
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"), budget=budget)
+    depot.row(id="1", a="5").row(id="2", a="6").row("DELETE", id="1", a="5")
+    assert ("done", "") == depot.run(checked=True)
+    soft = {"_deleted": "boolean", "_deleted_at": "timestamp"}
+    made = {name: MadeColumn("deletes", "soft", logical) for name, logical in soft.items()}
+    places = dict.fromkeys(soft, "x.yaml:9:5")
+    depot.rule, depot.warm = TableRule("yard.*", made=made, places=places), Warm()
+    assert ("done", "") == depot.run(checked=True)
+    assert [(1, 5, True), (2, 6, False)] == [(row["id"], row["a"], row["_deleted"]) for row in depot.rows()]
+    assert [1714521630, None] == [
+        at and at.replace(tzinfo=dt.UTC).timestamp() for at in (row["_deleted_at"] for row in depot.rows())
+    ]
+    depot.row(id="1", a="7").row(id="3", a="8")  # no delete: the new images alone are folded
+    assert ("done", "") == depot.run(checked=True)
+    assert [(1, 7, False), (2, 6, False), (3, 8, False)] == [
+        (row["id"], row["a"], row["_deleted"]) for row in depot.rows()
+    ]
+    depot.row("DELETE", id="3", a="8").row("UPDATE", {"id": "2"}, id="20", a="6")
+    assert ("done", "") == depot.run(checked=True)
+    kept = {2: True, 3: True, 1: False, 20: False}
+    assert kept == {row["id"]: row["_deleted"] for row in depot.rows()}
+    for key in kept:
+        story = explain(depot.lake(), "yard.depot", [str(key)])
+        assert (True, ()) == (story.equal, story.differing)
+    (rebuilt,) = rebuild.rebuild(depot.lake(), [], dry_run=True)
+    assert rebuilt.difference is not None
+    assert (4, True) == (rebuilt.difference.rows, rebuilt.difference.none)
+    assert [] == depot.lake().read("checks").where("state IN ('fail', 'error')").collect()
+
+    depot.row(id="4", a="1", _DELETED="7")
+    why = (
+        "x.yaml:9:5 deletes: soft makes a column _deleted, and yard.depot has a column _DELETED of its own: keep its deleted "
+        "rows in a table of their own with `history: true` instead."
+    )
+    assert ("held", why) == depot.run()
+    depot.rule, depot.warm = TableRule("yard.*"), Warm()
+    assert ("done", "") == depot.run(checked=True)
+    assert [1, 4, 20] == [row["id"] for row in depot.rows()]
+    assert "_deleted" not in depot.rows()[0]

@@ -1,0 +1,75 @@
+"""Change feeds: their paths, names and columns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import MIRRORS
+from ingest.lake.schemas import TableSchema
+from ingest.lake.tables import Tables
+
+STAGE = "feed"
+SUFFIX = "__changes"
+FOLDER = "feeds/"
+INSERT, UPDATE, DELETE = "insert", "update", "delete"
+_DDL = """
+    number BIGINT COMMENT 'its place in the feed: every later row has a greater one',
+    batch BIGINT COMMENT 'the batch that the mirror then contained',
+    operation STRING COMMENT 'insert, update or delete',
+    before STRING COMMENT 'the mirror''s row before, as a JSON object of texts; NULL for an insert',
+    after STRING COMMENT 'the mirror''s row after; NULL for a delete',
+    transaction STRING COMMENT 'the source''s transaction of the last change of the row''s key in the batch, if known',
+    event_time TIMESTAMP COMMENT 'the time of that change at the source, if known'
+"""
+
+
+def path_of(mirror: Mirror) -> str:
+    """The path of a mirror's feed under the lake."""
+    return FOLDER + mirror.path.removeprefix(MIRRORS)
+
+
+def table_of(mirror: Mirror) -> Mirror:
+    """The feed as a table that queries can name."""
+    name = mirror.table._replace(table=f"{mirror.table.table}{SUFFIX}")
+    return Mirror(name, path_of(mirror))
+
+
+def schema_of(mirror: Mirror) -> TableSchema:
+    """The feed's columns."""
+    return TableSchema(
+        path_of(mirror), "one row of a mirror that a batch has changed", _DDL, statistics="number,batch"
+    )
+
+
+def existing(lake: Tables, known: Iterable[Mirror]) -> list[Mirror]:
+    """The feeds that exist."""
+    if not any(rule.changes_of for rule in lake.pipeline.tables):
+        return []
+    return [feed for one in known if lake.exists((feed := table_of(one)).path)]
+
+
+def version(lake: Tables, mirror: Mirror) -> int:
+    """The version of the mirror that its feed has reached; -1 before the first."""
+    return lake.progress(STAGE, path_of(mirror))
+
+
+def replayed(rows: Iterable[Mapping[str, object]]) -> list[dict[str, str]]:
+    """The rows of a mirror without their NULLs, by its feed's rows in the order of their numbers.
+
+    Raises:
+        ValueError: a row that the feed removes is not there.
+    """
+    found = Counter[str]()
+    for row in rows:
+        for name, sign in (("before", -1), ("after", 1)):
+            if (image := row[name]) is None:
+                continue
+            cells = {name: text for name, text in json.loads(str(image)).items() if text is not None}
+            content = json.dumps(cells, sort_keys=True)
+            found[content] += sign
+            if found[content] < 0:
+                raise ValueError(f"the feed's row {row['number']} replaces one that is not there: {content}")
+    return [json.loads(content) for content in sorted(found.elements())]

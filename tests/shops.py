@@ -1,0 +1,98 @@
+"""Databases with one table each, in a lake that small batches fill without Spark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from ingest.config import Pipeline
+from ingest.config.model import Sealing, Source, TableRule
+from ingest.lake.deferred import Deferred
+from ingest.lake.lake import Lake
+from ingest.quality import ledgers
+from ingest.quality.cells import Asked, compare
+from ingest.quality.subjects import CheckedMirror, survey
+from ingest.run import Warm, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def never() -> SparkSession:
+    """What is folded here is too small for Spark."""
+    pytest.fail("Spark was started")
+
+
+@dataclass(slots=True)
+class Shops:
+    """Databases with one table each, in one mirror."""
+
+    folder: Path
+    rule: TableRule
+    seal: Sealing | None = None
+    warm: Warm = field(default_factory=Warm)
+    number: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files."""
+        source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"), settle=0)
+        lake = str(self.folder / "lake")
+        return Pipeline("shops", self.folder / "x.yaml", lake, (source,), (self.rule,), seal=self.seal)
+
+    def say(self, shop: int, kind: str, key: int, text: str = "", at: int = 0, **more: str) -> Shops:
+        """A change of a shop's row."""
+        self.number += 10
+        place, row = at or self.number, {"id": str(key), "text": text, **more}
+        members: dict[str, Any] = {
+            "data": [row],
+            "pkNames": ["id"],
+            "old": None,
+            "sql": "",
+            "isDdl": False,
+            "type": kind,
+        }
+        types = {"id": "bigint", "text": "varchar"} | dict.fromkeys(more, "varchar")
+        moment = 1714521600000 + 1000 * place
+        where = {"database": f"shop_{shop}", "table": "item", "es": moment, "ts": moment, "id": place}
+        self.lines.append(json.dumps({**where, **members, "mysqlType": types}))
+        return self
+
+    def run(self) -> tuple[str, str]:
+        """The mirror's state and message after the next batch."""
+        if self.lines:
+            (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
+            self.lines.clear()
+        spark = cast("SparkSession", Deferred(never, "local[1]"))
+        found = run(spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        return (found.mirrors[0].state, found.mirrors[0].message) if found.mirrors else ("idle", "")
+
+    def rows(self, path: str = "mirrors/shop/item") -> dict[int, str]:
+        """The mirror."""
+        found = self.lake.ask_mirror(path, "SELECT id, text FROM {mirror}")
+        assert len(found) == len({row["id"] for row in found})
+        return {row["id"]: row["text"] for row in found}
+
+    def check(self) -> None:
+        """The check of cells folds the changes by itself."""
+        last = self.lake.decoded()
+        for since in (0, last - 1):
+            asked = Asked(lambda *_: (), lambda _table: 200)
+            [(_, compared)] = compare(self.lake, [self.subject(since)], since, asked)
+            assert ([], []) == (compared.wrong, compared.left_out)
+            assert compared.keys
+
+    def subject(self, since: int) -> CheckedMirror:
+        """The mirror, as the checks of the batches after one see it."""
+        [found] = survey(self.lake, ledgers.read(self.lake, since, self.lake.decoded()).lanes).subjects
+        return found
+
+    @property
+    def lake(self) -> Lake:
+        """What was written."""
+        return Lake(cast("SparkSession", Deferred(never, "local[1]")), self.pipeline)
