@@ -71,7 +71,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     image a missing column is NULL. ``types`` maps columns to logical types (`ingest.types`).
     ``structure`` is a DDL message's own description of the table, which takes precedence over its SQL text: compact
     JSON ``{"type": "CREATE|ALTER|DROP", "keys": [...], "columns": {name: logical type}}``.
-    ``servers`` names the servers that counted the sequence, if the message says so (`ingest.decoding.log_servers`).
+    ``servers`` names the servers that counted the sequence, if the message says so (`ingest.decoding.rows.binlog`).
     ``second_only`` says that a table event has no position: its sequence is its second, after every counter,
     until silver finds the rows around it (`ingest.silver.anchors`). ``arrival`` is the place that the message claims
     among arriving messages, for rows read from the source itself; if empty, its place in bronze counts.
@@ -114,14 +114,14 @@ def describe(change: Change) -> dict[str, object]:
         "partial": change.partial,
         "order": [0, change.phase, list(change.sequence), change.half, change.row],
         "sequence": change.position,
-        "event_time": _instant(change.event_time),
+        "event_time": instant(change.event_time),
         "transaction": change.transaction,
         "ddl": change.ddl,
         "note": change.note,
     }
 
 
-def _instant(micros: int | None) -> str | None:
+def instant(micros: int | None) -> str | None:
     """Microseconds since 1970 as canonical ``timestamp`` text; None outside the years 1 to 9999."""
     if micros is None:
         return None

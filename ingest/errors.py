@@ -23,6 +23,11 @@ def first_line(error: object) -> str:
     return next(iter(str(error).strip().splitlines()), "")
 
 
+def unexpected(error: Exception) -> str:
+    """A sentence for an error that is not one of this package's own."""
+    return f"something unexpected went wrong ({type(error).__name__}: {first_line(error)})"
+
+
 class IngestError(Exception):
     """Root of everything this package raises on purpose; the text is meant for the user."""
 

@@ -8,16 +8,18 @@ histories that SQL cannot fold (values inherited over a changed key) run through
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, cast
 
 from ingest import types
-from ingest.change import Change, Image, Op
+from ingest.change import Change, Image, Op, instant
 from ingest.order import Order, order_of
 from ingest.values.conversions import UNKNOWN, Conversion, conversion
 from ingest.values.typed_values import misfits, value_of
 
 Key = tuple[object, ...]
+DELETED, DELETED_AT = "_deleted", "_deleted_at"
+"""Columns of a mirror that keeps deleted rows: whether the row is deleted, and when."""
 
 
 class Placed(NamedTuple):
@@ -115,6 +117,9 @@ class Table:
     The last values outlive a delete, because a key change may arrive as delete(old) and
     insert(new) whose unavailable values are the old row's.  What a key change inherited is stored under its place: when
     its message is repeated, the old key may have a new row of the same transaction.
+
+    With ``soft`` a row that is deleted, cleared or leaves its key is kept in ``dead`` as it was last, until its key has a
+    row again. It is a row of the mirror, and nothing else: no later change takes values from it.
     """
 
     keys: tuple[str, ...]
@@ -122,13 +127,23 @@ class Table:
     rows: dict[Key, Row] = field(default_factory=dict)
     last: dict[Key, Image] = field(default_factory=dict)
     inherited: dict[tuple[object, ...], Image | None] = field(default_factory=dict)
+    soft: bool = False
+    dead: dict[Key, Row] = field(default_factory=dict)
+
+    def row(self, key: Key) -> Row | None:
+        """The mirror's row of a key: the existing one, or the deleted one that is kept."""
+        return self.rows.get(key) or self.dead.get(key)
+
+    def remove(self, key: Key, event: Placed | SchemaStep) -> Row | None:
+        """Remove the row of a key, if there is one."""
+        row = self.rows.pop(key, None)
+        if row is not None and self.soft:
+            at = instant(event.change.event_time) if isinstance(event, Placed) else None
+            self.dead[key] = replace(row, values={**row.values, DELETED: "true", DELETED_AT: at})
+        return row
 
     def key(self, *images: Image | None) -> Key:
-        """The typed key of a row from the first image that has each column.
-
-        Raises:
-            KeyCellError: a key cell is missing, NULL, or does not fit its type.
-        """
+        """The typed key of a row, from the first image with each column; a `KeyCellError` if a cell is missing or wrong."""
         return _key(self.keys, self.key_types, images)
 
 
@@ -163,11 +178,7 @@ def steps(table: Table, events: Iterable[Placed | SchemaStep]) -> Iterator[Step]
 
 
 def typed(logical: str, text: str, column: str = "") -> object:
-    """A key cell's value, so that ``1.0`` and ``1.00`` are one key.
-
-    Raises:
-        KeyCellError: the text is not a value of the type, or would be rounded or cut.
-    """
+    """A key cell's value: ``1.0`` and ``1.00`` are one key; a `KeyCellError` if the text is not a value of the type."""
     try:
         return value_of(logical, text)
     except (ValueError, ArithmeticError):
@@ -271,6 +282,7 @@ def _set(
     types, known = event.change.types, table.rows.get(key)
     if effect == "overlay" and known and known.types != types:
         types = {**known.types, **types}
+    table.dead.pop(key, None)
     table.rows[key] = Row(values, complete, types, event.order)
     table.last[key] = values
     return Step(key, event, effect, values, why)
@@ -281,14 +293,14 @@ def _delete(table: Table, event: Placed) -> Iterator[Step]:
 
 
 def _remove(table: Table, key: Key, event: Placed, why: str) -> Iterator[Step]:
-    gone = table.rows.pop(key, None)
+    gone = table.remove(key, event)
     yield Step(key, event, "delete" if gone else "nothing", None, why if gone else f"{why}, but no row stood")
 
 
 def _truncate(table: Table, event: Placed | SchemaStep) -> Iterator[Step]:
     why = "the table was truncated" if isinstance(event, Placed) else "the table was created again"
     for key in list(table.rows):
-        del table.rows[key]
+        table.remove(key, event)
         yield Step(key, event, "cleared", None, why)
 
 
@@ -297,14 +309,16 @@ def _schema(table: Table, event: SchemaStep) -> Iterator[Step]:
         yield from _truncate(table, event)
         return
     change = _SCHEMA[event.action]
-    for key, row in table.rows.items():
+    for key, row in (*table.rows.items(), *table.dead.items()):
         if not event.meets(row):
             continue
         values = change(event, row)
         if event.to and event.column in row.types:
             row.types = {**row.types, event.to: row.types[event.column]}
         if values is not row.values:
-            row.values = table.last[key] = values
+            row.values = values
+            if key in table.rows:
+                table.last[key] = values
             yield Step(key, event, event.action.partition("_")[0], values, f"{event.action} {event.column}")
 
 

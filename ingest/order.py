@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 from ingest.change import Change
 
-AFTER_ITS_ROW = (
-    2  # the half of a table event without a position, which takes its place from the row before it
-)
+AFTER_ITS_ROW = 2  # the half of a table event without a position, which is placed by the row before it
 
 
 class Order(NamedTuple):
@@ -140,15 +138,7 @@ def number_keys(numbers: Sequence[int]) -> list[str]:
 def order_keys(
     rows: Sequence[Change], at: Sequence[int], arrivals: Sequence[str], epoch: int, order_by: str
 ) -> list[str]:
-    """`order_key` of many changes.
-
-    Args:
-        rows: the changes.
-        at: the bronze row of each.
-        arrivals: the arrival of each bronze row, as `arrival_keys` writes it.
-        epoch: the epoch of the source's sequence.
-        order_by: ``sequence``, ``arrival`` or ``event_time``.
-    """
+    """`order_key` of many changes; ``at`` is the bronze row of each, ``arrivals`` are as `arrival_keys` writes them."""
     sequences, era = _sequences(rows, order_by), number_key(epoch)
     return [
         f"{era}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
@@ -178,16 +168,9 @@ def arrival_keys(
 ) -> list[str]:
     """The written arrival of messages of one source: batch, source, partition, offset, topic.
 
-    Offsets of two topics are counted separately, so the topic is part of the place. It comes last, so batches written
-    before the topic was part of the place keep their order.
-
-    Args:
-        batches: the batch of each message.
-        rank: the source's place in the pipeline file.
-        partitions: the Kafka partition of each message, or the rank of its file.
-        offsets: the offset of each message in its partition or file.
-        topics: the Kafka topic of each message; empty if the source has only files, which the partition already
-        distinguishes.
+    ``rank`` is the source's place in the pipeline file; a file's partition is its rank. Offsets of two topics are counted
+    separately, so the topic of Kafka messages is part of the place. It comes last, so batches written before the topic was
+    part of the place keep their order.
     """
     keys = (number_keys(batches), number_keys(partitions), number_keys(offsets))
     place = number_key(rank)

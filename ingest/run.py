@@ -9,16 +9,17 @@ from __future__ import annotations
 import datetime as dt
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from ingest.bronze.land import Positions, land, last_batch
+from ingest.bronze.land import land, last_batch
+from ingest.bronze.positions import Positions
 from ingest.config import Pipeline
-from ingest.errors import IngestError, SetupError, StoppedError
-from ingest.gold import complete_until, rebuild
+from ingest.errors import IngestError, SetupError, StoppedError, counted
+from ingest.gold import complete_until, feeds, rebuild
 from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
@@ -55,7 +56,7 @@ class Warm:
     checked: int | None = None  # the last batch that quality has looked at
     resting: dict[str, Folded] = field(default_factory=dict)  # mirrors that are held or paused, by path
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
-    told: tuple[str, ...] = ()  # failures that `runs` holds already
+    reported: tuple[str, ...] = ()  # failures that `runs` holds already
     looked: bool = False  # whether this process has looked for batches decoded with other settings
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
 
@@ -201,7 +202,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if first or last > now.complete:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
     if first:
-        now = Progress(now.complete, now.lagging | mirrors.awaited(lake) | mirrors.reshaped(lake))
+        now = Progress(
+            now.complete, now.lagging | mirrors.awaited(lake) | mirrors.reshaped(lake) | feeds.missing(lake)
+        )
     if last <= now.complete and not now.lagging:
         return
     tell("gold", "reading the books")
@@ -214,7 +217,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         if unfit := one.counts.get(COUNTED):
             result.warnings.append(f"{one.mirror}: {unfit} values do not fit: see `ingest rejects`.")
         if unread := one.counts.get(UNREAD):
-            result.warnings.append(f"{one.mirror}: {unread} statements could not be read: see `ingest ddl`.")
+            told = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
+            result.warnings.append(f"{one.mirror}: {told}: see `ingest ddl`.")
     result.stopped = "gold" if lake.stop() else ""
     result.incomplete = bool(lake.select or result.stopped)
     unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
@@ -250,10 +254,28 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         lagging=now.lagging,
         asleep={path: one for path, one in warm.resting.items() if one.waits and not lake.select},
     )
+    _follow(lake, warm.decided, found, tell)
     if not lake.select:
         warm.resting = {one.path: one for one in found if one.state in ("held", "paused")}
         warm.decisions = lake.snapshot(DECISIONS.name).version  # its own decisions are known already
     return found
+
+
+def _follow(lake: Lake, decided: Mapping[str, Mirror], found: list[Folded], tell: Tell) -> None:
+    """Bring change feeds up to date, also of mirrors without new batches: a run may have been killed before."""
+    states = {one.path: one for one in found}
+    for mirror in feeds.wanted(lake, decided):
+        if lake.stop() or not lake.exists(mirror.path):
+            continue
+        tell(f"gold {mirror.name}", "change feed")
+        try:
+            feeds.follow(lake, mirror)
+        except Exception as error:  # the other feeds go on
+            one = states.get(mirror.path)
+            if one is None:
+                one = Folded(mirror.name, mirror.path, "failed")
+                found.append(one)
+            one.state, one.message = "failed", f"{one.message} The change feed: {error}".strip()
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
@@ -289,20 +311,15 @@ def _told(result: Result) -> Iterator[tuple[str, str]]:
             yield "ddl_pending", one.mirror
 
 
-_STAGES: dict[str, Callable[[Lake, Warm, Result, Tell], None]] = {
-    "bronze": _bronze,
-    "silver": _silver,
-    "gold": _gold,
-    "quality": _quality,
-}
+_STAGES = {"bronze": _bronze, "silver": _silver, "gold": _gold, "quality": _quality}
 
 
 def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     """Append the run to `runs`; a run that did nothing and found no new problem leaves no row."""
     failures = tuple(result.failures)
-    if result.batch is None and failures in ((), warm.told):
+    if result.batch is None and failures in ((), warm.reported):
         return False
-    warm.told = failures
+    warm.reported = failures
     result.complete_until = _complete_until(lake, warm, result)
     marks = {} if warm.progress is None else warm.progress.marks
     lake.append_unguarded(list(_rows(lake, result)), RUNS, marks)

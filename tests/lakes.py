@@ -105,7 +105,7 @@ class Depot:
 
 def rows(lake: Lake, text: str) -> Rows:
     """The rows of a query, as the command would give them."""
-    names, found = query(lake, text)
+    names, found, _ = query(lake, text)
     return [dict(zip(names, row, strict=True)) for row in found]
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -22,32 +21,35 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from ingest import types
 from ingest.config import matches
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold import forgotten, history, keyless, misfits, retyped, servers, tables, watch
+from ingest.gold import collision, forgotten, history, keyless, misfits, retyped, servers, tables, watch
 from ingest.gold import ledger as ledgers
 from ingest.gold import merge as merging
 from ingest.gold.completed import STAGE, folded
 from ingest.gold.fold import has_name
-from ingest.gold.gather import Gathered, gather
-from ingest.gold.lane import Lane, Shape, Steps
+from ingest.gold.gather import Gathered, gather, gather_merged, one_of
+from ingest.gold.lane import Lane, Shape, Steps, lane_name
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, whole_of, work_of
+from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.rekeyed import ask
 from ingest.gold.schema import RETYPED, Plan, decide, is_recomputed, recomputed
 from ingest.gold.shaped import refuse, shaped
 from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
 from ingest.lake import condensed, decisions, faults, histories, mirrors, pauses
+from ingest.lake.books import Line
 from ingest.lake.decisions import FOLDED, Decision
 from ingest.lake.deferred import has_started, start
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import folded as folded_name
 from ingest.lake.pace import SMALL, extent, narrow, pace
 from ingest.lake.schemas import CHANGES
 from ingest.lake.session import new_session
-from ingest.lake.settings import is_set
+from ingest.lake.settings import USER_METADATA, is_set
 
 if TYPE_CHECKING:
     from ingest.gold.apply_arrow import Merged
@@ -57,7 +59,6 @@ THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits 
 # The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
 REWRITTEN = 1 << 10  # bytes
 _VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
-_DECIDING = Lock()  # decisions are numbered in turn
 UNREAD = "statements_not_read"  # among a mirror's counts
 Tell = Callable[[str, str], None]
 Again = Callable[[Lake, Mirror, int, Tell], tuple["Folded", Mirror]]
@@ -167,32 +168,27 @@ def apply(
         for path, one in merged.items():
             if one.refused:  # what was read earlier may be out of date
                 del folds[path]
-        if any(_needs_spark(one, folds, merged) for one in wanted):
+
+        def folded_one(plan: Plan) -> Folded:
+            path = plan.mirror.path
+            return _one(lake, books, ledger, plan, tell, decided, again, folds.get(path), merged.get(path))
+
+        started = has_started(lake.spark)  # if not, a mirror that is folded again may start it in this thread
+        done.extend(folded_one(one) for one in wanted if one.whole and not started)
+        rest = [one for one in wanted if started or not one.whole]
+        if any(_needs_spark(one, folds, merged) for one in rest):
             start(lake.spark)
-        done.extend(
-            pool.map(
-                lambda one: _one(
-                    lake,
-                    books,
-                    ledger,
-                    one,
-                    tell,
-                    decided,
-                    again,
-                    folds.get(one.mirror.path),
-                    merged.get(one.mirror.path),
-                ),
-                wanted,
-            )
-        )
+        done.extend(pool.map(folded_one, rest))
     return sorted(done, key=lambda one: one.mirror)
 
 
 def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], merged: Mapping[str, Merged]) -> bool:
     """True if something is left to do for a mirror after Arrow's part."""
     path = plan.mirror.path
+    if not (plan.mirror.keys or plan.is_keyless):
+        return False
     if path in merged and not merged[path].refused:
-        return plan.job.rule.history
+        return plan.job.rule.history and not merged[path].held
     return path not in folds or bool(folds[path].work)
 
 
@@ -205,8 +201,8 @@ def _by_arrow(lake: Lake, plain: list[FoldPlan], tell: Tell) -> dict[str, Merged
 
 
 def _foreseen(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan | None:
-    """The plan for a mirror with a key; None if the mirror's own fold must decide it, or must report the error."""
-    if plan.whole or not plan.mirror.keys or lake.stop():
+    """The plan for a mirror; None if the mirror's own fold must decide it, or must report the error."""
+    if plan.whole or not (plan.mirror.keys or plan.is_keyless) or lake.stop():
         return None
     try:
         return fold_plan(lake, _until(books, plan), ledger, plan)
@@ -230,8 +226,8 @@ def _records(ledger: Ledger, plan: Plan) -> Iterator[Decision]:
 
 
 def _needs_ledger(lake: Lake, books: Books, decided: dict[str, Mirror]) -> bool:
-    """True if the mirror is new or lags, if there are new statements, or if changes are older than a statement of their
-    source.
+    """True if the mirror is new or lags, if there are new statements, if changes are older than a statement of their
+    source, or if a mirror's earlier rows are folded again, which statements have changed.
 
     A statement may concern other tables than its message names.
     """
@@ -241,9 +237,38 @@ def _needs_ledger(lake: Lake, books: Books, decided: dict[str, Mirror]) -> bool:
     for (source, _), past in books.histories.items():
         if past.stated is not None:
             highest[source] = max(highest.get(source, ""), past.stated)
-    if any((line.order_low or "") <= highest[line.source] for line in books.lines if line.source in highest):
+    lines = [line for line in books.lines if line.source in highest]
+    if any((line.order_low or "") <= highest[line.source] for line in lines):
         return True
-    return any(job.path not in decided for job in jobs(lake.pipeline, books))
+    return any(
+        job.merged
+        or job.path not in decided
+        or any(_reads_history(job, decided[job.path], line) for line in mine if line.source in highest)
+        for job in jobs(lake.pipeline, books)
+        for mine in job.lines.values()
+    )
+
+
+def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
+    """True if the changes of a line may require earlier ones: without a key, for values that a changed key, a deleted
+    row or an expression needs, and for a column of another type or spelling.
+    """
+    keys = set(mirror.keys) - {job.rule.shard_column}
+    known = {one.name: one.type for one in mirror.columns}
+    spelt = {folded_name(name) for name in known}
+    rekeys = not all(keys <= set(one) for one in line.keys)
+    return (
+        not keys
+        or mirror.soft
+        or bool(mirror.expressions or line.inherits)
+        or bool(line.partials and rekeys)
+        or any(
+            types.delta(types.grown(known[name], one)) != types.delta(known[name])
+            if name in known
+            else folded_name(name) in spelt
+            for name, one in line.columns.items()
+        )
+    )
 
 
 def _applied(lake: Lake, books: Books, ledger: Ledger, job: Job, mirror: Mirror | None) -> int:
@@ -275,9 +300,12 @@ def _one(
             _fold_again(lake, books, plan, decided, result, tell, again)
         elif plan.mirror.keys or plan.is_keyless:
             until = _until(books, plan)
+            if merged is not None:
+                collision.refuse(merged.held, plan.mirror.table, plan.job.rule)
             if merged is not None and not merged.refused:
+                merged.refuse()
                 result.version, result.size, result.why_spark = merged.version, merged.size, ""
-                result.counts = dict(merged.counts)
+                result.counts = dict(merged.counts) | (keyless.not_applied(plan, fold.work) if fold else {})
                 started -= merged.seconds
                 result.began = lake.now() - dt.timedelta(seconds=merged.seconds)
             else:
@@ -294,8 +322,7 @@ def _one(
                         _fold_again(lake, books, plan, decided, result, tell, again)
                     else:
                         decided[plan.mirror.path] = wide
-                        with _DECIDING:
-                            decisions.append(lake, [mirrors.decision(wide, books.last, "values seen")])
+                        decisions.append(lake, [mirrors.decision(wide, books.last, "values seen")])
                         _fold(lake, ledger, fold_plan(lake, until, ledger, plan), result, tell)
             if plan.job.rule.history and plan.mirror.keys:
                 _fold_history(lake, until, ledger, plan, tell)
@@ -342,7 +369,8 @@ def _fold(lake: Lake, ledger: Ledger, fold: FoldPlan, result: Folded, tell: Tell
     forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
     if not fresh and not again:
         tell(mirror.name, "schema")
-        _prepare(lake, session, plan, before, [step for _, steps in work for step in steps.fills])
+        fills = [] if plan.job.merged else [step for _, steps in work for step in steps.fills]
+        _prepare(lake, session, plan, before, fills)
     if open_columns := retyped.keep(lake, mirror, fold.retyped, books.last):
         result.counts[misfits.COUNTED] = open_columns
     tell(mirror.name, "load" if fresh else "merge")
@@ -378,6 +406,7 @@ def _fold_again(
     found, decided[path] = again(lake, decided[path], last, tell)
     result.state, result.message = found.state, found.message
     result.version, result.size, result.counts = found.version, found.size, found.counts
+    result.why_spark = found.why_spark
 
 
 def _fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
@@ -406,7 +435,7 @@ def _own_session(lake: Lake) -> SparkSession:
     """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
     session = new_session(lake.spark)
     session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
-    session.conf.set(merging.USER_METADATA, lake.metadata())  # all its commits are marked as ours
+    session.conf.set(USER_METADATA, lake.metadata())  # all its commits are marked as ours
     return session
 
 
@@ -452,12 +481,17 @@ def _merge(
     def fold(tolerant: bool) -> None:
         gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
         folded, shape = _together(gathered, mirror)
+        if plan.job.merged:
+            names = [lane_name(plan.job.lanes, (one.source, one.table)) for one, _ in work]
+            folded = one_of(gathered, names, mirror)
         source = shaped(merging.typed(folded, mirror, shape, tolerant), mirror)
         standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(session)
         if fresh:
             tables.load(lake, session, mirror, source, _made(lake, plan))
         else:
+            if plan.job.merged:  # every row has an outcome, or nothing has changed it
+                standing = []
             news = (
                 goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
             )
@@ -472,6 +506,7 @@ def _merge(
         return misfits.meeting(fold, keep)
     except (PySparkException, Py4JJavaError) as error:
         refuse(error, plan.job.rule)
+        collision.refuse(str(error), mirror.table, plan.job.rule)
         raise
 
 
@@ -486,6 +521,8 @@ def _gathered(
     lake: Lake, session: SparkSession, mirror: Mirror, work: Work, *, tolerant: bool
 ) -> list[Gathered]:
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    if rows_merged(work):
+        return gather_merged(changes, mirror, work, tolerant)
     return [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
 
 

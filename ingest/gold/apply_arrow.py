@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import time
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,16 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, RemoveAction
 from pyspark.errors import PySparkException
 
-from ingest.gold import tables
+from ingest import types
+from ingest.errors import HeldError, IngestError
+from ingest.gold import retyped, tables
 from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
-from ingest.gold.lane import Lane, Steps
-from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large
+from ingest.gold.lane import Lane, LaneId, Steps, lane_name
+from ingest.gold.misfits import COUNTED
+from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large, unlogged
+from ingest.lake import commits
+from ingest.lake.commits import NewRows
+from ingest.lake.datafiles import Added
 from ingest.lake.deferred import cores
+from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
@@ -33,8 +37,6 @@ if TYPE_CHECKING:
 
 FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
-_ZONELESS, _FEATURE = "TIMESTAMP_NTZ", "timestampNtz"
-_CREATED = 0
 _PLAIN, _FEATURES = (
     2,
     7,
@@ -46,10 +48,16 @@ class Merged:
     """A mirror's commit, or why there is none."""
 
     refused: str = ""
+    held: str = ""  # Spark could not fold it either
     version: int = -1
     size: int = 0
     seconds: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
+
+    def refuse(self) -> None:
+        """Raise what holds the mirror, if anything does."""
+        if self.held:
+            raise HeldError(self.held)
 
 
 def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, Merged]:
@@ -86,40 +94,41 @@ def _threads(lake: Lake) -> int:
 @dataclass(frozen=True, slots=True)
 class _Target:
     work: Work
-    table: DeltaTable | None
-    schema: Schema | None = None  # as it is with the batch
+    schema: str = ""  # the JSON of its columns as they are with the batch; empty if they stay
 
 
 def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
-    """A mirror's table and files, or a text that says why Spark must fold it."""
-    mirror, before = fold.plan.mirror, fold.before
+    """A mirror's files, or a text that says why Spark must fold it."""
+    mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
     folder = lake.path(mirror.path).removeprefix("file://")
-    lanes = tuple(_lane(*one) for one in fold.work)
+    lanes = tuple(_lane(mirror, *one, fold.plan.job.lanes) for one in fold.work)
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
-    work = Work(mirror.path, folder, mirror.keys, columns, lanes, changes=fold.changes, where=mirror.where)
+    work = Work(
+        mirror.path, folder, mirror.keys, columns, lanes,
+        changes=fold.changes, where=mirror.where, again=fold.again, appends=rule.no_key == "append",
+    )  # fmt: skip
     if not before.exists:
-        return _Target(work, None)
+        return _Target(work, _json(map(_field, mirror.columns)))
+    if why := _unwritable(before):
+        return why
+    rows, size = before.rows, before.size or 0
+    if rows is None or rows * len(mirror.columns) > CELLS_AT_MOST:
+        return f"its {size} bytes hold too many rows to hold at once"
     try:
-        table = DeltaTable(folder)
-        if why := _unwritable(table, fold):
-            return why
-        found = pa.table(table.get_add_actions(flatten=True))
-        rows = sum(one or 0 for one in found["num_records"].to_pylist())
-        if rows * len(mirror.columns) > CELLS_AT_MOST:
-            return f"its {rows} rows are too many to hold at once"
-        schema = _schema(table, mirror)
-        sizes = found["size_bytes"].to_pylist()
-        kept = _kept(table)
-        files = tuple((name, kept.get(Path(name).name)) for name in found["path"].to_pylist())
+        kept = _kept(folder, before)
     except Exception as error:  # whatever one mirror meets, the others go on
         return f"{type(error).__name__}: {error}"
-    size = sum(sizes)
-    work = replace(work, files=files, size=size, reshaped=schema != table.schema())
-    return too_large(lake.pipeline, size, fold.changes) or _Target(work, table, schema)
+    files = tuple((one.place, kept.get(Path(one.place).name)) for one in before.files)
+    schema = _schema(before, mirror)
+    work = replace(
+        work, files=files, size=size, reshaped=bool(schema) or fold.again, old=_old(before, mirror)
+    )
+    return too_large(lake.pipeline, size, fold.changes) or _Target(work, schema)
 
 
-def _lane(one: Lane, steps: Steps) -> LaneWork:
-    whole = refolds(one, steps)
+def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
+    whole = not mirror.keys or refolds(one, steps)
+    new = steps.behind(one.eras[-1].place).new if one.eras else steps.new
     return LaneWork(
         one.source,
         one.table,
@@ -131,47 +140,70 @@ def _lane(one: Lane, steps: Steps) -> LaneWork:
         stamps=one.stamps,
         whole=whole,
         steps=steps.ever if whole else (),
-        since=min((str(step.order) for step in steps.new), default="") if whole else "",
+        since=min((str(step.order) for step in new), default="") if whole else "",
+        eras=one.eras if whole else (),
+        begins=one.folded_high is None,
+        merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
     )
 
 
-def _unwritable(table: DeltaTable, fold: FoldPlan) -> str:
-    mirror = fold.plan.mirror
-    if table.version() != fold.before.version:
-        return "another writer has committed to it"
-    protocol, about = table.protocol(), table.metadata()
-    if more := {*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _WRITES:
+def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
+    """The columns that get another type, with theirs, or with none if their values are not kept."""
+    there = {name: unlogged(kind) for name, kind in before.types.items()}
+    changed = ((one, there.get(one.column, one.delta)) for one in mirror.columns)
+    return tuple(
+        (one.column, old if types.widens(old, one.delta) else "") for one, old in changed if old != one.delta
+    )
+
+
+def _unwritable(before: Snapshot) -> str:
+    protocol, settings = before.protocol, before.meta.get("configuration") or {}
+    if not protocol:
+        return "only Spark can read its log"
+    features = {*(protocol.get("writerFeatures") or ()), *(protocol.get("readerFeatures") or ())}
+    if more := features - _WRITES:
         return f"its table has the features {', '.join(sorted(more))}"
-    if _PLAIN < protocol.min_writer_version < _FEATURES or not all(map(_takes_any, table.schema().fields)):
+    version = protocol["minWriterVersion"]
+    if _PLAIN < version < _FEATURES or not all(map(_takes_any, _fields(before))):
         return "its table has constraints"
-    settings = about.configuration
-    if settings.get("delta.enableChangeDataFeed", "false") == "true" or about.partition_columns:
+    if settings.get("delta.enableChangeDataFeed", "false") == "true" or before.partition_by:
         return "its table has a change feed or partitions"
     if settings.get("delta.appendOnly", "false") == "true" or "delta.columnMapping.mode" in settings:
         return "its table is append-only or maps its columns"
-    new = [one for one in mirror.columns if one.column not in fold.before.types]
-    if any(one.delta == _ZONELESS for one in new) and _FEATURE not in (protocol.writer_features or ()):
-        return "its table lacks the feature that a new column needs"
     return ""
 
 
-def _takes_any(field: Field) -> bool:
+def _fields(before: Snapshot) -> list[dict[str, Any]]:
+    """A table's columns as its log describes them."""
+    found: list[dict[str, Any]] = json.loads(before.meta["schemaString"])["fields"]
+    return found
+
+
+def _takes_any(field: Mapping[str, Any]) -> bool:
     """True for a column that accepts every value of its type."""
-    return field.nullable and not field.metadata.keys() & {"delta.invariants", "delta.generationExpression"}
+    odd = field["metadata"].keys() & {"delta.invariants", "delta.generationExpression"}
+    return field["nullable"] and not odd
 
 
-def _schema(table: DeltaTable, mirror: Mirror) -> Schema:
-    """The table's columns after the batch: those of the mirror; existing ones keep their metadata."""
-    there = {one["name"]: one for one in json.loads(table.schema().to_json())["fields"]}
+def _schema(before: Snapshot, mirror: Mirror) -> str:
+    """The table's columns after the batch, if they change: those of the mirror; existing ones of the same type keep
+    their metadata.
+    """
+    there = {one["name"]: one for one in _fields(before)}
     fields = {}
     for one in mirror.columns:
-        field = there.get(one.column) or _field(one)
-        if one.comment:
+        new = _field(one)
+        field = there.get(one.column, new)
+        if field["type"] != new["type"]:
+            field = new
+        elif one.comment:
             field = {**field, "metadata": {**field["metadata"], "comment": tables.comment_of(one)}}
         fields[one.column] = field
-    if fields == there:  # in whatever order
-        return table.schema()
-    return Schema.from_json(json.dumps({"type": "struct", "fields": list(fields.values())}))
+    return "" if fields == there else _json(fields.values())  # in whatever order
+
+
+def _json(fields: Iterable[Mapping[str, Any]]) -> str:
+    return json.dumps({"type": "struct", "fields": list(fields)})
 
 
 def _field(one: Column) -> dict[str, Any]:
@@ -185,18 +217,19 @@ def _field(one: Column) -> dict[str, Any]:
     }
 
 
-def _kept(table: DeltaTable) -> dict[str, pa.BooleanArray]:
+def _kept(folder: str, before: Snapshot) -> dict[str, pa.BooleanArray]:
     """By file name, the rows that deletion vectors leave."""
-    found = pa.table(table.deletion_vectors())
+    if not any(one.vector for one in before.files):
+        return {}
+    found = pa.table(DeltaTable(folder, version=before.version).deletion_vectors())
     names = (str(one).rpartition("/")[2] for one in found["filepath"].to_pylist())
     return {
         name: one.values for name, one in zip(names, found["selection_vector"], strict=True) if one.is_valid
     }
 
 
-def _changes(lake: Lake, works: Sequence[Work]) -> list[str]:
-    """The files of ``changes`` that may contain the new batches."""
-    first = min(lane.from_batch for work in works for lane in work.lanes)
+def changes_files(lake: Lake, first: int) -> list[str]:
+    """The files of ``changes`` that may contain a batch or later ones."""
     folder = lake.path(CHANGES.name).removeprefix("file://")
     found = []
     for one in lake.snapshot(CHANGES.name).files:
@@ -228,7 +261,7 @@ def _made(lake: Lake, works: Sequence[Work], pool: ThreadPoolExecutor) -> Iterat
     """The result of each mirror: by threads of this process if there are few changes, else by Spark's tasks."""
     if not works:
         return
-    files = _changes(lake, works)
+    files = changes_files(lake, min(lane.from_batch for work in works for lane in work.lanes))
     if sum(work.changes for work in works) <= FEW:
         rows = read(files, [lane for work in works for lane in work.lanes])
         yield from pool.map(lambda work: make(work, rows), works)
@@ -274,111 +307,48 @@ def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
 
 def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Merged:
     """Add a mirror's new file to its log, under the batch's identifier, unless another writer was first."""
-    if made.refused:
-        return Merged(made.refused)
-    add: list[AddAction | RemoveAction] = []
-    if made.file:
-        now = int(time.time() * 1000)
-        add = [AddAction(made.file, made.size, {}, now, True, made.stats)]
+    if made.refused or made.held:
+        return Merged(made.refused, made.held)
+    before, now = fold.before, int(time.time() * 1000)
+    files = [Added(made.file, made.size, {}, made.stats, now)] if made.file else []
+    rows = NewRows(files, made.replaces, target.schema, _metrics(made))
+    if not before.exists:
+        rows = rows._replace(operation="CREATE TABLE AS SELECT", **_described(lake, fold))
+    last, metadata, counts = fold.books.last, lake.metadata(fold.books.last, landed=True), dict(made.counts)
     try:
-        if target.table is None:
-            _create(lake, fold, target.work, made)
-            version = 0
-        else:
-            # delta-rs writes a checkpoint now and then. The checksum that Hadoop's client keeps next to a file that
-            # it wrote would then report the pointer to it as damaged
-            Path(target.work.folder, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
-            target.table.create_write_transaction(
-                add,
-                "overwrite" if made.replaces else "append",
-                target.schema or target.table.schema(),
-                commit_properties=CommitProperties(
-                    {
-                        "userMetadata": lake.metadata(fold.books.last, landed=True),
-                        "operationMetrics": _metrics(made),
-                    },
-                    max_commit_retries=0,
-                    app_transactions=[Transaction(fold.writer, fold.books.last)],
-                ),
-                # `maintain` cleans up the log, and keeps the promised versions
-                post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
-            )
-            version = fold.before.version + 1
-    except (DeltaError, FileExistsError) as error:
-        return Merged(f"another writer has committed to it: {error}")
-    except OSError as error:  # a full disk, for example: the others go on
+        if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):
+            counts[COUNTED] = unknown
+        if not commits.write(target.work.folder, before, rows, metadata, fold.writer, last):
+            return Merged("another writer has committed to it")
+    except (OSError, IngestError) as error:  # a full disk, for example: the others go on
         return Merged(f"{type(error).__name__}: {error}")
     size = made.size if made.replaces else target.work.size + made.size
-    return Merged("", version, size, counts=made.counts)
+    return Merged(version=before.version + 1, size=size, counts=counts)
 
 
 def _metrics(made: Written) -> dict[str, str]:
     return {name: str(made.counts.get(count, 0)) for name, count in tables.METRICS.items()}
 
 
-def _create(lake: Lake, fold: FoldPlan, work: Work, made: Written) -> None:
-    """Write the first entry of a mirror's log, as Spark would create the table; fails if there is one.
+def _described(lake: Lake, fold: FoldPlan) -> dict[str, Any]:
+    """A new mirror's metadata and protocol, as Spark would create the table.
 
     delta-rs would require features that the table does not use.
     """
-    mirror = fold.plan.mirror
     given = tables.Made.of(lake.pipeline, fold.plan.job.rule)
-    now = int(time.time() * 1000)
-    fields = list(map(_field, mirror.columns))
-    zoneless = any(one.delta == _ZONELESS for one in mirror.columns)
-    read = [name for name, holds in (("deletionVectors", not given.plain), (_FEATURE, zoneless)) if holds]
-    protocol = (
-        {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": read,
-            "writerFeatures": [*read, "appendOnly", "invariants"],
-        }
-        if read
-        else {"minReaderVersion": 1, "minWriterVersion": 2}
-    )
-    configuration = given.properties(lake.pipeline.horizon_days)
-    actions: list[dict[str, Any]] = [
-        {
-            "commitInfo": {
-                "timestamp": now,
-                "operation": "CREATE TABLE AS SELECT",
-                "operationParameters": {
-                    "partitionBy": "[]",
-                    "description": f"mirror of {mirror.name}",
-                    "isManaged": "false",
-                    "properties": json.dumps(configuration),
-                },
-                "isolationLevel": "Serializable",
-                "isBlindAppend": True,
-                "operationMetrics": _metrics(made),
-                "userMetadata": lake.metadata(fold.books.last, landed=True),
-                "engineInfo": "ingest",
-                "txnId": str(uuid.uuid4()),
-            }
-        },
-        {
-            "metaData": {
-                "id": str(uuid.uuid4()),
-                "description": f"mirror of {mirror.name}",
-                "format": {"provider": "parquet", "options": {}},
-                "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                "partitionColumns": [],
-                "configuration": configuration,
-                "createdTime": now,
-            }
-        },
-        {"protocol": protocol},
-        {"txn": {"appId": fold.writer, "version": fold.books.last, "lastUpdated": now}},
-    ]
-    if made.file:
-        about = {"path": made.file, "partitionValues": {}, "size": made.size, "modificationTime": now}
-        actions.append({"add": {**about, "dataChange": True, "stats": made.stats}})
-    folder = Path(work.folder, "_delta_log")
-    folder.mkdir(parents=True, exist_ok=True)
-    whole = folder / f".{uuid.uuid4()}.tmp"
-    whole.write_text("".join(json.dumps(one) + "\n" for one in actions), "utf-8")
-    try:
-        os.link(whole, folder / f"{_CREATED:020d}.json")  # fails if it is there
-    finally:
-        whole.unlink()
+    meta = {
+        "description": f"mirror of {fold.plan.mirror.name}",
+        "format": {"provider": "parquet", "options": {}},
+        "partitionColumns": [],
+        "configuration": given.properties(lake.pipeline.horizon_days),
+    }
+    if given.plain:
+        return {"meta": meta, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    vectors = ["deletionVectors"]
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": vectors,
+        "writerFeatures": [*vectors, "appendOnly", "invariants"],
+    }
+    return {"meta": meta, "protocol": protocol}

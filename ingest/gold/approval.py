@@ -89,7 +89,7 @@ def _repeated(found: Iterable[Listed]) -> Iterator[Listed]:
     first: dict[tuple[object, ...], str] = {}
     for one in found:
         statement = one.statement
-        mark = (one.path, statement.source, statement.text, statement.event_time)
+        mark = (one.path, statement.source, statement.table, statement.text, statement.event_time)
         known = first.setdefault(mark, statement.id)
         if known != statement.id and statement.event_time is not None and not one.verdict.does:
             yield replace(one, verdict=replace(one.verdict, does=(f"repeats {known}",)))

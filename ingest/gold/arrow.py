@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,21 +25,25 @@ import pyarrow.parquet as pq
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
+from ingest.errors import HeldError
 from ingest.fold import (
     Concerned,
     Key,
     KeyCellError,
     Placed,
-    Row,
     SchemaStep,
     Table,
     key_of_change,
     steps,
     typed,
 )
+from ingest.gold.collision import CollisionError
+from ingest.gold.lane import types_of
+from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.lake import conditions
+from ingest.lake.mirrors import Era
 from ingest.lake.schemas import CPU
-from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, stamped
+from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, columns_for, stamped
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
@@ -49,6 +54,7 @@ LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 FILES = 16  # with this many a mirror is written whole, so that appended files stay few
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 _COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
+_TYPES = "types"  # which only steps of a whole history need
 _PARQUET = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
 )
@@ -73,12 +79,29 @@ class LaneWork:
     stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones
     steps: tuple[SchemaStep, ...] = ()  # of a whole history, by order key
-    since: str = ""  # the place of the first new one; None if none is new
+    since: str = ""  # the place of the first new one; empty if none is new
+    eras: tuple[Era, ...] = ()  # of a whole history in which the key has changed
+    begins: bool = False  # no change of it has been folded before
+    merged: str = ""  # its name, if the mirror has rows of other lanes that only their key distinguishes
 
     @property
     def id(self) -> LaneId:
         """Source and table."""
         return self.source, self.table
+
+    @property
+    def own_steps(self) -> tuple[SchemaStep, ...]:
+        """The steps that meet rows under the last key."""
+        if not self.eras:
+            return self.steps
+        last = self.eras[-1].place
+        return tuple(step.after(last) for step in self.steps if str(step.order) > last)
+
+    @property
+    def created(self) -> list[tuple[str, bool]]:
+        """Where the table was created again, and whether that is new."""
+        found = (str(step.order) for step in self.own_steps if step.action == "new_incarnation")
+        return [(at, bool(self.since) and at >= self.since) for at in found]
 
     @property
     def from_batch(self) -> int:
@@ -109,6 +132,16 @@ class Work:
     changes: int = 0
     where: str = ""  # the condition that its rows meet
     reshaped: bool = False  # the table's columns or their metadata change: all its files are replaced
+    again: bool = False  # its changes so far give all its rows, whatever the files hold
+    appends: bool = False  # without a key: what is inserted is added
+    old: tuple[
+        tuple[str, str], ...
+    ] = ()  # columns that get another type, with theirs; empty if no value is kept
+
+    @property
+    def logical(self) -> dict[str, str]:
+        """The columns by the source's names, with their types."""
+        return {one.name: one.type for one in self.columns}
 
     @property
     def schema(self) -> pa.Schema:
@@ -127,7 +160,8 @@ class Written:
 
     path: str
     refused: str = ""
-    file: str = ""  # within the table's folder; None if no row is added or kept
+    held: str = ""  # why no way of folding it gives its rows
+    file: str = ""  # within the table's folder; empty if no row is added or kept
     size: int = 0
     stats: str = ""
     replaces: bool = False  # the table's other files are removed
@@ -143,22 +177,17 @@ def make(work: Work, rows: Rows) -> Written:
         return made
     except NotPlain as error:
         return Written(work.path, str(error))
+    except (CollisionError, HeldError) as error:
+        return Written(work.path, held=str(error))
     except Exception as error:  # whatever it is, Spark handles it, for this mirror only
         return Written(work.path, f"{type(error).__name__}: {error}")
 
 
 def _make(work: Work, rows: Rows) -> Written:
-    outcomes, clears = Outcomes([], [], []), False
-    for lane in work.lanes:
-        found, cleared = fold(rows[lane.id], lane, work.keys, {one.name: one.type for one in work.columns})
-        outcomes, clears = outcomes + found, clears or cleared
-    source = _shaped(sources(outcomes, work), work)
-    if len(work.lanes) > 1:
-        keys = source.select(work.key_columns)
-        if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
-            raise NotPlain("several tables send rows of one key")
-    present = there(work)
-    merged = merge(present, source, work, clears=clears)
+    from ingest.gold import keyless_arrow  # which uses this module
+
+    present = work.schema.empty_table() if work.again else there(work)
+    merged = _keyed(work, rows, present) if work.keys else keyless_arrow.merged(work, rows, present)
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
@@ -171,7 +200,52 @@ def _make(work: Work, rows: Rows) -> Written:
         return Written(work.path, replaces=replaces, counts=counts)
     name, size = _write(result, work)
     counts |= {"written": result.num_rows, "rewritten_bytes": size}
-    return Written(work.path, "", name, size, _statistics(result, work), replaces, counts)
+    stats = _statistics(result, work)
+    return Written(work.path, file=name, size=size, stats=stats, replaces=replaces, counts=counts)
+
+
+def _keyed(work: Work, rows: Rows, present: pa.Table) -> Merged:
+    outcomes, clears = Outcomes([], [], []), False
+    apart = {}
+    for lane in work.lanes:
+        found, cleared = fold(rows[lane.id], lane, work.keys, work.logical)
+        if lane.merged:
+            apart[lane.merged] = found
+        else:
+            outcomes, clears = outcomes + found, clears or cleared
+    if apart:
+        outcomes = _merged(apart, work)
+    source = _shaped(sources(outcomes, work), work)
+    if len(work.lanes) > 1:
+        keys = source.select(work.key_columns)
+        if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
+            raise NotPlain("several tables send rows of one key")
+    return merge(present, source, work, clears=clears)
+
+
+def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
+    """The outcomes of several lanes' keys as those of one table: a row may be in one lane only.
+
+    Raises:
+        CollisionError: a row with the same key is in two lanes.
+    """
+    key_types = {one.name: one.type for one in work.columns if one.name in work.keys}
+    found: dict[Key, tuple[str, Texts, Image | None]] = {}
+    for name, outcomes in apart.items():
+        for texts, image in zip(outcomes.keys, outcomes.images, strict=True):
+            key = _key(work.keys, texts, key_types)
+            other = found.get(key)
+            if image is None:
+                found.setdefault(key, (name, texts, None))
+            elif other is None or other[2] is None:
+                found[key] = name, texts, image
+            else:
+                raise CollisionError(dict(zip(work.keys, map(str, texts), strict=True)), (other[0], name))
+    return Outcomes(
+        [texts for _, texts, _ in found.values()],
+        [image for *_, image in found.values()],
+        [True] * len(found),
+    )
 
 
 # --- changes in -----------------------------------------------------------------------------------
@@ -187,14 +261,15 @@ def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Tab
 
 
 def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
-    columns = [*_COLUMNS, *({TIME} if any(TIME in lane.stamps.moving.values() for lane in lanes) else ())]
+    needed = (*_COLUMNS, _TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
+    columns = columns_for((lane.stamps for lane in lanes), needed)
     if not files:  # a batch of statements alone
         kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
         return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
     first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
     wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
     wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
-    return ds.dataset(list(files), format="parquet").to_table(columns=columns, filter=wanted)
+    return ds.dataset(list(files), format="parquet").to_table(columns=list(columns), filter=wanted)
 
 
 def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
@@ -241,7 +316,7 @@ def fold(
     key_types = {key: logical[key] for key in keys}
     try:
         if lane.whole:
-            return _refolded(rows, lane, keys, key_types)
+            return _refolded(events_of(rows, lane, logical), lane, keys, key_types)
         return _in_order(rows, lane, keys, key_types)
     except KeyCellError as error:
         raise NotPlain(str(error)) from None
@@ -263,13 +338,32 @@ def _in_order(
     return found, bool(cleared.num_rows)
 
 
-def _changes(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...]) -> Iterator[Change]:
+def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> list[LaneEvent]:
+    """A lane's changes; under earlier keys, the rows that exist at their end.
+
+    Raises:
+        HeldError: such a row has no usable key now.
+    """
+    places, batches = (rows[name].to_pylist() for name in ("order_key", "batch"))
+    found = list(map(LaneEvent, places, batches, _changes(rows, lane)))
+    if not lane.eras:
+        return found
+    return rebased(found, lane.eras, lane.steps, logical, lane.first if lane.begins else 0, lane.id)
+
+
+def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     """Each change, as `ingest.fold` takes it."""
     shard: Image = dict([lane.shard]) if lane.shard else {}
     columns = (rows[name].to_pylist() for name in ("op", "partial", "after", "before"))
-    for op, partial, after, before in zip(*columns, strict=True):
+    kinds = rows[_TYPES].to_pylist() if _TYPES in rows.schema.names else repeat(None)
+    times = (
+        rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
+    )
+    for op, partial, after, before, told, at in zip(*columns, kinds, times, strict=False):
         new, old = _image(after, shard), _image(before, shard)
-        yield Change(op=Op(op), keys=keys, partial=bool(partial), after=new, before=old)
+        yield Change(
+            op=Op(op), partial=bool(partial), after=new, before=old, types=types_of(told), event_time=at
+        )
 
 
 def _image(text: str | None, shard: Image) -> Image | None:
@@ -342,36 +436,38 @@ class _Events:
         self.found.append(Placed(order_of(place), change))
         return concerned
 
-    def outcomes(self, rows: Mapping[Key, Row], whole: Mapping[Key, bool]) -> Outcomes:
+    def outcomes(self, table: Table, whole: Mapping[Key, bool]) -> Outcomes:
         """The outcomes of some keys."""
-        images = [rows[key].values if key in rows else None for key in whole]
+        rows = map(table.row, whole)
+        images = [None if row is None else row.values for row in rows]
         return Outcomes([self.texts[key] for key in whole], images, list(whole.values()))
 
 
 def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Outcomes:
     """`ingest.fold` of the new rows: a row that is only updated in part keeps the mirror's other values."""
     table, events, whole = Table(keys, key_types), _Events(keys, key_types), dict[Key, bool]()
-    for place, change in zip(rows["order_key"].to_pylist(), _changes(rows, lane, keys), strict=True):
+    for place, change in zip(rows["order_key"].to_pylist(), _changes(rows, lane), strict=True):
         if events.add(place, change).left is not None and change.partial:
             raise NotPlain("a changed key takes values along that its message does not carry")
     for step in steps(table, events.found):
         whole[step.key] = whole.get(step.key, False) or step.effect != "overlay"
-    return events.outcomes(table.rows, whole)
+    return events.outcomes(table, whole)
 
 
 def _refolded(
-    rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
+    changes: Iterable[LaneEvent], lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]
 ) -> tuple[Outcomes, bool]:
     """`ingest.fold` of a whole history: for all keys if a clearing is new, else for those that the new changes
     concern.
+
+    A mirror that keeps deleted rows is not cleared: its rows become deleted ones.
     """
-    table, events = Table(keys, key_types), _Events(keys, key_types, [one.decoded() for one in lane.steps])
-    created = [str(one.order) for one in lane.steps if one.action == "new_incarnation"]
-    clearings = [(at, bool(lane.since) and at >= lane.since) for at in created]
+    table = Table(keys, key_types, soft=lane.stamps.soft)
+    events = _Events(keys, key_types, [one.decoded() for one in lane.own_steps])
+    clearings = lane.created
     touched: set[Key] = set()
     links: dict[Key, list[Key]] = {}
-    columns = (rows[name].to_pylist() for name in ("order_key", "batch"))
-    for place, batch, change in zip(*columns, _changes(rows, lane, keys), strict=True):
+    for place, batch, change in changes:
         new = batch >= lane.first
         if change.op is Op.TRUNCATE:
             clearings.append((place, new))
@@ -385,8 +481,9 @@ def _refolded(
     for _step in steps(table, events.found):
         pass
     _, clears = max(clearings, default=("", False))
-    wanted = events.texts.keys() if clears or lane.since else _linked(touched, links)
-    return events.outcomes(table.rows, dict.fromkeys(wanted, True)), clears
+    every = clears or lane.since or lane.merged
+    wanted = events.texts.keys() if every else _linked(touched, links)
+    return events.outcomes(table, dict.fromkeys(wanted, True)), clears and not table.soft
 
 
 def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]:
@@ -418,7 +515,10 @@ _FIXED = {
 @cache
 def arrow_type(logical: str) -> pa.DataType:
     """A logical type's Delta type in Arrow."""
-    delta = types.delta(logical)
+    return _of_delta(types.delta(logical))
+
+
+def _of_delta(delta: str) -> pa.DataType:
     parts = types.decimal_parts(delta.lower())
     return pa.decimal128(*parts) if parts else _FIXED[delta]
 
@@ -494,7 +594,7 @@ def sources(outcomes: Outcomes, work: Work) -> pa.Table:
             ]
         else:
             texts = [key[at] for key in outcomes.keys]
-        columns[one.column] = values(_times(pa.array(texts, pa.string()), one.type, at), one.type)
+        columns[one.column] = typed_column(pa.array(texts, pa.string()), one.type, at)
         if partial:
             columns["%has " + one.column] = pa.array(
                 [
@@ -525,11 +625,14 @@ def _shaped(source: pa.Table, work: Work) -> pa.Table:
     return source
 
 
-def _times(texts: pa.Array, logical: str, key: int | None) -> pa.Array:
-    """Times cut to microseconds, as Delta stores them; a key that would be cut has been refused before."""
+def typed_column(texts: pa.Array, logical: str, key: int | None = None) -> pa.Array:
+    """A column's values; times are cut to microseconds, as Delta stores them.
+
+    A key that would be cut has been refused before.
+    """
     if key is None and types.family(logical) in ("datetime", "timestamp"):
-        return pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
-    return texts
+        texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
+    return values(texts, logical)
 
 
 # --- the merge ------------------------------------------------------------------------------------
@@ -609,10 +712,15 @@ def _differ(left: pa.Table, right: pa.Table) -> pa.Array:
     ).combine_chunks()
 
 
+def bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in which values that differ are unequal: 0.0 and -0.0 differ, and NaN equals NaN."""
+    if not pa.types.is_floating(column.type):
+        return column
+    return pa.chunked_array([column.combine_chunks().view(f"int{column.type.bit_width}")])
+
+
 def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
-    if pa.types.is_floating(left.type):  # 0.0 and -0.0 differ, and NaN equals NaN
-        bits = pa.int32() if left.type == pa.float32() else pa.int64()
-        left, right = (pa.chunked_array([side.combine_chunks().view(bits)]) for side in (left, right))
+    left, right = bits(left), bits(right)
     unequal = pc.not_equal(left, right)
     return pc.coalesce(unequal, pc.xor(pc.is_null(left), pc.is_null(right)))
 
@@ -622,14 +730,31 @@ def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def there(work: Work) -> pa.Table:
     """The mirror's rows."""
-    parts = [work.schema.empty_table()]
+    old = dict(work.old)
+    stored = pa.schema(
+        one.with_type(_of_delta(old[one.name])) if one.name in old else one
+        for one in work.schema
+        if old.get(one.name, "same")
+    )
+    parts = [stored.empty_table()]
     for name, kept in work.files:
-        part = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).to_table()
+        part = ds.dataset([f"{work.folder}/{name}"], schema=stored, format=_PARQUET).to_table()
         if kept is not None:  # it may stop short: after its last deleted row
             rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
             part = part.filter(pa.concat_arrays([kept, rest]))
         parts.append(part)
-    return pa.concat_tables(parts)
+    found = pa.concat_tables(parts)
+    return pa.table([_widened(found, one.name, one.type) for one in work.schema], schema=work.schema)
+
+
+def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column's values in its wider type, through their texts where only these are exact: FLOAT 0.1 is DOUBLE 0.1."""
+    if name not in rows.schema.names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, kind)])
+    column = rows[name]
+    if column.type == pa.float32() and kind == pa.float64():
+        column = column.cast(pa.string())
+    return column.cast(kind)
 
 
 def _write(rows: pa.Table, work: Work) -> tuple[str, int]:

@@ -136,7 +136,7 @@ def candidates(
         for key in keys
     )
     rows = lake.ask(
-        f"""SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op <> 'truncate' AND {lane_sql(lane)} AND ({likely})"""
+        f"""SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(*lane)} AND ({likely})"""
     )
     stamps = stamps_of(mirror, *lane)
     for row in rows:
@@ -180,15 +180,11 @@ def _texts_of(keys: tuple[str, ...], images: Iterable[Image | None]) -> tuple[st
     return tuple(str(next(image[name] for image in there if name in image)) for name in keys)
 
 
-def lane_sql(lane: LaneId) -> str:
-    """The condition that a row of a product table is of one source table."""
-    named = zip(("source", "database", "schema", "table"), (lane[0], *lane[1]), strict=True)
-    return " AND ".join(f'"{name}" IS NOT DISTINCT FROM {duck.value(part)}' for name, part in named)
-
-
 def truncates(lake: Tables, lane: LaneId) -> list[Row]:
     """The table's truncates."""
-    return lake.ask(f"SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op = 'truncate' AND {lane_sql(lane)}")
+    return lake.ask(
+        f"SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op = 'truncate' AND {duck.of_lane(*lane)}"
+    )
 
 
 FOLDED = 2**62  # what is explained has been folded: nothing is pending
@@ -219,15 +215,11 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
 def suspects(lake: Tables, mirror: Mirror, found: Sequence[LaneId], texts: Sequence[str]) -> list[Row]:
     """Open rejects that may concern the row: its own cells, and messages whose table is not known."""
     columns = ", ".join(map(duck.name, (*PLACE, "batch", "kind", "column", "reason", "detail", "raw", "key")))
-    table = " AND ".join(
-        f'"{name}" IS NOT DISTINCT FROM {duck.value(part)}'
-        for name, part in zip(("database", "schema", "table"), mirror.table, strict=True)
-    )
     sources = ", ".join(sorted({duck.text(source) for source, _ in found})) or "NULL"
     order = ", ".join(f"{duck.name(name)} NULLS FIRST" for name in ("kind", "batch", *PLACE))
     rows = lake.ask(
         f"""SELECT {columns} FROM ({rejected.open_sql(lake)}) AS o
-        WHERE (kind <> 'message' AND {table}) OR (kind = 'message' AND source IN ({sources})) ORDER BY {order}"""
+        WHERE (kind <> 'message' AND {duck.of_table(mirror.table)}) OR (kind = 'message' AND source IN ({sources})) ORDER BY {order}"""
     )
     key = typed_key(mirror, texts)
     mine = (row for row in rows if row["kind"] == "message" or named_key(mirror, row["key"]) == key)

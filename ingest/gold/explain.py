@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import Change, Image, Op
+from ingest.change import Image
 from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
@@ -130,14 +130,15 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
     applied = lake.snapshot(mirror.path).transactions.get(
         lake.writer(STAGE, mirror.path, mirror.generation), 0
     )
-    happened: list[Happening] = []
-    bytes_of: dict[tuple[Any, ...], Raw] = {}
+    events: tuple[StoryEvent, ...] = ()
+    row, waiting, before = None, 0, 0
     for lane in found:
         mine = happenings(lake, mirror, lane, texts)
-        happened += mine
-        bytes_of |= raw(lake, [one.record for one in mine], lane[1])
-    now = [one for one in happened if one.batch <= applied]
-    events, row = tell(mirror, key, now, bytes_of)
+        now = [one for one in mine if one.batch <= applied]
+        bytes_of = raw(lake, [one.record for one in mine], lane[1])
+        more, live = tell(mirror, key, now, bytes_of, before)  # positions of two lanes cannot be compared
+        events, row = events + more, row or live
+        waiting, before = waiting + len(mine) - len(now), before + len(now)
     row = _computed(mirror, row, texts)
     there = evidence.present(lake, mirror, texts, row.values if row else None)
     out = row is not None and not _belongs(mirror, row, texts)
@@ -152,7 +153,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         _is_equal(None if out else row, there),
         there.differing,
         left_out=mirror.where if out else "",
-        waiting=len(happened) - len(now),
+        waiting=waiting,
     )
     return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, texts)))
 
@@ -200,7 +201,7 @@ def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str])
         for row in rows
     ]
     for row in evidence.truncates(lake, lane):
-        event = Placed(order_of(row["order_key"]), Change(op=Op.TRUNCATE))
+        event = Placed(order_of(row["order_key"]), change_of(row, mirror.keys))
         found.append(Happening(event, row["batch"], "truncate", row))
     for step, row in evidence.schema_steps(lake, mirror, lane):
         event_step = step.decoded()
@@ -212,21 +213,25 @@ def happenings(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str])
 
 
 def tell(
-    mirror: Mirror, key: Key, happened: Iterable[Happening], raw: Mapping[tuple[Any, ...], Raw]
+    mirror: Mirror,
+    key: Key,
+    happened: Iterable[Happening],
+    raw: Mapping[tuple[Any, ...], Raw],
+    before: int = 0,
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
-    """The events in the order of history, and the row after the last one."""
+    """One lane's events in the order of history, numbered after those ``before``, and the row after the last one."""
     ordered = sorted(happened, key=lambda one: (one.order, one.batch))
-    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns})
+    table = Table(mirror.keys, {one.name: one.type for one in mirror.key_columns}, soft=mirror.soft)
     done: dict[int, list[Step]] = defaultdict(list)
     for step in steps(table, [one.event for one in ordered]):
         done[id(step.event)].append(step)
-    remarks = _remarks(ordered)
-    ends = _ends([done[id(one.event)] for one in ordered])
+    remarks = _remarks(ordered, before)
+    ends = _ends([done[id(one.event)] for one in ordered], before)
     events = tuple(
-        _event(number, one, done[id(one.event)], remarks[number - 1], raw, ends)
-        for number, one in enumerate(ordered, 1)
+        _event(number, one, done[id(one.event)], remark, raw, ends)
+        for number, (one, remark) in enumerate(zip(ordered, remarks, strict=True), before + 1)
     )
-    return _relevant(events), table.rows.get(key)
+    return _relevant(events), table.row(key)
 
 
 def _relevant(events: tuple[StoryEvent, ...]) -> tuple[StoryEvent, ...]:
@@ -238,15 +243,15 @@ def _relevant(events: tuple[StoryEvent, ...]) -> tuple[StoryEvent, ...]:
 _RESETS = frozenset({"set", "delete", "cleared"})
 
 
-def _ends(done: Sequence[Sequence[Step]]) -> dict[tuple[int, Key], int]:
+def _ends(done: Sequence[Sequence[Step]], before: int) -> dict[tuple[int, Key], int]:
     """For each event and key, the next event that resets the key."""
     ends: dict[tuple[int, Key], int] = {}
     following: dict[Key, int] = {}
-    for number in range(len(done), 0, -1):
-        for step in done[number - 1]:
+    for number in range(before + len(done), before, -1):
+        for step in done[number - before - 1]:
             if step.key in following:
                 ends[number, step.key] = following[step.key]
-        for step in done[number - 1]:
+        for step in done[number - before - 1]:
             if step.effect in _RESETS:
                 following[step.key] = number
     return ends
@@ -289,10 +294,10 @@ def _effect(step: Step, end: int | None) -> StoryEffect:
     return StoryEffect(tuple(map(str, step.key)), step.effect, step.why, step.row, end)
 
 
-def _remarks(ordered: Sequence[Happening]) -> list[tuple[str, ...]]:
+def _remarks(ordered: Sequence[Happening], before: int) -> list[tuple[str, ...]]:
     """Per event: late, delivered twice, or one of several that claim the same place."""
     late = _late(ordered)
-    ties = _ties(ordered)
+    ties = _ties(ordered, before)
     return [tuple(text for text in (late[i], ties.get(i, "")) if text) for i in range(len(ordered))]
 
 
@@ -312,7 +317,7 @@ def _late(ordered: Sequence[Happening]) -> list[str]:
     return texts[::-1]
 
 
-def _ties(ordered: Sequence[Happening]) -> dict[int, str]:
+def _ties(ordered: Sequence[Happening], before: int) -> dict[int, str]:
     """Row changes with equal positions, arrival apart: repetitions if their content is equal, too."""
     groups: dict[str, list[int]] = defaultdict(list)
     for i, one in enumerate(ordered):
@@ -325,9 +330,11 @@ def _ties(ordered: Sequence[Happening]) -> dict[int, str]:
         first = members[0]
         for i in members[1:]:
             if _says_the_same(ordered[first], ordered[i]):
-                found[i] = f"duplicate: the same change as event {first + 1}, delivered again"
+                found[i] = f"duplicate: the same change as event {before + first + 1}, delivered again"
             else:
-                found[i] = f"ambiguous: the source gives event {first + 1} the same place; arrival decided"
+                found[i] = (
+                    f"ambiguous: the source gives event {before + first + 1} the same place; arrival decided"
+                )
     return found
 
 

@@ -8,17 +8,22 @@ again from its place.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from ingest.gold.fold import ORDER, events, key_name, outcomes
+from ingest.gold.collision import MARK
+from ingest.gold.fold import GONE, ORDER, events, key_name, outcomes
 from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.refold import Beyond, refold
 from ingest.gold.rekeyed import rebased
 from ingest.lake.mirrors import Mirror
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps
+
+_LANE, _ROW = "%lane", "%row"  # no column of a mirror has a percent sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
     if lane.folded_high is None or lane.late or lane.inherits or steps.new:
         mine, steps = history_of(changes, mirror, lane, steps)
     truncates = _truncates(mine, lane)
-    floor, clears = _floor(truncates, steps, lane)
+    floor, clears = _floor([(at, batch) for at, batch, _ in truncates], steps, lane)
     whole = bool(steps.new) or bool(lane.late and steps.ever) or bool(lane.inherits)
     whole = whole or bool(lane.late and lane.inherits_ever)
     shape = Shape(lane.ever.partials, lane.ever.key_changes, clears) if lane.late else _in_order(lane, clears)
@@ -96,10 +101,56 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
         happened = _happened(mine, mirror, lane, shape, floor, tolerant)
         return Gathered(outcomes(happened, mirror, shape), shape, clears)
     since = "" if steps.doubtful else _since(steps, floor if clears else None)
+    if mirror.soft and clears:  # each of the lane's rows becomes a deleted one
+        since, floor, clears = "", None, False
     happened = _happened(mine, mirror, lane, shape, None if steps.new else floor, tolerant, since)
-    beyond = Beyond(tuple(at for at, _ in truncates), steps.ever)
+    beyond = Beyond(tuple(at for at, *_ in truncates), steps.ever, tuple(time for *_, time in truncates))
     shape = Shape(True, True, clears)
     return Gathered(refold(mine, happened, mirror, beyond, bool(lane.inherits_ever)), shape, clears)
+
+
+def gather_merged(
+    changes: DataFrame, mirror: Mirror, work: Sequence[tuple[Lane, Steps]], tolerant: bool
+) -> list[Gathered]:
+    """The outcomes of each lane for all keys that some lane has new changes of: a row may be in any of the lanes."""
+    parts = [(one, *history_of(changes, mirror, one, steps)) for one, steps in work]
+    every = any(one.truncates or steps.new for one, _, steps in parts)
+    touched, found = [], []
+    for one, mine, _ in parts:
+        new = mine.where((F.col("op") != "truncate") & (F.lit(every) | (F.col("batch") >= one.first)))
+        happened = events(new, mirror, Shape(True, True), tolerant)
+        touched.append(happened.select(*[key_name(i) for i in range(len(mirror.keys))]))
+    keys = reduce(DataFrame.unionByName, touched).distinct()
+    for one, mine, steps in parts:
+        rows = (
+            mine.where(F.col("op") == "truncate").select("order_key").collect() if one.truncates_ever else []
+        )
+        beyond = Beyond(tuple(row["order_key"] for row in rows), steps.ever)
+        own = refold(mine, keys, mirror, beyond, bool(one.inherits_ever))
+        found.append(Gathered(own, Shape(True, True), clears=False))
+    return found
+
+
+def one_of(gathered: Sequence[Gathered], names: Sequence[str], mirror: Mirror) -> DataFrame:
+    """The outcomes of several lanes' keys as those of one table; a row that two lanes have fails the job with a text
+    for `ingest.gold.collision`.
+    """
+    keys = [key_name(i) for i in range(len(mirror.keys))]
+    frames = [one.outcomes.withColumn(_LANE, F.lit(name)) for one, name in zip(gathered, names, strict=True)]
+    every = reduce(DataFrame.unionByName, frames)
+    rest = [name for name in every.columns if name not in (*keys, GONE, _LANE)]
+    there = F.when(~F.col(GONE), F.col(_LANE))
+    found = every.groupBy(*keys).agg(
+        F.max_by(F.struct(*rest), ~F.col(GONE)).alias(_ROW), F.collect_set(there).alias(_LANE)
+    )
+    named = F.struct(
+        *[F.col(key).cast("string").alias(name) for key, name in zip(keys, mirror.keys, strict=True)]
+    )
+    pair = F.concat(F.lit(MARK + "["), F.to_json(named), F.lit(", "), F.to_json(F.col(_LANE)), F.lit("]"))
+    gone = F.when(F.size(_LANE) > 1, F.raise_error(pair)).otherwise(F.size(_LANE) == 0)
+    return found.select(
+        *keys, gone.cast("boolean").alias(GONE), *[F.col(_ROW)[name].alias(name) for name in rest]
+    )
 
 
 def _since(steps: Steps, cleared: str | None) -> str | None:
@@ -146,13 +197,13 @@ def clearing(mine: DataFrame, lane: Lane, steps: Steps) -> tuple[str | None, boo
     return _floor([(row["order_key"], row["batch"]) for row in rows], steps, lane)
 
 
-def _truncates(mine: DataFrame, lane: Lane) -> list[tuple[str, int]]:
-    """The places and batches of the lane's truncates, where they matter."""
+def _truncates(mine: DataFrame, lane: Lane) -> list[tuple[str, int, int | None]]:
+    """The places, batches and event times of the lane's truncates, where they matter."""
     needed = lane.truncates or (lane.truncates_ever and (lane.late or lane.inherits_ever or lane.ddl_ever))
     if not needed:
         return []
-    rows = mine.where(F.col("op") == "truncate").select("order_key", "batch").collect()
-    return [(row["order_key"], row["batch"]) for row in rows]
+    rows = mine.where(F.col("op") == "truncate").select("order_key", "batch", F.unix_micros(TIME).alias("at"))
+    return [(row["order_key"], row["batch"], row["at"]) for row in rows.collect()]
 
 
 def _floor(truncates: list[tuple[str, int]], steps: Steps, lane: Lane) -> tuple[str | None, bool]:

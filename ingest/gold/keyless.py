@@ -59,7 +59,7 @@ def fold(
         lambda tolerant: _fold(lake, session, plan, work, guard, tolerant=tolerant, again=again),
         lambda: _keep_misfits(lake, session, plan, work, guard.batch),
     )
-    return _not_applied(plan, work) | unfit
+    return not_applied(plan, work) | unfit
 
 
 def _fold(
@@ -106,8 +106,9 @@ def _of_lanes(mirror: Mirror, work: Work) -> str:
     return f"{quoted(column)} IN ({', '.join(literal(value) for _, value in shards)})"
 
 
-def _not_applied(plan: Plan, work: Work) -> dict[str, int]:
-    if plan.job.rule.no_key != "append":
+def not_applied(plan: Plan, work: Work) -> dict[str, int]:
+    """The number of updates and deletes that rows which are only appended ignore."""
+    if plan.mirror.keys or plan.job.rule.no_key != "append":
         return {}
     first = {(one.source, one.table): one.first for one, _ in work}
     lines = [

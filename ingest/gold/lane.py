@@ -13,7 +13,7 @@ from ingest.config import Pipeline, TableRule
 from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
 from ingest.lake.names import column_name
-from ingest.lake.stamps import NO_STAMPS, Stamps
+from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, micros
 
 LaneId = tuple[str, TableId]
 """A source's name and one of its tables."""
@@ -42,6 +42,7 @@ class Lane:
     ever: Shape  # of all batches, the new ones included
     changes: int = 0  # the new ones
     reads: int = 0  # rows of snapshots among them
+    deletes: int = 0
     truncates: int = 0  # among the new changes
     truncates_ever: int = 0
     inherits: int = 0
@@ -53,6 +54,7 @@ class Lane:
     )
     stamps: Stamps = NO_STAMPS  # what its changes get when they are read
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
+    merged: bool = False  # its mirror holds rows of other lanes, too, which only their key distinguishes
 
     @property
     def late(self) -> bool:
@@ -114,6 +116,12 @@ def shard_of(pipeline: Pipeline, rule: TableRule, name: LaneId) -> tuple[str, st
     return rule.shard_column, f"{source}:{table}" if several else str(table)
 
 
+def lane_name(lanes: Collection[LaneId], one: LaneId) -> str:
+    """One of some lanes for display: the table, with its source where that tells it from another."""
+    source, table = one
+    return str(table) if len({name for name, _ in lanes}) == 1 else f"{source}:{table}"
+
+
 def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
     """A row of ``changes`` as the plain fold takes it."""
     return Change(
@@ -122,11 +130,12 @@ def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
         before=json.loads(row["before"]) if row["before"] else None,
         after=json.loads(row["after"]) if row["after"] else None,
         partial=bool(row["partial"]),
-        types=_types(row["types"]),
+        types=types_of(row["types"]),
+        event_time=micros(row.get(TIME)),
     )
 
 
 @lru_cache(maxsize=1024)
-def _types(text: str | None) -> Mapping[str, str]:
+def types_of(text: str | None) -> Mapping[str, str]:
     """The types of a message, cached: most messages of a table name the same ones."""
     return json.loads(text) if text else {}

@@ -21,10 +21,10 @@ from ingest.lake.exact import FLOATING
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, literal, quoted
+from ingest.lake.settings import USER_METADATA
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
-USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestam
 _LOGGED = {
     "TINYINT": "byte", "SMALLINT": "short", "INT": "integer", "BIGINT": "long", "TIMESTAMP_NTZ": "timestamp_ntz"
 }  # fmt: skip
+_DELTA = {name: delta for delta, name in _LOGGED.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,10 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     found = FoldPlan(plan, books, before, writer, work)
     if not work:
         return found
-    changed = retyped.found(lake, work) if mirror.keys or plan.job.rule.no_key == "full_row" else []
+    rule, changed = plan.job.rule, []
+    if mirror.keys or rule.no_key == "full_row":
+        why = _not_plain(lake.pipeline, rule, mirror, {}, work) or _why_not_read(lake, mirror, work)
+        changed = retyped.found(lake, work, by_arrow=not why)
     again = before.exists and (
         tables.is_replaced(mirror, before.types)
         or retyped.changes_values(mirror, changed)
@@ -96,7 +100,7 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
     found = replace(found, work=work, retyped=tuple(changed), again=again)
-    why = why_spark(lake.pipeline, found) or _why_not_read(lake, work)
+    why = why_spark(lake.pipeline, found) or _why_not_read(lake, mirror, work)
     if not why and not lake.takes_commits:
         why = "the lake's file system has no hard links, without which Arrow commits nothing"
     return replace(found, why_spark=why or _judged_otherwise(lake.pipeline, ledger, found))
@@ -120,34 +124,36 @@ def _judged_otherwise(pipeline: Pipeline, ledger: Ledger, fold: FoldPlan) -> str
     return ""
 
 
-def _why_not_read(lake: Lake, work: Work) -> str:
+def _why_not_read(lake: Lake, mirror: Mirror, work: Work) -> str:
     """Why Spark must read the changes of earlier batches; empty if Arrow can, or if they are not needed."""
-    lanes = [
-        one for one, steps in work if one.folded_high is None or one.inherits_ever or refolds(one, steps)
-    ]
-    if lanes and condensed.ever(lake):
+    again = _again(mirror, work)
+    lanes = [one for one, _ in work if one.folded_high is None or one.inherits_ever]
+    if (lanes or again) and condensed.ever(lake):
         return "changes of it may have been condensed"
     size = lake.snapshot(CHANGES.name).size or 0
-    if any(refolds(*one) for one in work) and size > SILVER_AT_MOST:
+    if again and size > SILVER_AT_MOST:
         return f"its history is folded again, and the {size} bytes of silver are too many to look through"
     return ""
 
 
+def _again(mirror: Mirror, work: Work) -> list[Lane]:
+    """The lanes whose whole history is folded; without a key, all: only it shows which changes are repeated."""
+    return [one for one, steps in work if not mirror.keys or refolds(one, steps)]
+
+
 def refolds(lane: Lane, steps: Steps) -> bool:
     """True if a lane's new changes are not enough, so that its whole history is folded again."""
-    return lane.late or bool(lane.inherits) or bool(steps.new)
+    rekeyed = bool(lane.eras) and lane.folded_high is None
+    return lane.merged or lane.late or bool(lane.inherits) or bool(steps.new) or rekeyed
 
 
 def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
     """Why Spark must fold, as part of a sentence; empty if Arrow can, as far as known without reading the lake."""
-    if fold.retyped:  # values that cannot be known are recorded there
-        return "a statement converts its values"
     plan = fold.plan
-    why = _not_plain(pipeline, plan.job.rule, plan.mirror, fold.before.types, fold.work)
+    there = {} if fold.again else fold.before.types
+    why = _not_plain(pipeline, plan.job.rule, plan.mirror, there, fold.work)
     if why:
         return why
-    if fold.again:
-        return "all its rows are folded again"
     return too_large(pipeline, extent(fold.before), fold.changes)
 
 
@@ -165,53 +171,65 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
 def _not_plain(
     pipeline: Pipeline, rule: TableRule, mirror: Mirror, there: Mapping[str, object], work: Work
 ) -> str:
-    lanes, again = [one for one, _ in work], [one for one in work if refolds(*one)]
+    lanes, again = [one for one, _ in work], _again(mirror, work)
+    stated = any(steps.new for _, steps in work)
     reasons = {
         "rewrite_budget is 0": pipeline.rewrite_budget == 0,
         "the lake is in a store, or in a folder that delta-rs takes for another": not commits.within_reach(
             pipeline.lake
         ),
-        "it has no key": not mirror.keys,
         "it has a change feed": rule.change_feed,
         "of the type of its key": any(
             types.family(one.type) not in _KEYS and types.delta(one.type) != "STRING"
             for one in mirror.key_columns
         ),
-        "its columns change": bool(there) and not _meets(rule, mirror, there),
+        "its columns change": bool(there) and not _meets(rule, mirror, there, stated=stated),
         "a statement changes the rows of one of its tables": bool(there)
         and bool(rule.shard_column)
-        and any(steps.new for _, steps in work),
-        "statements have converted its values": any(
-            step.action == "retype_column" for one in again for step in one[1].ever
-        ),
+        and stated,
         "its history, folded again for late changes or a statement, is long": any(
-            one.changes_ever > HISTORY_AT_MOST for one, _ in again
+            one.changes_ever > HISTORY_AT_MOST for one in again
         ),
-        "its key has changed": any(one.eras for one, _ in again)
-        or any(one.eras and one.folded_high is None for one in lanes),
+        "the history of its tables, which are merged without a shard_column, is long": rows_merged(work)
+        and sum(one.changes_ever for one in lanes) > HISTORY_AT_MOST,
         "one of its tables was truncated": any(
-            one.truncates and (one.shard or len(lanes) > 1) for one in lanes
+            bool(there) and one.truncates and (one.shard or len(lanes) > 1) and not one.merged
+            for one in lanes
         ),
         "its changes are too many": sum(one.changes for one in lanes) > CHANGES_AT_MOST,
     }
     return next((why for why, holds in reasons.items() if holds), "")
 
 
-def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object]) -> bool:
+def rows_merged(work: Work) -> bool:
+    """True if the rows of several lanes are distinguished by their key alone."""
+    return any(one.merged for one, _ in work)
+
+
+def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stated: bool) -> bool:
     """True if a table has the mirror's columns, or gets them when its file is rewritten.
 
-    Rewriting can add and drop columns, but cannot change a type; a table with rows of several lanes must have the same
-    columns already.
+    New statements require all rows again, with whatever columns next to the key. Otherwise columns come or become wider;
+    without a key none is dropped, because its values may be those of a renamed one.
     """
-    columns = {one.column: logged(one.delta) for one in mirror.columns}
-    if rule.shard_column:
-        return columns == dict(there)
-    return all(there.get(name, delta) == delta for name, delta in columns.items())
+    stays = {
+        one.name: one.column not in there or types.widens(unlogged(there[one.column]), one.delta)
+        for one in mirror.columns
+    }
+    if stated and not rule.shard_column and (mirror.keys or rule.no_key == "full_row"):
+        return all(stays[key] for key in mirror.keys)
+    goes = not {one.column for one in mirror.columns} >= there.keys()
+    return bool(mirror.keys or not goes) and all(stays.values())
 
 
 def logged(delta: str) -> str:
     """A Delta type in the form of a table's log."""
     return _LOGGED.get(delta, delta.lower())
+
+
+def unlogged(kind: object) -> str:
+    """The Delta type of a column of a table's log."""
+    return _DELTA.get(str(kind), str(kind).upper())
 
 
 def goes_on(work: Work) -> bool:
@@ -222,12 +240,16 @@ def goes_on(work: Work) -> bool:
 def work_of(
     pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, before: Snapshot, applied: int
 ) -> Work:
-    """The lanes with new batches, each with its schema steps."""
+    """The lanes with new batches, each with its schema steps; all lanes of a mirror that merges them."""
     found = []
-    declared = bool(plan.job.rule.keys)
-    for name, lines in plan.job.lines.items():
+    declared, merged = bool(plan.job.rule.keys), plan.job.merged
+    lines = dict(plan.job.lines)
+    if merged and any(line.batch > applied for some in lines.values() for line in some):
+        lines = {name: lines.get(name, []) for name in lanes_of(pipeline, books, plan.mirror.path)}
+    for name, some in lines.items():
         own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
-        one = lane(books, name, lines, applied, own, plan.mirror.eras_of(*name), declared=declared)
+        eras = plan.mirror.eras_of(*name)
+        one = lane(books, name, some, applied, own, eras, declared=declared, merged=merged)
         if one is not None:
             one = _told(pipeline, plan, name, one)
             steps = _steps(pipeline, ledger, plan, name, one).meeting(before.columns, one.folded_high)
@@ -245,8 +267,12 @@ def _judged(one: Lane, mirror: Mirror) -> Lane:
     """The lane; if the mirror has a condition or computed columns, its partial updates need the key's history, because
     expressions are evaluated on whole rows.
 
-    A row that did not meet a condition is not in the mirror, so the mirror cannot supply what an update omits.
+    A row that did not meet a condition is not in the mirror, so the mirror cannot supply what an update omits. The same
+    holds if the mirror keeps deleted rows, for all changes that may delete a row, or leave out columns of a deleted one.
     """
+    if mirror.soft:
+        whole = one.deletes or one.truncates or one.late or one.new.partials or one.new.key_changes
+        return replace(one, inherits=one.inherits + bool(whole), inherits_ever=one.inherits_ever + 1)
     if not mirror.expressions:
         return one
     new, ever = one.inherits + int(one.new.partials), one.inherits_ever + int(one.ever.partials)
@@ -259,7 +285,8 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Wo
     declared = bool(plan.job.rule.keys)
     own = [key for key in plan.mirror.keys if key != plan.job.rule.shard_column]
     for name in lanes_of(pipeline, books, plan.mirror.path):
-        one = whole(books, name, own, plan.mirror.eras_of(*name), declared=declared)
+        eras = plan.mirror.eras_of(*name)
+        one = whole(books, name, own, eras, declared=declared, merged=plan.job.merged)
         one = _told(pipeline, plan, name, one)
         found.append((one, _steps(pipeline, ledger, plan, name, one)))
     return tuple(found)

@@ -26,7 +26,7 @@ from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import RESPELT, UNSEEN, Presence, is_archive, leaves_open
 from ingest.lake.statements import Statement, touched
-from ingest.values.conversions import KEEP, in_charset, named
+from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -373,7 +373,10 @@ def _again(statement: Statement, taken: Mapping[str, Sequence[SchemaStep]]) -> I
 
 
 _TEXTS = ("string", "enum", "set")
-_UNSAID = "unsaid"  # the character set of a table's new columns that no statement has named
+
+
+def _is_mysql(effect: Effect) -> bool:
+    return effect.dialect is None and effect.table.schema is None
 
 
 @dataclass(slots=True)
@@ -385,8 +388,8 @@ class _Walk:
     drops: bool
     stale: set[str] = field(default_factory=set)
     types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
-    charset: str | None = None  # of new columns
-    charsets: dict[str, str | None] = field(default_factory=dict)
+    charset: str = UNSAID  # of new columns
+    charsets: dict[str, str] = field(default_factory=dict)
     made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
     presence: Presence = field(default_factory=Presence)
 
@@ -397,7 +400,7 @@ class _Walk:
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
             self.made = {one.name for one in effect.columns}
-            self.charset, self.charsets = None, {}
+            self.charset, self.charsets = UNSAID, {}
             self._declare(effect)
             yield SchemaStep(order, "new_incarnation")
             return
@@ -429,13 +432,14 @@ class _Walk:
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
             self.types.update({one.name: named(one.type or "", one.declared or "") for one in effect.columns})
-            self.charset = effect.charset
-            self.charsets = {one.name: one.charset or effect.charset for one in effect.columns}
+            self.charset = effect.charset or UNSAID
+            self.charsets = {one.name: one.charset or self.charset for one in effect.columns}
         elif effect.action in ("default_charset", "convert_charset"):
-            self.charset = effect.charset
+            self.charset = effect.charset or UNSAID
         elif effect.action == "rename_column":
             self.types[str(effect.to)] = self.types.pop(effect.column or "", "")
-            self.charsets[str(effect.to)] = self.charsets.pop(effect.column or "", None)
+            if charset := self.charsets.pop(effect.column or "", ""):
+                self.charsets[str(effect.to)] = charset
         elif effect.column and effect.type:
             self.types[effect.column] = named(effect.type, effect.declared or "")
             self.charsets[effect.column] = effect.charset or self.charset
@@ -450,7 +454,7 @@ class _Walk:
             old=self.types.get(name, ""),
             type=effect.type or "",
             declared=self._declared(effect),
-            mysql=effect.dialect is None and effect.table.schema is None,
+            mysql=_is_mysql(effect),
             solid=effect.solid,
             zero=columns.zero(effect) if effect.solid else None,
             computed=effect.note in (COMPUTED, "generated"),
@@ -464,10 +468,10 @@ class _Walk:
 
         A MODIFY without a character set gives a text column that of its table.
         """
-        declared, old = effect.declared or "", self.charsets.get(effect.column or "")
-        new = effect.charset or self.charset or (old and _UNSAID)
-        texts = types.base(effect.type or "") in _TEXTS
-        return in_charset(declared, new) if texts and new and new != old else declared
+        declared, new = effect.declared or "", effect.charset or self.charset
+        texts = types.base(effect.type or "") in _TEXTS and _is_mysql(effect)
+        changes = texts and new != self.charsets.get(effect.column or "")
+        return in_charset(declared, new) if changes else declared
 
     def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
@@ -498,7 +502,8 @@ class _Walk:
         yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
         yield SchemaStep(order, "drop_column", waiting)
         self.types |= {str(one.to): self.types.get(one.column or "", "") for one in ring}
-        self.charsets |= {str(one.to): self.charsets.get(one.column or "") for one in ring}
+        sets = {str(one.to): self.charsets.pop(one.column or "", "") for one in ring}
+        self.charsets |= {name: charset for name, charset in sets.items() if charset}
         self.stale -= {str(one.to) for one in ring}
         self.made |= {str(one.to) for one in ring}
 

@@ -15,9 +15,9 @@ from ingest.errors import HeldError
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, why_spark, work_of
+from ingest.gold.planner import FoldPlan, whole_of, why_spark, work_of
 from ingest.gold.schema import RESHAPED, Plan, decide
-from ingest.gold.work import Books, Job, jobs, open_books, stated
+from ingest.gold.work import Books, Job, jobs, lanes_of, open_books, stated
 from ingest.lake import mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
@@ -108,18 +108,25 @@ def foresee(
         if any(line.batch > applied for lines in job.lines.values() for line in lines):
             found.append(_foreseen(pipeline, known, books, ledger, job))
     for path in sorted(known.reshaped - {one.path for one in found}):
-        found.append(_reshaped(known, known.mirrors[path]))
+        found.append(_reshaped(pipeline, known, books, ledger, known.mirrors[path]))
     return found
 
 
-def _reshaped(known: Known, mirror: Mirror) -> Foreseen:
+def _reshaped(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, mirror: Mirror) -> Foreseen:
     """A mirror without new changes that is folded again by other rules."""
     standing = Foreseen(mirror.name, mirror.path, WAIT, pauses.PAUSED, mirror.keys)
     if mirror.path in known.paused:
         return standing
-    return replace(
-        standing, action=CHANGE, why=f"{RESHAPED}: {AGAIN}.", why_spark="all its rows are folded again"
-    )
+    rule = mirrors.rule_of(pipeline, (table for _, table in lanes_of(pipeline, books, mirror.path)))
+    plan = Plan(Job(mirror.table, mirror.path, rule), mirror)
+    why = _why_again(pipeline, books, ledger, plan)
+    return replace(standing, action=CHANGE, why=f"{RESHAPED}: {AGAIN}.", why_spark=why)
+
+
+def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> str:
+    """Why Spark folds a mirror again from its first change; empty if Arrow does."""
+    work = whole_of(pipeline, books, ledger, plan)
+    return why_spark(pipeline, FoldPlan(plan, books, NO_TABLE, "", work))
 
 
 def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:
@@ -134,10 +141,10 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     except HeldError as error:
         return replace(standing, why=str(error))
     found = _planned(plan, mirror if before.exists else None, count)
-    if not plan.mirror.keys or found.action in (HOLD, WAIT):
+    if found.action in (HOLD, WAIT):
         return found
     if plan.whole:
-        return replace(found, why_spark="all its rows are folded again")
+        return replace(found, why_spark=_why_again(pipeline, books, ledger, plan))
     work = work_of(pipeline, books, ledger, plan, before, applied)
     return replace(found, why_spark=why_spark(pipeline, FoldPlan(plan, books, before, "", work)))
 

@@ -12,21 +12,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
 from ingest.gold import tables
 from ingest.gold.apply import Folded, apply
 from ingest.gold.completed import STAGE
 from ingest.gold.work import Books, open_books
-from ingest.lake import decisions, faults, histories, mirrors, rejects
+from ingest.lake import decisions, duck, faults, histories, mirrors, rejects
+from ingest.lake.commits import Staged
 from ingest.lake.compare import Difference, as_sets, by_key
+from ingest.lake.datafiles import table_of
 from ingest.lake.decisions import REBUILT, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS, mirror_path
 from ingest.lake.schemas import REJECTS, RUNS
 from ingest.lake.shadow import shadow_of
+from ingest.lake.tables import Row
 
 Tell = Callable[[str, str], None]
 _CELL = ("database", "schema", "table", "key", "column", "raw")
@@ -193,44 +195,45 @@ def _publish(
     for one in (states, mirror):
         if one is states and not shadow.exists(states.path):
             continue
-        _make(lake, one)
         writer = lake.writer(STAGE, one.path, mirror.generation)
-        lake.publish(shadow.read(one.path), one.path, writer, batch, new_schema=True, landed=True)
+        lake.publish(_rows(lake, shadow, one), one.path, writer, batch, new_schema=True, landed=True)
     now = mirrors.decision(mirror, decided_at, reason)
     decisions.append(lake, [now, Decision(REBUILT, mirror.path, batch=batch)])
 
 
-def _make(lake: Lake, mirror: Mirror) -> None:
-    if not lake.snapshot(mirror.path).exists:
+def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
+    """The staged table, whose files are taken over, or its rows, which Spark writes into the table."""
+    if lake.takes_commits and lake.pipeline.rewrite_budget != 0:
+        staged = Staged(shadow.path(mirror.path), shadow.snapshot(mirror.path))
+        if staged.fits(lake.path(mirror.path)):
+            return staged
+    if lake.snapshot(mirror.path).exists:
+        tables.allow_zoneless(lake, lake.spark, mirror, [one.delta for one in mirror.columns])
+    else:
         made = tables.Made.of(lake.pipeline, lake.pipeline.rule(mirror.table))
         tables.create(lake, lake.spark, mirror, made)
+    return shadow.read(mirror.path)
 
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
     """Write cells that did not fit and have no reject yet; close the mirror's other rejects."""
-    found = shadow.read(REJECTS.name) if shadow.snapshot(REJECTS.name).exists else None
-    open_ones = rejects.still_open(lake)
-    if open_ones is not None:
-        mine = F.col("kind").eqNullSafe("cell") & F.col("key").isNotNull()
-        for name, part in zip(("database", "schema", "table"), mirror.table, strict=True):
-            mine &= F.col(name).eqNullSafe(F.lit(part))
-        over = open_ones.where(mine)
-        over = over if found is None else _without(over, found)
-        rows = [row.asDict() for row in over.collect()]
-        if rows:
-            named = [row | {"name": rejects.name_of(row)} for row in rows]
-            rejects.dismiss(lake, named, "the mirror was folded again, and the cell is another one")
-    if found is not None:
-        if open_ones is not None:
-            found = _without(found, lake.read(REJECTS.name).where(F.col("kind") == "cell"))
-        lake.append(found, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
+    parts = zip(map(duck.name, _CELL), mirror.table, strict=False)
+    mine = " AND ".join(f"{name} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts)
+    every = f"(SELECT * FROM {{rejects}} WHERE {mine})"
+    found = shadow.ask(f"SELECT o.* FROM {every} AS o")
+    known = set(map(_cell, lake.ask(f"SELECT o.* FROM {every} AS o WHERE kind = 'cell'")))
+    again = set(map(_cell, found))
+    waiting = (row for row in lake.ask(rejects.open_sql(lake, every)) if row["kind"] == "cell" and row["key"])
+    over = [row for row in waiting if _cell(row) not in again]
+    rejects.dismiss(lake, over, "the mirror was folded again, and the cell is another one")
+    new = [tuple(row.values()) for row in found if _cell(row) not in known]
+    if new:
+        rows = table_of(new, list(found[0]), REJECTS.arrow)
+        lake.append(rows, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch)
 
 
-def _without(rejected: DataFrame, others: DataFrame) -> DataFrame:
-    """Rejects of cells that are not among the others."""
-    same = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in _CELL]
-    others = others.select(*_CELL).distinct()
-    return rejected.alias("one").join(others.alias("other"), same, "left_anti")
+def _cell(row: Row) -> tuple[object, ...]:
+    return tuple(row[name] for name in _CELL)
 
 
 def _record(lake: Lake, result: Rebuilt) -> None:

@@ -24,6 +24,7 @@ from ingest.gold.lane import change_of
 from ingest.lake.images import image
 from ingest.lake.keys import key_texts
 from ingest.lake.mirrors import Mirror
+from ingest.lake.stamps import TIME
 from ingest.order import order_of
 
 ROW = ("order_key", "op", "partial", "before", "after", "types")
@@ -35,11 +36,16 @@ class Beyond:
 
     truncates: tuple[str, ...] = ()
     steps: tuple[SchemaStep, ...] = ()  # their ``order`` is an order key
+    times: tuple[int | None, ...] = ()  # of the truncates, if they are needed
 
     @property
     def events(self) -> list[Placed | SchemaStep]:
         """All events, as input of the plain fold."""
-        truncates = [Placed(order_of(at), Change(op=Op.TRUNCATE)) for at in self.truncates]
+        times = self.times or (None,) * len(self.truncates)
+        truncates = [
+            Placed(order_of(place), Change(op=Op.TRUNCATE, event_time=at))
+            for place, at in zip(self.truncates, times, strict=True)
+        ]
         return [*truncates, *(step.decoded() for step in self.steps)]
 
 
@@ -53,11 +59,14 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
         beyond: truncates and schema steps of the whole history.
         links: True adds all keys linked by key changes, in both directions.
     """
-    keyed = keyed_rows(mine, mirror, ROW)
+    columns: tuple[str, ...] = ROW
+    if mirror.soft:
+        mine, columns = mine.withColumn(TIME, F.unix_micros(TIME)), (*ROW, TIME)
+    keyed = keyed_rows(mine, mirror, columns)
     wanted = touched.select(
         json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")
     ).distinct()
-    folded = grouped(keyed, wanted, links, ROW).mapInArrow(_folder(mirror, beyond), _schema(mirror))
+    folded = grouped(keyed, wanted, links, columns).mapInArrow(_folder(mirror, beyond), _schema(mirror))
     return _outcomes(folded, mirror)
 
 
@@ -151,7 +160,7 @@ def _folder(mirror: Mirror, beyond: Beyond) -> Callable[[Iterator[pa.RecordBatch
         out: list[tuple[Any, ...]] = []
         events = beyond.events
         for rows in groups(batches):
-            out.extend(_fold(rows, mirror.keys, types, names, events))
+            out.extend(_fold(rows, mirror, types, names, events))
             if len(out) >= 10_000:
                 yield _arrow(out, len(mirror.keys), len(names))
                 out = []
@@ -176,13 +185,13 @@ def groups(batches: Iterable[pa.RecordBatch]) -> Iterator[list[dict[str, Any]]]:
 
 def _fold(
     rows: list[dict[str, Any]],
-    keys: tuple[str, ...],
+    mirror: Mirror,
     types: dict[str, str],
     names: list[str],
     others: list[Placed | SchemaStep],
 ) -> Iterator[tuple[Any, ...]]:
     """The end state of every key of one group: key texts, column texts, and whether it is deleted."""
-    for text, live in states(rows, keys, types, others):
+    for text, live in states(rows, mirror.keys, types, others, soft=mirror.soft):
         values: Image = live.values if live else {}
         yield (*text, *(values.get(name) for name in names), live is None)
 
@@ -192,9 +201,11 @@ def states(
     keys: tuple[str, ...],
     types: dict[str, str],
     others: list[Placed | SchemaStep],
+    *,
+    soft: bool = False,
 ) -> Iterator[tuple[list[str | None], Row | None]]:
-    """The end state of every key of one group: its texts, and its row if it exists."""
-    table = Table(keys, types)
+    """The end state of every key of one group: its texts, and its row if it exists, or is kept."""
+    table = Table(keys, types, soft=soft)
     events: dict[str, Placed] = {}
     texts: dict[Key, list[str | None]] = {}  # of the group's own keys: a change may name others, too
     for row in rows:
@@ -209,7 +220,7 @@ def states(
     for _step in steps(table, [*events.values(), *others]):
         pass
     for key, text in texts.items():
-        yield text, table.rows.get(key)
+        yield text, table.row(key)
 
 
 def first_cell(column: str, images: tuple[Image | None, ...]) -> str | None:

@@ -14,62 +14,49 @@ from itertools import pairwise
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.errors import HeldError
 from ingest.fold import Placed, SchemaStep, copies
 from ingest.fold import Row as PlainRow
-from ingest.gold import eras, refold
+from ingest.gold import eras, past_keys, refold
 from ingest.gold.cast import cast, key_is_exact
 from ingest.gold.eras import Evidence, Run
 from ingest.gold.lane import change_of
+from ingest.lake import duck
 from ingest.lake.images import image
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Era, Mirror
-from ingest.lake.schemas import CHANGES
-from ingest.order import order_key, order_of
+from ingest.lake.tables import Tables
+from ingest.order import order_of
 
-_WAY_OUT = (
-    "write `keys: [...]` with columns that every row has into its tables: entry, or read the table again from its "
-    "source and, when that has landed, give `ingest epoch FILE {0} --from-batch BATCH --resnapshot {1} --complete` with "
-    "its first batch."
-)
 _LIVE = "number BIGINT, after STRING, types STRING"
 Rows = Iterator[pa.RecordBatch]
 
 
-def ask(lake: Lake, source: str, table: TableId, last: int | None) -> Evidence:
+def ask(lake: Tables, source: str, table: TableId, last: int | None) -> Evidence:
     """What the changes of a lane show of its key, in all batches up to one."""
-    mine = _of(lake, source, table)
-    if last is not None:
-        mine = mine.where(F.col("batch") <= last)
-    mine = mine.where(F.col("op") != "truncate")
-    found = eras.evidence(_spans(mine, F.col("batch")))
+    parts = {"source": source, **dict(zip(("database", "schema", "table"), table, strict=True))}
+    mine = [f"{duck.name(name)} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts.items()]
+    mine += ["op <> 'truncate'", *([] if last is None else [f"batch <= {last}"])]
+    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {' AND '.join(mine)}"
+    found = eras.evidence(_spans(lake, changes, "batch"))
     if not eras.overlap(found):
         return found
-    in_order = Window.orderBy("order_key")
-    named = mine.where(F.col("keys").isNotNull())
-    begins = F.coalesce(F.lag("keys").over(in_order) != F.col("keys"), F.lit(True)).cast("int")
-    numbered = named.withColumn("begins", begins).withColumn("run", F.sum("begins").over(in_order))
-    exact = eras.evidence(_spans(numbered, F.col("run")))
+    begins = "CASE WHEN lag(keys) OVER (ORDER BY order_key) = keys THEN 0 ELSE 1 END AS begins"
+    begun = f"SELECT *, {begins} FROM ({changes}) AS c WHERE keys IS NOT NULL"
+    numbered = f"SELECT *, sum(begins) OVER (ORDER BY order_key) AS run FROM ({begun}) AS b"
+    exact = eras.evidence(_spans(lake, numbered, "run"))
     return replace(exact, unnamed=found.unnamed)
 
 
-def _of(lake: Lake, source: str, table: TableId) -> DataFrame:
-    found = lake.read(CHANGES.name).where((F.col("kind") == "change") & (F.col("source") == source))
-    for name, part in zip(("database", "schema", "table"), table, strict=True):
-        found = found.where(F.col(name).eqNullSafe(F.lit(part)))
-    return found
-
-
-def _spans(mine: DataFrame, run: Column) -> Iterator[Run]:
-    rows = mine.groupBy("keys", run.alias("run")).agg(
-        F.min("order_key").alias("low"), F.max("order_key").alias("high")
+def _spans(lake: Tables, changes: str, run: str) -> Iterator[Run]:
+    rows = lake.ask(
+        f"SELECT keys, {run}, min(order_key) AS low, max(order_key) AS high FROM ({changes}) AS m GROUP BY keys, {run}"
     )
-    for row in rows.collect():
+    for row in rows:
         yield Run(tuple(json.loads(row["keys"] or "[]")), row["low"], row["high"])
 
 
@@ -118,7 +105,7 @@ def rebased(
         images = _live(rows, within, beyond, links) if era.keys else _copies(rows, beyond)
         base = _inserts(images, mine, after.place, batch).localCheckpoint()
         if after.keys:
-            _refuse(base, _within(mirror, after.keys, steps), era, _WAY_OUT.format(*lane))
+            _refuse(base, _within(mirror, after.keys, steps), era, lane)
     rest = mine.where(F.col("order_key") > told[-1].place)
     return rest if base is None else rest.unionByName(base)
 
@@ -132,11 +119,8 @@ def _cleared(mine: DataFrame, steps: tuple[SchemaStep, ...]) -> str:
 
 def _within(mirror: Mirror, keys: tuple[str, ...], steps: tuple[SchemaStep, ...]) -> Mirror:
     """The mirror under an earlier key, whose columns may have other names by now."""
-    known = {one.name: one.type for one in mirror.columns}
-    for step in reversed(steps):
-        if step.action == "rename_column" and step.column not in known and step.to in known:
-            known[step.column] = known[step.to]
-    columns = tuple(MirrorColumn(key, key, known.get(key, "unknown")) for key in keys)
+    known = past_keys.key_types({one.name: one.type for one in mirror.columns}, keys, steps)
+    columns = tuple(MirrorColumn(key, key, logical) for key, logical in known.items())
     return replace(mirror, keys=keys, columns=columns)
 
 
@@ -185,11 +169,10 @@ def _numbered(live: Iterator[PlainRow]) -> Rows:
 
 def _inserts(images: DataFrame, mine: DataFrame, place: str, batch: int) -> DataFrame:
     """Images as inserts just before a place, each with its own position."""
-    at = order_of(place)
 
     def run(batches: Rows) -> Rows:
         for rows in batches:
-            keys = [order_key(at._replace(row=-2 - number)) for number in rows.column("number").to_pylist()]
+            keys = [past_keys.inserted(place, number) for number in rows.column("number").to_pylist()]
             yield pa.RecordBatch.from_arrays(
                 [pa.array(keys, pa.string()), rows.column("after"), rows.column("types")],
                 names=["k", "after", "types"],
@@ -211,7 +194,7 @@ def _inserts(images: DataFrame, mine: DataFrame, place: str, batch: int) -> Data
     )
 
 
-def _refuse(base: DataFrame, within: Mirror, era: Era, words: str) -> None:
+def _refuse(base: DataFrame, within: Mirror, era: Era, lane: tuple[str, TableId]) -> None:
     parsed = base.select("after", image("after", within.keys).alias("a"))
     cells = []
     for one in within.key_columns:
@@ -219,16 +202,12 @@ def _refuse(base: DataFrame, within: Mirror, era: Era, words: str) -> None:
         exact = key_is_exact(text, one.type)
         cells.append(cast(text, one.type) if exact is None else F.when(exact, cast(text, one.type)))
     there = reduce(lambda a, b: a & b, [cell.isNotNull() for cell in cells])
-    key = ", ".join(within.keys)
     keyed = parsed.select(
         "after", there.alias("there"), *[cell.alias(f"k{i}") for i, cell in enumerate(cells)]
     )
     without = keyed.where("NOT there").select("after").limit(1).collect()
     if without:
-        raise HeldError(
-            f"its key has changed from ({', '.join(era.keys)}) to ({key}), and rows from before have no value of it, "
-            f"such as {_shown(without[0]['after'])}: {words}"
-        )
+        raise HeldError(past_keys.without_key(era.keys, within.keys, without[0]["after"], lane))
     twice = (
         keyed.groupBy(*[f"k{i}" for i in range(len(cells))])
         .agg(F.count("*").alias("n"), F.first("after").alias("after"))
@@ -237,11 +216,4 @@ def _refuse(base: DataFrame, within: Mirror, era: Era, words: str) -> None:
         .collect()
     )
     if twice:
-        raise HeldError(
-            f"its key has changed from ({', '.join(era.keys)}) to ({key}), and {twice[0]['n']} rows from before have the "
-            f"same new key, such as {_shown(twice[0]['after'])}; a delete may still be on its way. If not: {words}"
-        )
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= 200 else text[:199] + "…"
+        raise HeldError(past_keys.same_key(era.keys, within.keys, twice[0]["n"], twice[0]["after"], lane))

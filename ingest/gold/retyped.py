@@ -6,22 +6,27 @@ keep their values, and a reject of the column says so until they are loaded agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
+from ingest.change import Op
 from ingest.fold import SchemaStep
 from ingest.gold.gather import of_lane
-from ingest.gold.lane import Lane, Steps
+from ingest.gold.lane import Lane, Steps, types_of
+from ingest.lake.datafiles import table_of
 from ingest.lake.images import image
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES, REJECTS
+from ingest.values.conversions import in_words
 
 ACTION, REASON = "retype_column", "values-not-known"
+_SETTING = ("read", "insert", "update")
 RESPELT, ALTERED, OPEN = 1, 2, 4
 """What a step does to a value: gives it another text; another value; a value that no message contains."""
 
@@ -43,18 +48,9 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
 
 
-def found(lake: Lake, work: Iterable[tuple[Lane, Steps]]) -> list[Retyped]:
+def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], *, by_arrow: bool) -> list[Retyped]:
     """The new steps of all lanes that change existing values, with what they do to them."""
-    return [
-        one
-        for lane, steps in work
-        for one in _of_lane(
-            lake,
-            lane,
-            [step for step in steps.new if step.action == ACTION],
-            [step for step in steps.ever if step.action in ("rename_column", "add_column")],
-        )
-    ]
+    return [one for lane, steps in work for one in _of_lane(lake, lane, steps, by_arrow=by_arrow)]
 
 
 def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
@@ -66,17 +62,51 @@ def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     return found
 
 
-def _of_lane(
-    lake: Lake, lane: Lane, steps: Sequence[SchemaStep], others: Sequence[SchemaStep]
-) -> Iterator[Retyped]:
-    if not steps:
+def _of_lane(lake: Lake, lane: Lane, steps: Steps, *, by_arrow: bool) -> Iterator[Retyped]:
+    new = [step for step in steps.new if step.action == ACTION]
+    if not new:
         return
-    names = {step: former(step.column, others) for step in steps}
+    others = [step for step in steps.ever if step.action in ("rename_column", "add_column")]
+    names = {step: former(step.column, others) for step in new}
+    found = (_met if by_arrow else _met_by_spark)(lake, lane, names)
+    for step, does in zip(new, found, strict=True):
+        if met := does | on_defaults(step, names[step], others):
+            yield Retyped(lane, step, met)
+
+
+Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and before
+
+
+def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
+    """What each step does to the values that a lane's messages hold."""
+    from ingest.gold.apply_arrow import changes_files
+    from ingest.gold.arrow import LaneWork, read
+
+    work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
+    rows = read(changes_files(lake, 0), [work])[work.id]
+    columns = (rows[name].to_pylist() for name in ("order_key", "op", "partial", "after", "types"))
+    found = [0] * len(names)
+    for place, op, partial, after, kinds in zip(*columns, strict=True):
+        if op not in _SETTING:
+            continue
+        image, types = json.loads(after) if after else {}, types_of(kinds)
+        whole = not (op == Op.UPDATE and partial)
+        for i, (step, every) in enumerate(names.items()):
+            text = next((image[name] for name in every if image.get(name) is not None), None)
+            told = step.solid and (whole or any(name in image for name in every))
+            if place < str(step.order) and (text is not None or told):
+                sent = next((types[name] for name in every if types.get(name)), "")
+                found[i] |= effect(step, text, sent)
+    return found
+
+
+def _met_by_spark(lake: Lake, lane: Lane, names: Names) -> list[int]:
+    """The same for a long history."""
     every = list(dict.fromkeys(name for some in names.values() for name in some))
-    rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("op").isin("read", "insert", "update"))
+    rows = of_lane(lake.read(CHANGES.name), lane).where(F.col("op").isin(*_SETTING))
     overlays = (F.col("op") == "update") & F.col("partial")
     values = []
-    for i, step in enumerate(steps):
+    for i, step in enumerate(names):
         text = F.coalesce(*[F.col("a")[name] for name in names[step]])
         sent = F.coalesce(*[F.col("t")[name] for name in names[step]], F.lit(""))
         told = F.lit(False)
@@ -89,9 +119,7 @@ def _of_lane(
     there = F.coalesce(F.json_object_keys("after"), F.array()).alias("there")
     row = rows.select("order_key", "op", "partial", *images, there).agg(*values).first()
     assert row is not None
-    for i, step in enumerate(steps):
-        if met := (row[f"s{i}"] or 0) | on_defaults(step, names[step], others):
-            yield Retyped(lane, step, met)
+    return [row[f"s{i}"] or 0 for i in range(len(names))]
 
 
 def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[SchemaStep]) -> int:
@@ -132,8 +160,8 @@ def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> 
     ]
     if not rows:
         return 0
-    frame: DataFrame = lake.spark.createDataFrame(list(dict.fromkeys(rows)), REJECTS.columns)
-    appended = lake.append(frame, REJECTS, f"gold/{mirror.path}/{mirror.generation}/retyped", batch)
+    table = table_of(list(dict.fromkeys(rows)), REJECTS.arrow.names, REJECTS.arrow)
+    appended = lake.append(table, REJECTS, f"gold/{mirror.path}/{mirror.generation}/retyped", batch)
     return len(set(rows)) if appended else 0
 
 
@@ -144,7 +172,7 @@ def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collectio
 
 def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
     step = one.step
-    new = step.declared or step.type
+    new = in_words(step.declared or step.type)
     values = {
         "stage": "gold",
         "kind": "cell",
@@ -160,4 +188,4 @@ def _reject(mirror: Mirror, one: Retyped, batch: int) -> tuple[object, ...]:
             f"until {mirror.name} is loaded again; dismiss this then"
         ),
     }
-    return tuple(values.get(name) for name in REJECTS.columns.names)
+    return tuple(values.get(name) for name in REJECTS.arrow.names)

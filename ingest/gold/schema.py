@@ -16,7 +16,7 @@ from ingest.config.model import KEEP, TableRule
 from ingest.errors import HeldError, command
 from ingest.gold import eras, policy
 from ingest.gold.eras import Evidence, Run, of_lines
-from ingest.gold.lane import LaneId
+from ingest.gold.lane import LaneId, lane_name
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
@@ -49,7 +49,7 @@ class Plan:
     frozen: int = 0  # the batch up to which a frozen mirror accepts everything, see `Subject`
     whole: str = ""  # why it is folded again from its first change, as part of a sentence
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` omits, or that a rule excludes
-    noticed: int = 0  # statements that could not be read
+    noticed: int = 0  # statements that could not be read, or leave rows elsewhere
     told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
 
     @property
@@ -89,10 +89,14 @@ def decide(
     last = hold.batch - 1 if hold else None
     logged = {name: ledger.of(*name, last) for name in subjects}
     declared = {name: policy.shown(logged[name], subject, applied) for name, subject in subjects.items()}
-    anew = len(subjects) == 1 and any(
-        step.action == "new_incarnation" and batch > applied
-        for name, subject in subjects.items()
-        for step, batch in policy.steps(logged[name], subject)
+    anew = (
+        len(job.lanes | subjects.keys()) == 1
+        and not job.rule.soft
+        and any(
+            step.action == "new_incarnation" and batch > applied
+            for name, subject in subjects.items()
+            for step, batch in policy.steps(logged[name], subject)
+        )
     )
     lanes = {
         name: _eras(job, mirror, name, logged[name], subject, applied, asked and partial(asked, name, last))
@@ -144,16 +148,12 @@ def _refuse_unordered(job: Job) -> None:
             f"{job.table} is fed by tables whose entries in tables: have different rules for its columns: "
             "write the same rules into each of them, or another into:."
         )
-    if job.rule.into and not job.rule.shard_column and len(job.tables) > 1:
+    if job.merged and (job.rule.history or job.rule.soft or job.rule.no_key != "hold"):
+        what = "a history" if job.rule.history else "deleted rows" if job.rule.soft else "no key"
+        named = {lane_name(job.lanes, name) for name in job.lanes}
         raise HeldError(
-            f"{job.table} is fed by {' and '.join(sorted(map(str, job.tables)))}, whose positions cannot be compared: "
-            f"give their tables: entry a shard_column, or another into: than {job.rule.into!r}."
-        )
-    if len(job.lines) > 1 and not job.rule.shard_column:
-        names = " and ".join(sorted(f"{source}:{table}" for source, table in job.lines))
-        raise HeldError(
-            f"{job.table} is fed by {names}, whose positions cannot be compared: "
-            "give its tables: entry a shard_column, or another into:."
+            f"{job.table} is fed by {' and '.join(sorted(named))}, whose positions cannot be compared, and its rows have "
+            f"{what}: give their tables: entry a shard_column, or another into:."
         )
 
 
@@ -256,7 +256,7 @@ def _decided(
         have = {one.name for one in mirror.columns} | rule.declared.keys() | {*rule.include}
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
-    if rule.on_schema_change == "evolve" and not rule.shard_column:
+    if rule.on_schema_change == "evolve" and not rule.shard_column and not job.merged:
         gone = _gone(job, declared)
         seen = {name: logical for name, logical in seen.items() if name not in gone}
         again = _again(declared)
@@ -290,7 +290,8 @@ def _refuse_condition(job: Job, mirror: Mirror, departed: Mapping[LaneId, Mappin
         rules.append((f"{rule.where_place} where:", rule.where, refused))
     for name, one in rule.made.items():
         expression = one.value if one.kind == "compute" else ""
-        rules.append((f"{rule.places[name]} columns: {name}", expression, _untyped))
+        what = "deletes: soft" if one.kind == "deletes" else f"columns: {name}"
+        rules.append((f"{rule.places[name]} {what}", expression, _untyped))
     if not rules or not mirror.columns:
         return
     if not mirror.keys:
@@ -323,9 +324,14 @@ def _refuse_made(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Show
     names |= {folded(name): name for name in sorted(sent)}
     for name in job.rule.made:
         if other := names.get(folded(name)):
+            by, way = "columns:", "give the rule another name"
+            if job.rule.made[name].kind == "deletes":
+                by, way = (
+                    "deletes: soft",
+                    "keep its deleted rows in a table of their own with `history: true` instead",
+                )
             raise HeldError(
-                f"{job.rule.places[name]} columns: makes a column {name}, and {job.table} has a column {other} of its own: "
-                "give the rule another name."
+                f"{job.rule.places[name]} {by} makes a column {name}, and {job.table} has a column {other} of its own: {way}."
             )
 
 

@@ -18,7 +18,7 @@ from ingest.gold.lane import Lane, LaneId, Shape
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.histories import table_of
-from ingest.lake.mirrors import Era, Mirror, target
+from ingest.lake.mirrors import Era, Mirror, feeding, target
 from ingest.lake.names import mirror_path
 from ingest.lake.statements import Statement
 from ingest.lake.tables import Tables
@@ -30,7 +30,7 @@ LOOKS = 3  # logs that are read at once
 _TABLE = ("source", "database", "schema", "table")
 _TABLE_SQL = ", ".join(f'"{name}"' for name in _TABLE)
 _OF_NEW = ("reads",)  # needed for new lines only
-_SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "truncates", "ddl")
+_SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes", "truncates", "ddl")
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class History:
     partials: int = 0
     key_changes: int = 0
     inherits: int = 0
+    deletes: int = 0
     truncates: int = 0
     ddl: int = 0
     servers: set[str] = field(default_factory=set)
@@ -272,7 +273,12 @@ class Job:
     rule: TableRule
     lines: dict[LaneId, list[Line]] = field(default_factory=dict)
     shapes: frozenset[str] = frozenset()  # from the rules of all its lanes, including those without new lines
-    tables: frozenset[TableId] = frozenset()  # of all its lanes, if entries map tables to other names
+    lanes: frozenset[LaneId] = frozenset()  # all that have sent rows, if several may feed one mirror
+
+    @property
+    def merged(self) -> bool:
+        """True if rows of several lanes are distinguished by their key alone."""
+        return len(self.lanes) > 1 and not self.rule.shard_column
 
     @property
     def first(self) -> int:
@@ -290,9 +296,9 @@ class Job:
         return replace(self, lines=lines)
 
     def columns_of(self, name: LaneId) -> dict[str, str]:
-        """All columns that a lane's rows show, with their logical types, in order."""
+        """All columns that a lane's new rows show, with their logical types, in order."""
         seen: dict[str, str] = {}
-        for line in sorted(self.lines[name], key=_place):
+        for line in sorted(self.lines.get(name, ()), key=_place):
             seen = merged_columns(seen, line.columns)
         return seen
 
@@ -312,15 +318,15 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         path = mirror_path(table)
         job = found.setdefault(path, Job(table, path, rule))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
-    if any(rule.shape or rule.into for rule in pipeline.tables):
+    if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
         for name, path in _paths(pipeline, books):
             if path in found:
                 found[path].shapes |= {pipeline.rule(name[1]).shape}
-                found[path].tables |= {name[1]} if books.histories[name].changes else set()
+                found[path].lanes |= {name} if books.histories[name].changes else set()
         for job in found.values():
             job.shapes |= {pipeline.rule(table).shape for _, table in job.lines}
             rows = (name for name, lines in job.lines.items() if any(line.changes for line in lines))
-            job.tables |= {table for _, table in rows}
+            job.lanes = feeding(pipeline, job.lanes.union(rows))
     return [found[path] for path in sorted(found)]
 
 
@@ -333,8 +339,9 @@ def lane(
     eras: tuple[Era, ...] = (),
     *,
     declared: bool = False,
+    merged: bool = False,
 ) -> Lane | None:
-    """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date.
+    """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date and not ``merged``.
 
     ``keys`` are the columns that identify the lane's rows now, ``eras`` those that did before. If they are
     ``declared``, moves were counted by the declared names, whatever the columns were called then.
@@ -351,7 +358,7 @@ def lane(
         new.add(line)
         if line.changes and line.order_low is not None and (low is None or line.order_low < low):
             low = line.order_low
-    if first > books.last:
+    if first > books.last and not merged:
         return None
     named = () if declared else eras
     history, new = history.recounted(keys, named), new.recounted(keys, named)
@@ -366,6 +373,7 @@ def lane(
         reads=new.reads,
         new=Shape(bool(new.partials), bool(new.key_changes)),
         ever=Shape(bool(new.partials + history.partials), bool(new.key_changes + history.key_changes)),
+        deletes=new.deletes,
         truncates=new.truncates,
         truncates_ever=new.truncates + history.truncates,
         inherits=new.inherits,
@@ -373,6 +381,7 @@ def lane(
         eras=eras,
         ddl_ever=new.ddl + history.ddl,
         changes_ever=new.changes + history.changes,
+        merged=merged,
     )
 
 
@@ -382,11 +391,13 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
         *books.histories,
         *((line.source, line.table_id) for line in books.lines if line.batch <= books.last),
     ]
-    return [
+    mine = [
         name
         for name in dict.fromkeys(known)
         if name[1].table is not None and mirror_path(target(pipeline.rule(name[1]), name[1])) == path
     ]
+    kept = feeding(pipeline, mine)
+    return [name for name in mine if name in kept]
 
 
 def whole(
@@ -396,6 +407,7 @@ def whole(
     eras: tuple[Era, ...] = (),
     *,
     declared: bool = False,
+    merged: bool = False,
 ) -> Lane:
     """A lane as in a mirror's first run: everything is new. The arguments are those of `lane`."""
     every = _copy(books.histories.get(name))
@@ -415,6 +427,7 @@ def whole(
         reads=every.reads,
         new=shape,
         ever=shape,
+        deletes=every.deletes,
         truncates=every.truncates,
         truncates_ever=every.truncates,
         inherits=every.inherits,
@@ -422,6 +435,7 @@ def whole(
         ddl_ever=every.ddl,
         changes_ever=every.changes,
         eras=eras,
+        merged=merged,
     )
 
 

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _ODD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f]")  # in a folder's name
 _TRIES = 20
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-_CHECKPOINT = 10  # commits, as in Spark
+_CHECKPOINT, _MIRROR_CHECKPOINT = 10, 100  # commits, as in Spark and in delta-rs: there are many mirrors
+_ZONELESS, _FEATURE = "timestamp_ntz", "timestampNtz"
 
 
 class TakenError(IngestError):
@@ -105,6 +106,143 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
     raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
 
 
+class Staged(NamedTuple):
+    """A table in a staging folder of the same lake, whose files another table gets."""
+
+    folder: str
+    state: delta.Snapshot
+
+    def fits(self, path: str) -> bool:
+        """True if its files can be the rows of the table in a folder, or of a new one, without Spark."""
+        there = delta.snapshot(path)
+        properties = there.meta.get("configuration") or {}
+        return (
+            self.state.is_plain
+            and (there.is_plain or not there.exists)
+            and not self.state.partition_by
+            and not there.partition_by
+            and not any(one.vector for one in self.state.files)
+            and properties.get("delta.appendOnly", "false") != "true"
+        )
+
+    def link(self, path: str) -> None:
+        """Give its files a second name in the folder of another table, whose commit may name them then."""
+        Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
+        for one in self.state.files:
+            with contextlib.suppress(FileExistsError):
+                os.link(Path(self.folder, one.place), Path(path, one.place))
+
+
+class NewRows(NamedTuple):
+    """What a table gets in one commit: files, instead of its own or next to them, and other columns if there are any."""
+
+    files: Sequence[Added]
+    replaces: bool = True
+    schema: str = ""  # the JSON of its columns; empty if they stay as they are
+    metrics: Mapping[str, str] = {}
+    operation: str = "WRITE"
+    meta: Mapping[str, Any] = {}  # of a new table, with its protocol
+    protocol: Mapping[str, Any] = {}
+
+
+def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer: str, batch: int) -> bool:
+    """Commit to a table in the state that it was seen in, or create it, under the writer's identifier.
+
+    Returns:
+        False if another commit was faster: nothing is committed then.
+    """
+    Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
+    if not _put(path, state.version + 1, _changing(state, rows, metadata, writer, batch)):
+        return False
+    _checkpoint(path, state.version + 1, _MIRROR_CHECKPOINT)
+    return True
+
+
+def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -> None:
+    """Replace a table's rows and columns by those of a staged table, under the writer's identifier.
+
+    The table keeps its properties and its identity; if there is none, it is created.
+
+    Raises:
+        TakenError: the writer has committed this batch, or a later one, already.
+        IngestError: other commits were faster each time.
+    """
+    from ingest.lake.datafiles import Added
+
+    staged.link(path)
+    new, now = staged.state, int(time.time() * 1000)
+    metrics = {"numFiles": len(new.files), "numOutputRows": new.rows, "numOutputBytes": new.size}
+    rows = NewRows(
+        [Added(one.place, one.size, dict(one.partition), one.stats, now) for one in new.files],
+        schema=new.meta["schemaString"],
+        metrics={name: str(number) for name, number in metrics.items() if number is not None},
+        meta=new.meta,
+        protocol=new.protocol,
+    )
+    for attempt in range(_TRIES):
+        state = delta.snapshot(path)
+        if state.transactions.get(writer, -1) >= batch:
+            raise TakenError(f"{path} holds batch {batch} of {writer} already.")
+        if write(path, state, rows, metadata, writer, batch):
+            return
+        time.sleep(0.01 * attempt)
+    raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
+
+
+def _changing(
+    state: delta.Snapshot, rows: NewRows, metadata: str, writer: str, batch: int
+) -> Iterator[dict[str, Any]]:
+    """The actions of a commit that may replace all files, and columns."""
+    now = int(time.time() * 1000)
+    yield {
+        "commitInfo": {
+            "timestamp": now,
+            "operation": rows.operation,
+            "operationParameters": {"mode": "Overwrite" if rows.replaces else "Append", "partitionBy": "[]"},
+            "isolationLevel": "Serializable",
+            "isBlindAppend": not state.exists,
+            "operationMetrics": rows.metrics,
+            "userMetadata": metadata,
+            "engineInfo": "ingest",
+            "txnId": str(uuid.uuid4()),
+        }
+    }
+    schema = rows.schema or state.meta["schemaString"]
+    if (protocol := _protocol(state.protocol or rows.protocol, schema)) != state.protocol:
+        yield {"protocol": protocol}
+    if rows.schema:
+        about = state.meta or {**rows.meta, "id": str(uuid.uuid4()), "createdTime": now}
+        yield {"metaData": {**about, "schemaString": schema}}
+    yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
+    for one in state.files if rows.replaces else ():
+        yield {
+            "remove": {
+                "path": one.path,
+                "deletionTimestamp": now,
+                "dataChange": True,
+                "extendedFileMetadata": True,
+                "partitionValues": one.partition,
+                "size": one.size,
+                **({"deletionVector": one.vector} if one.vector else {}),
+            }
+        }
+    yield from map(_add, rows.files)
+
+
+def _protocol(now: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
+    """A table's protocol, with the feature that a time without a zone among its columns needs."""
+    written = set(now.get("writerFeatures") or ("appendOnly", "invariants"))
+    zoneless = any(one["type"] == _ZONELESS for one in orjson.loads(schema)["fields"])
+    if not zoneless or _FEATURE in written:
+        return now
+    return {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": sorted({*(now.get("readerFeatures") or ()), _FEATURE}),
+        "writerFeatures": sorted({*written, _FEATURE}),
+    }
+
+
 def mark(path: str, metadata: str) -> int:
     """Add a commit that changes nothing, and give its version.
 
@@ -148,17 +286,20 @@ def _entry(
     }
     if writer:
         yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
-    for one in files:
-        yield {
-            "add": {
-                "path": quote(one.path, safe="/="),
-                "partitionValues": one.partition,
-                "size": one.size,
-                "modificationTime": one.written_at,
-                "dataChange": True,
-                "stats": one.stats,
-            }
+    yield from map(_add, files)
+
+
+def _add(one: Added) -> dict[str, Any]:
+    return {
+        "add": {
+            "path": quote(one.path, safe="/="),
+            "partitionValues": one.partition,
+            "size": one.size,
+            "modificationTime": one.written_at,
+            "dataChange": True,
+            "stats": one.stats,
         }
+    }
 
 
 def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
@@ -175,14 +316,14 @@ def _put(path: str, version: int, actions: Iterable[dict[str, Any]]) -> bool:
     return True
 
 
-def _checkpoint(path: str, version: int) -> None:
-    """Write a checkpoint as often as Spark does; old log entries stay until `ingest maintain`, which keeps the promised
+def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
+    """Write a checkpoint now and then; old log entries stay until `ingest maintain`, which keeps the promised
     versions.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    if version % _CHECKPOINT == 0:
+    if version % every == 0:
         # the checksum that Hadoop's client keeps for a file it wrote: it would report another writer's file as damaged
         Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         with contextlib.suppress(DeltaError, OSError):  # the commit is written, and the next one tries again

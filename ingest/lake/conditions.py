@@ -79,7 +79,7 @@ def met(where: str, cells: Cells, rows: int) -> pa.Array:
         ConditionError: it fails on a row.
     """
     names = conditions.columns(where)
-    return _asked(WHERE, [cells(name) for name in names], _holds(where), rows)
+    return _asked(WHERE, [cells(name) for name in names], _holds(where), rows).cast("bool")  # of no rows, too
 
 
 def values(name: str, expression: str, logical: str, cells: Cells, rows: int) -> pa.Array:

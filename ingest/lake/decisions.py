@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ingest.lake.duck import name
@@ -31,6 +32,7 @@ ALERT = "alert"  # what was sent about a problem, and to whom
 ERASE, ERASED = "erase", "erased"  # rows to be removed, with their barriers; what was removed
 ERASED_LATE = "erased-late"  # the batch up to which late messages of erased rows are removed
 ERASE_SECRET = "erase-secret"  # noqa: S105 - the kind of the decision that holds the secret of the keys' digests
+_NUMBERING = Lock()  # mirrors decide side by side
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 
 
@@ -90,12 +92,13 @@ def append(lake: Lake, decisions: Iterable[Decision]) -> None:
     found = list(decisions)
     if not found:
         return
-    now, first = lake.now(), read(lake).last + 1
-    rows = [
-        (now, one.kind, one.subject, one.batch, _text(one.value), one.reason, one.by or lake.run, number)
-        for number, one in enumerate(found, first)
-    ]
-    lake.append_unguarded(rows, DECISIONS)
+    with _NUMBERING:
+        now, first = lake.now(), read(lake).last + 1
+        rows = [
+            (now, one.kind, one.subject, one.batch, _text(one.value), one.reason, one.by or lake.run, number)
+            for number, one in enumerate(found, first)
+        ]
+        lake.append_unguarded(rows, DECISIONS)
 
 
 def _text(value: dict[str, Any]) -> str | None:

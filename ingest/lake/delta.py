@@ -40,13 +40,18 @@ def _statistics(text: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a table. ``deleted`` counts the rows that its deletion vector removes."""
+    """One file of a table; ``vector`` is its deletion vector as in the log, without empty members."""
 
     path: str  # as in the log: under the table's folder, percent-encoded
     size: int
     partition: Mapping[str, str | None]
     stats: str = ""
-    deleted: int = 0
+    vector: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def deleted(self) -> int:
+        """The number of rows that its deletion vector removes."""
+        return self.vector.get("cardinality") or 0
 
     @property
     def rows(self) -> int | None:
@@ -81,9 +86,15 @@ class Snapshot:
         default_factory=dict
     )  # a column's name in the files, where it differs
     comments: Mapping[str, str] = field(default_factory=dict)
-    is_plain: bool = (
-        False  # files can be added without Spark: no feature of the table requires more of its writers
-    )
+    meta: Mapping[str, Any] = field(default_factory=dict)  # as in the log
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if files can be added without Spark: no feature of the table requires more of its writers."""
+        version = self.protocol.get("minWriterVersion") or 0
+        features = set(self.protocol.get("writerFeatures") or ())
+        return 1 <= version <= 2 or (version == 7 and features <= _WRITABLE)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -272,13 +283,13 @@ class _State:
     def take(self, actions: Iterator[dict[str, Any]]) -> None:
         for action in actions:
             if one := action.get("add"):
-                vector = one.get("deletionVector") or {}
+                vector = _filled(one.get("deletionVector") or {})
                 self.files[one["path"], _vector(vector)] = DataFile(
                     one["path"],
                     one["size"],
                     one.get("partitionValues") or {},
                     one.get("stats") or "",
-                    vector.get("cardinality") or 0,
+                    vector,
                 )
             elif one := action.get("remove"):
                 self.files.pop((one["path"], _vector(one.get("deletionVector") or {})), None)
@@ -310,13 +321,9 @@ class _State:
                 if "delta.columnMapping.physicalName" in one["metadata"]
             },
             {one["name"]: one["metadata"]["comment"] for one in fields if "comment" in one["metadata"]},
-            self._is_plain,
+            _filled(self.meta),
+            _filled(self.protocol),
         )
-
-    @property
-    def _is_plain(self) -> bool:
-        version = self.protocol.get("minWriterVersion") or 0
-        return version <= 2 or (version == 7 and set(self.protocol.get("writerFeatures") or ()) <= _WRITABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,6 +337,11 @@ class _Seen:
 
 
 _last: dict[str, _Seen] = {}
+
+
+def _filled(found: Mapping[str, Any]) -> dict[str, Any]:
+    """An action's members; a checkpoint also has the empty ones."""
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _vector(found: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from ingest.change import TableId
 from ingest.lake import stores
 
 if TYPE_CHECKING:
@@ -68,3 +69,14 @@ def name(value: str) -> str:
 def texts(values: Iterable[str]) -> str:
     """A list of texts."""
     return f"[{', '.join(map(text, values))}]"
+
+
+def of_table(table: TableId) -> str:
+    """The condition that a row of a product table is of one source table, in whatever source."""
+    parts = zip(("database", "schema", "table"), table, strict=True)
+    return " AND ".join(f"{name(column)} IS NOT DISTINCT FROM {value(part)}" for column, part in parts)
+
+
+def of_lane(source: str, table: TableId) -> str:
+    """The same for one source table of one source."""
+    return f"source = {text(source)} AND {of_table(table)}"

@@ -94,6 +94,15 @@ def _nonce(number: int) -> bytes:
     return number.to_bytes(_NONCE_BYTES, "big")
 
 
+Spans = tuple[tuple[int, int | None], ...]
+"""Runs of batches: the first, and the first one after them; None while there is none."""
+
+
+def is_in(spans: Spans, batch: int) -> bool:
+    """True if a batch is in one of the runs."""
+    return any(first <= batch and (end is None or batch < end) for first, end in spans)
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
@@ -164,7 +173,7 @@ class Opener:
     A message of such a batch must be sealed, and one of any other batch is plain, whatever its bytes look like.
     """
 
-    spans: tuple[tuple[int, int | None], ...] = ()  # first batch, and the first one that is no longer sealed
+    spans: Spans = ()
     keys: Mapping[bytes, bytes] = field(default_factory=dict, repr=False)  # data keys by id
     days: Mapping[bytes, str] = field(default_factory=dict)  # of all keys that were ever seen
     faults: Mapping[str, str] = field(default_factory=dict)  # day -> why its messages cannot be opened
@@ -173,7 +182,7 @@ class Opener:
 
     def seals(self, batch: int) -> bool:
         """True if the messages of a batch are sealed."""
-        return any(first <= batch and (end is None or batch < end) for first, end in self.spans)
+        return is_in(self.spans, batch)
 
     def batches(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Batches of messages with the columns `INPUT` of bronze, opened."""
@@ -219,6 +228,20 @@ class Opener:
         if plain is None:
             raise SealError(f"{where} was changed or moved after it was sealed: {_RESTORE}")
         return Parts(*msgspec.msgpack.decode(_unpacker().decompress(plain)))
+
+    def sealed_again(self, batch: int, place: Sequence[Any], value: bytes, parts: Parts) -> bytes:
+        """Other contents of a message, sealed with the data key of its present ones, which have been opened."""
+        import pyarrow as pa
+
+        number = bytes(value)[len(MARK) : _SALT_AT]
+        row = dict(zip((*_PLACE, *_PARTS), (*place, *parts), strict=True)) | {"kind": "message"}
+        page = Seal(number, self.keys[number]).page(pa.RecordBatch.from_pylist([row]), batch)
+        found: bytes = page.column("value")[0].as_py()
+        return found
+
+    def is_lost(self, value: bytes | None) -> bool:
+        """True for a sealed message whose day's key was dropped on purpose: nobody can read it any more."""
+        return self.days.get(bytes(value or b"")[len(MARK) : _SALT_AT], "") in self.dropped
 
     def fault(self, day: str) -> str:
         """Why messages of a day cannot be opened; empty if they can."""

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.lake import commits, delta, log
+from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, arrow_schema, fitted, table_of, written
 from ingest.lake.delta import UnreadableError, metadata_of
 from ingest.lake.log import NO_TABLE, Snapshot
@@ -28,7 +29,7 @@ from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
-_LOG_DAYS = 30  # retention of a log whose table does not set one
+LOG_DAYS = 30  # retention of a log whose table does not set one
 Span = tuple[int, int]
 """The first and the last batch of a range."""
 
@@ -240,7 +241,7 @@ class Lake(Tables):
     def _properties(self, schema: TableSchema) -> dict[str, str]:
         days = self.pipeline.horizon_days
         properties = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
-        if days > _LOG_DAYS:
+        if days > LOG_DAYS:
             properties["delta.logRetentionDuration"] = f"interval {days} days"
         return properties
 
@@ -348,7 +349,7 @@ class Lake(Tables):
 
     def publish(
         self,
-        frame: DataFrame,
+        rows: DataFrame | Staged,
         name: str,
         writer: str,
         batch: int,
@@ -357,9 +358,15 @@ class Lake(Tables):
         new_schema: bool = False,
         landed: bool = False,
     ) -> None:
-        """Replace a table's rows (those that ``only`` describes) in one commit under a new generation."""
+        """Replace a table's rows (those that ``only`` describes) in one commit under a new generation.
+
+        A staged table's files are taken over as they are, with its columns.
+        """
+        if isinstance(rows, Staged):
+            commits.publish(self.path(name), rows, self.metadata(batch, landed=landed), writer, batch)
+            return
         writing = (
-            frame.write.format("delta")
+            rows.write.format("delta")
             .mode("overwrite")
             .option("txnAppId", writer)
             .option("txnVersion", batch)

@@ -75,7 +75,7 @@ def _holder(what: str) -> dict[str, Any]:
 
 
 def _parsed(data: bytes) -> dict[str, Any]:
-    """The holder that a lock names; None for a damaged lock."""
+    """The holder that a lock names; empty for a damaged lock."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(data)
         return found if isinstance(found, dict) else {}
@@ -278,15 +278,9 @@ class StoredFile:
 
     def read(self) -> bytes:
         """The lock's content; empty if there is none."""
-        try:
-            files, where = self._at(self.path)
-            stream = files.open(where)
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
-        except (OSError, self._error):
-            return b""
+        with contextlib.suppress(SetupError):
+            return self.content(self.path)
+        return b""
 
     def replace(self, holder: dict[str, Any]) -> None:
         """Overwrite the holder."""
@@ -294,9 +288,8 @@ class StoredFile:
 
     def remove(self, path: str) -> None:
         """Delete a file, if it can be."""
-        with contextlib.suppress(OSError, self._error):
-            files, where = self._at(path)
-            files.delete(where, False)
+        with contextlib.suppress(SetupError):
+            self.delete(path)
 
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)

@@ -22,7 +22,6 @@ __all__ = [
     "checkpoint",
     "commit_metadata",
     "metadata_of",
-    "progress",
     "snapshot",
 ]
 
@@ -56,11 +55,6 @@ def checkpoint(spark: SparkSession, path: str) -> None:
 def _class(spark: SparkSession, name: str) -> Any:
     """Get a Java class by full name: with chained access py4j would search every jar for each package."""
     return getattr(spark._jvm, name)
-
-
-def progress(spark: SparkSession, path: str, writer: str) -> int:
-    """The last batch that ``writer`` has committed to the table, or -1."""
-    return snapshot(spark, path).transactions.get(writer, -1)
 
 
 def _transactions(state: Any, checksum: Any) -> dict[str, int]:

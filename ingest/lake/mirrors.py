@@ -22,6 +22,8 @@ from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES
 from ingest.lake.tables import Tables
 
+UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -46,7 +48,10 @@ class Column:
         """What its rule makes it from, in words; empty for a column that messages carry."""
         if self.made is None:
             return ""
-        words = {"compute": "computed as {}", "constant": "always {}", "meta": "{} of the row's last change"}
+        words = {
+            "compute": "computed as {}", "constant": "always {}", "meta": "{} of the row's last change",
+            "deletes": "made by deletes: {}",
+        }  # fmt: skip
         return words[self.made.kind].format(self.made.value)
 
     @property
@@ -86,6 +91,11 @@ class Mirror:
     def where(self) -> str:
         """The condition of its rows; empty if it holds all rows."""
         return str(json.loads(self.shape).get("where", "")) if self.shape else ""
+
+    @property
+    def soft(self) -> bool:
+        """True if it keeps deleted rows."""
+        return any(one.made is not None and one.made.kind == "deletes" for one in self.columns)
 
     @property
     def sent(self) -> tuple[Column, ...]:
@@ -165,6 +175,16 @@ def target(rule: TableRule, source: TableId) -> TableId:
     }.get(len(parts), lambda: TableId(parts[0], parts[1], ".".join(parts[2:])))()
 
 
+def feeding(pipeline: Pipeline, lanes: Iterable[tuple[str, TableId]]) -> frozenset[tuple[str, TableId]]:
+    """The lanes, each a source with one of its tables, whose rows a mirror holds.
+
+    A source that the pipeline file no longer has is left out if another one delivers the same table now.
+    """
+    given, found = {source.name for source in pipeline.sources}, frozenset(lanes)
+    delivered = {table for source, table in found if source in given}
+    return frozenset((source, table) for source, table in found if source in given or table not in delivered)
+
+
 def known(lake: Tables) -> dict[str, Mirror]:
     """Every mirror by its path, as last decided."""
     newest = decisions.read(lake).newest(SCHEMA)
@@ -191,20 +211,62 @@ def reshaped(lake: Tables) -> frozenset[str]:
     found = known(lake)
     if not any(rule.shape for rule in lake.pipeline.tables) and not any(one.shape for one in found.values()):
         return frozenset()
-    tables = lake.ask(
-        'SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL AND changes > 0'
-    )
-    shapes: dict[str, set[str]] = {}
-    for row in tables:
-        source = TableId(row["database"], row["schema"], row["table"])
-        rule = lake.pipeline.rule(source)
-        if not rule.exclude:
-            shapes.setdefault(mirror_path(target(rule, source)), set()).add(rule.shape)
+    shapes = {path: {rule.shape for rule in some} for path, some in _rules(lake).items()}
     return frozenset(
         path
         for path, asked in shapes.items()
         if path in found and found[path].columns and len(asked) == 1 and found[path].shape not in asked
     )
+
+
+def _rules(lake: Tables) -> dict[str, list[TableRule]]:
+    """The rules of each mirror's source tables, by its path."""
+    tables = lake.ask(
+        'SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL AND changes > 0'
+    )
+    found: dict[str, list[TableRule]] = {}
+    for row in tables:
+        source = TableId(row["database"], row["schema"], row["table"])
+        rule = lake.pipeline.rule(source)
+        if not rule.exclude:
+            found.setdefault(mirror_path(target(rule, source)), []).append(rule)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """The columns by which a mirror's files are ordered, by Delta's names, or why they cannot be."""
+
+    columns: tuple[str, ...] = ()
+    refused: str = ""
+
+
+def clusters(lake: Tables) -> dict[str, Clusters]:
+    """For each mirror by its path, what the pipeline file says of the order of its files; those without are left out."""
+    if not any(rule.cluster_by for rule in lake.pipeline.tables):
+        return {}
+    asked = {
+        path: rule
+        for path, some in _rules(lake).items()
+        if (rule := next((rule for rule in some if rule.cluster_by), None)) is not None
+    }
+    return {path: _clusters(one, asked[path]) for path, one in known(lake).items() if path in asked}
+
+
+def _clusters(mirror: Mirror, rule: TableRule) -> Clusters:
+    columns = {one.name: one for one in mirror.columns}
+    for name in rule.cluster_by:
+        why = ""
+        if name not in columns:
+            why = "which the mirror does not have"
+        elif columns[name].delta in UNORDERED:
+            why = f"whose type {columns[name].delta} gives files no order"
+        if why:
+            refused = (
+                f"{rule.cluster_place} cluster_by: names {name} of {mirror.name}, {why}: name another column."
+            )
+            return Clusters(refused=refused)
+    return Clusters(tuple(columns[name].column for name in rule.cluster_by))
 
 
 def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decision:

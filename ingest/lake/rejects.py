@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import DISMISS_REJECT, Decision
 from ingest.lake.schemas import REJECTS
@@ -118,15 +119,15 @@ def grouped(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
     return dict(sorted(groups.items()))
 
 
-def chosen(rows: Iterable[Row], which: str) -> Row:
-    """The reject of a number in the list, or at a place.
+def chosen(rows: Iterable[Row], which: str, file: Path) -> Row:
+    """The reject of a number in the list, or at a place; ``file`` is the pipeline's.
 
     Raises:
         IngestError: there is none.
     """
     found = next((row for row in rows if which in (str(row["number"]), place_of(row))), None)
     if found is None:
-        raise IngestError(f"There is no reject {which}: `ingest rejects FILE --all -o json` numbers them.")
+        raise IngestError(f"There is no reject {which}: `{command('rejects', file, '--all')}` numbers them.")
     return found
 
 

@@ -16,7 +16,7 @@ from ingest.change import NO_TABLE, TableId
 from ingest.ddl import UNREAD, Effect
 from ingest.lake.decisions import DISMISS
 from ingest.lake.statements import Statement
-from ingest.order import is_weak
+from ingest.order import is_weak, order_of, same_place
 
 Lanes = Iterable[tuple[str, TableId]]
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
@@ -56,8 +56,11 @@ def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
     return found
 
 
-_Mark = tuple[str, str, object]
-"""Source, text and time of a statement: equal for a repeated delivery."""
+_Mark = tuple[str, str | None, str | None, str, object]
+"""Source, database, schema, text and time of a statement: equal for a repeated delivery.
+
+One migration runs the same text in several databases within a second.
+"""
 
 
 @dataclass(slots=True)
@@ -70,22 +73,28 @@ class _Deliveries:
     of_table: dict[tuple[str, TableId], set[_Mark]] = field(default_factory=dict)
     made: dict[tuple[str, TableId], _Mark] = field(default_factory=dict)  # the CREATE by which a table exists
     gone: set[tuple[str, TableId]] = field(default_factory=set)
+    places: dict[_Mark, set[tuple[int, str] | None]] = field(default_factory=dict)  # of the deliveries
 
     def take(self, statement: Statement) -> Statement:
         """The statement with its effects, adjusted if it is a repeated delivery."""
-        mark = (statement.source, statement.text, statement.event_time)
+        database, schema, _ = statement.table
+        mark = (statement.source, database, schema, statement.text, statement.event_time)
         known = self.first.get(mark)
         if known is not None and self._is_repeated(mark, statement):
             statement = _again(statement, *known)
         self._follow(mark, statement)
         if statement.event_time is not None:
             self.first[mark] = known[0] if known else statement, statement.order
+            self.places.setdefault(mark, set()).add(_place(statement.order))
             for table in statement.tables:
                 self.of_table.setdefault((statement.source, table), set()).add(mark)
         return statement
 
     def _is_repeated(self, mark: _Mark, statement: Statement) -> bool:
-        """True unless it may legitimately have run twice within a second."""
+        """True unless it has run twice within a second, or may have."""
+        place, known = _place(statement.order), self.places[mark]
+        if place and place not in known and all(one and one[0] == place[0] for one in known):
+            return False
         return all(
             effect.action not in _BY_TURNS
             or (effect.action == "create_table" and self.made.get((statement.source, effect.table)) == mark)
@@ -104,6 +113,12 @@ class _Deliveries:
                 self.made[table] = mark
                 for other in self.of_table.pop(table, set()) - {mark}:
                     self.first.pop(other, None)
+
+
+def _place(order: str) -> tuple[int, str] | None:
+    """A statement's epoch and the position that its message has; None if only its second or arrival places it."""
+    found = order_of(order)
+    return (found.epoch, same_place(order)) if found.sequence and not found.half else None
 
 
 def _again(statement: Statement, first: Statement, since: str) -> Statement:

@@ -68,6 +68,18 @@ class TableSchema:
 
         return arrow_schema({one["name"]: one["type"] for one in self.fields})
 
+    def part(self, *names: str) -> pa.Schema:
+        """Some of its columns in Arrow."""
+        import pyarrow as pa
+
+        whole = self.arrow
+        return pa.schema([whole.field(name) for name in names])
+
+    def part_ddl(self, *names: str) -> str:
+        """Some of its columns as Spark SQL DDL."""
+        types = self.types
+        return ", ".join(f"`{name}` {types[name]}" for name in names)
+
     @property
     def fields(self) -> list[dict[str, Any]]:
         """Its columns in the form of Delta's log, with comments."""

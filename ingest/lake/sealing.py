@@ -29,6 +29,7 @@ from ingest.lake.envelope import (
     Opener,
     Seal,
     SealError,
+    Spans,
     unwrapped,
     wrapped,
 )
@@ -61,8 +62,8 @@ def begin(lake: Lake, batch: int, day: dt.date) -> Seal | None:
     return seal
 
 
-def spans(lake: Tables) -> tuple[tuple[int, int | None], ...]:
-    """The batches whose messages are sealed: the first, and the first one after them that is not."""
+def spans(lake: Tables) -> Spans:
+    """The batches whose messages are sealed."""
     turns: list[tuple[int, bool]] = []
     for one in decisions.read(lake).of(SEALED):
         first, on = one.batch or 1, bool(one.value.get("on"))
@@ -168,21 +169,6 @@ def readable(found: Opener, rows: DataFrame) -> DataFrame:
     return rows.where(~(sealed & F.col("day").cast("string").isin(*found.dropped)))
 
 
-def refuse_erase(lake: Tables) -> None:
-    """Refuse to change messages of bronze, which is not possible for sealed ones yet.
-
-    Raises:
-        IngestError: some batches are sealed.
-    """
-    if spans(lake):
-        file = lake.pipeline.file
-        raise IngestError(
-            "Rows cannot be erased from sealed messages: "
-            f"`{command('maintain', file, '--drop-key', 'DAY')}` makes the messages of a whole day unreadable, and "
-            f"`{command('maintain', file, '--drop-bronze-after', '1d')}` drops them."
-        )
-
-
 # --- keys -----------------------------------------------------------------------------------------
 
 
@@ -190,7 +176,7 @@ def _key_of(lake: Lake, wanted: Sealing, day: str) -> Seal:
     """The day's data key, made if there is none."""
     folder, masters = _folder(lake), _masters(wanted)
     names = folder.names()
-    mine = [name for name in names if _parsed(name)[0] == day]
+    mine = _of_day(names, day)
     if not mine and names:
         _unwrapped(folder, names[-1], masters)  # refuses a master key that is not that of the other days
     if not mine:
@@ -248,6 +234,11 @@ def _parsed(name: str) -> tuple[str, bytes]:
     return day, bytes.fromhex(number)
 
 
+def _of_day(names: Iterable[str], day: str) -> list[str]:
+    """The files of a day's keys."""
+    return [name for name in names if _parsed(name)[0] == day]
+
+
 def _data_key(folder: _Folder, name: str, masters: Mapping[str, bytes]) -> bytes:
     """Unwrap one data key to read with; it is kept in this process.
 
@@ -292,11 +283,9 @@ def drop(lake: Lake, day: str, reason: str = "", by: str = "") -> None:
         dt.date.fromisoformat(day)
     except ValueError:
         raise IngestError(f"{day!r} is not a day: write it as 2026-03-14.") from None
-    names = [name for name in _folder(lake).names() if _parsed(name)[0] == day]
-    if not names:
-        raise IngestError(
-            f"There is no key of {day} in {_folder(lake).path}: days without messages have none."
-        )
+    folder = _folder(lake)
+    if not _of_day(folder.names(), day):
+        raise IngestError(f"There is no key of {day} in {folder.path}: days without messages have none.")
     if needed := _needed(lake).get(day):
         raise IngestError(f"The key of {day} is still needed: {needed}.")
     _drop(lake, [day], reason, by or decisions.user())
@@ -319,7 +308,7 @@ def _drop(lake: Lake, days: Iterable[str], reason: str, by: str) -> None:
     """Record what is dropped, then delete it: a run that is killed in between is repeated."""
     folder = _folder(lake)
     for day in days:
-        names = [name for name in folder.names() if _parsed(name)[0] == day]
+        names = _of_day(folder.names(), day)
         ids = {"ids": [_parsed(name)[1].hex() for name in names]}
         decisions.append(lake, [Decision(KEY_DROPPED, day, ids, None, reason, by)])
         for name in names:

@@ -23,6 +23,7 @@ Profile = Literal["tick", "batch"]
 APPLIED = "spark.ingest.settings"  # the names of a session's runtime settings, for new_session
 PACED = "spark.ingest.paced"  # true if `ingest.lake.pace` may change a session's settings
 PARTITIONS = "spark.sql.shuffle.partitions"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # of all commits of a session
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
 EVERYWHERE = {

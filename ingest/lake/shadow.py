@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from ingest.lake.lake import Lake
@@ -23,6 +25,11 @@ def shadow_of(lake: Lake, *shadowed: str) -> Iterator[Lake]:
 
 
 def _remove(lake: Lake, folder: str) -> None:
+    if lake.is_local:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # another table is rebuilt there
+            Path(folder).parent.rmdir()
+        return
     jvm: Any = lake.spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(folder)
     files = path.getFileSystem(lake.spark._jsparkSession.sessionState().newHadoopConf())

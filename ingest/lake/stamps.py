@@ -6,12 +6,14 @@ So a metadata column holds what is known of the last change of its row in the or
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ingest.change import TableId
+from ingest.fold import DELETED
 from ingest.lake.mirrors import Mirror
 
 if TYPE_CHECKING:
@@ -32,6 +34,12 @@ class Stamps:
 
     fixed: Mapping[str, str] = field(default_factory=dict)
     moving: Mapping[str, str] = field(default_factory=dict)
+    soft: bool = False  # the mirror keeps deleted rows, with the time of the delete
+
+    @property
+    def timed(self) -> bool:
+        """True if the event time of changes is needed."""
+        return self.soft or TIME in self.moving.values()
 
     @property
     def members(self) -> list[str]:
@@ -55,18 +63,36 @@ class Stamps:
 NO_STAMPS = Stamps()
 
 
+def micros(moment: dt.datetime | int | None) -> int | None:
+    """An event time as a change has it: microseconds since 1970 UTC."""
+    if moment is None or isinstance(moment, int):
+        return moment
+    return (moment.replace(tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def columns_for(stamps: Iterable[Stamps], columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Columns of ``changes``, and the event time if something needs it."""
+    return (*columns, *({TIME} if any(one.timed for one in stamps) else ()))
+
+
 def stamps_of(mirror: Mirror, source: str, table: TableId) -> Stamps:
     """What a mirror's rules want to know of a lane's changes."""
     known = {"source": source, "table": str(table)}
-    fixed, moving = {}, {}
+    fixed, moving = dict[str, str](), dict[str, str]()
     for one in mirror.columns:
         if one.made is None or one.expression:
+            continue
+        if one.made.kind == "deletes":  # the fold itself sets them in a deleted row
+            fixed |= {DELETED: "false"}
             continue
         if one.made.kind == "meta" and one.made.value in _COLUMNS:
             moving[one.name] = _COLUMNS[one.made.value]
         else:
             fixed[one.name] = one.made.value if one.made.kind == "constant" else known[one.made.value]
-    return Stamps(fixed, moving) if fixed or moving else NO_STAMPS
+    return Stamps(fixed, moving, mirror.soft) if fixed or moving else NO_STAMPS
 
 
 def stamped(rows: Rows, stamps: Stamps) -> Rows:

@@ -1,5 +1,8 @@
 """Maintenance of a lake: compact small files, delete unreferenced files, drop old messages.
 
+Files of mirrors with ``cluster_by:`` are ordered by these columns (Z-order), so that queries on them read few files; this
+needs no feature of the table, so that every reader and writer of a mirror still opens it.
+
 Nothing here changes a query's result. Files that time travel needs are kept for the retention period (`horizon_days` of
 the pipeline file, set in each table as a property, which VACUUM obeys). Receipts are kept forever. Messages are dropped
 only after silver has decoded them and if no open reject points at them.
@@ -8,29 +11,34 @@ only after silver has decoded them and if no open reject points at them.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.lake import commits
+from ingest.lake.deferred import cores
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal
+from ingest.lake.mirrors import Clusters
+from ingest.lake.names import literal, quoted
 from ingest.lake.pace import pace
 from ingest.lake.rejects import PLACE, still_open
 from ingest.lake.schemas import BRONZE, BY_NAME
 from ingest.lake.session import new_session
+from ingest.lake.settings import USER_METADATA
 
 THREADS = 3
+NEW_FILES = 10  # files are ordered again when one byte of so many is in a new file
+WITH_STATISTICS = 32  # columns of which Delta keeps statistics, unless a table says otherwise
 SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller files are compacted, up to this size
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"  # VACUUM starts 10,000 tasks if not set
 _OPTIMIZE = {
     "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE),
     "spark.databricks.delta.optimize.maxFileSize": str(JOINED_FILE),
-    "spark.databricks.delta.vacuum.parallelDelete.enabled": "true",
 }
 Tell = Callable[[str, str], None]
 
@@ -46,6 +54,19 @@ class Kept:
     messages: int = 0  # of bronze, dropped
     changes: int = 0  # of silver, condensed
     keys: int = 0  # of days of bronze, dropped
+    refused: str = ""  # why its files are not ordered as the pipeline file says
+
+
+def cleaning_session(lake: Lake, settings: Mapping[str, str]) -> SparkSession:
+    """A session whose VACUUM uses all cores, with further settings."""
+    session = new_session(lake.spark)
+    vacuum = {
+        _LISTING: str(cores(lake.spark)),
+        "spark.databricks.delta.vacuum.parallelDelete.enabled": "true",
+    }
+    for name, value in (vacuum | dict(settings)).items():
+        session.conf.set(name, value)
+    return session
 
 
 def maintain(
@@ -54,6 +75,7 @@ def maintain(
     *,
     bronze_before: dt.date | None = None,
     vacuum: bool = True,
+    clusters: Mapping[str, Clusters] = MappingProxyType({}),
     tell: Tell = lambda _table, _step: None,
 ) -> list[Kept]:
     """Maintain tables; the caller holds the lake's lock.
@@ -63,22 +85,26 @@ def maintain(
         names: the tables, by their names under the lake.
         bronze_before: drop messages that landed before this day and are no longer needed.
         vacuum: delete files that no retained version needs.
+        clusters: the order of some tables' files.
         tell: called with the table and the step that begins.
     """
-    cores = str(lake.spark.sparkContext.defaultParallelism)
-    settings = {**_OPTIMIZE, _LISTING: cores, _USER_METADATA: lake.metadata()}
+    settings = {**_OPTIMIZE, USER_METADATA: lake.metadata()}
 
     def one(name: str) -> Kept:
-        session = new_session(lake.spark)
-        for setting, value in settings.items():
-            session.conf.set(setting, value)
+        session = cleaning_session(lake, settings)
         pace(session, 0, lake.snapshot(name).size or 0)
         done = Kept(name)
         if name == BRONZE.name and bronze_before is not None:
             tell(name, "dropping old messages")
             done.messages = _drop(lake, session, bronze_before)
-        tell(name, "joining small files")
-        _join(session, lake.named(name), done)
+        order = clusters.get(name, Clusters())
+        done.refused = order.refused
+        if order.columns and (why := _unordered(lake, session, name, order.columns)):
+            tell(name, why)
+            _join(session, f"{lake.named(name)} ZORDER BY ({', '.join(map(quoted, order.columns))})", done)
+        else:
+            tell(name, "joining small files")
+            _join(session, lake.named(name), done)
         if name in BY_NAME and lake.writes(BY_NAME[name]):  # Spark cleans the logs that it writes
             commits.clean(lake.path(name))
         if vacuum:
@@ -95,6 +121,34 @@ def _join(session: SparkSession, table: str, done: Kept) -> None:
     row = session.sql(f"OPTIMIZE {table}").first()
     if row is not None:
         done.joined, done.into = row["metrics"]["numFilesRemoved"], row["metrics"]["numFilesAdded"]
+
+
+def _unordered(lake: Lake, session: SparkSession, name: str, columns: tuple[str, ...]) -> str:
+    """Why a table's files are ordered again, as a step's name; empty if less than a tenth of them is new since then."""
+    there = lake.snapshot(name)
+    last = _ordered(session, lake.named(name), columns)
+    if last is not None:
+        at = session.read.format("delta").option("versionAsOf", last).load(lake.path(name))
+        before = {file.rpartition("/")[2] for file in at.inputFiles()}
+        new = sum(one.size for one in there.files if one.path.rpartition("/")[2] not in before)
+        if new * NEW_FILES <= (there.size or 0):
+            return ""
+    if any(there.columns.index(column) >= WITH_STATISTICS for column in columns):
+        kept = dict.fromkeys((*columns, *there.columns))
+        listed = ",".join(quoted(one) for one in list(kept)[:WITH_STATISTICS])
+        session.sql(
+            f"ALTER TABLE {lake.named(name)} SET TBLPROPERTIES ('delta.dataSkippingStatsColumns' = {literal(listed)})"
+        )
+    return f"ordering files by {', '.join(columns)}"
+
+
+def _ordered(session: SparkSession, table: str, columns: tuple[str, ...]) -> int | None:
+    """The version in which a table's files were last ordered, if it was by these columns and can still be read."""
+    for row in session.sql(f"DESCRIBE HISTORY {table}").where("operation = 'OPTIMIZE'").collect():
+        by = json.loads(row["operationParameters"].get("zOrderBy") or "[]")
+        if by:
+            return int(row["version"]) if tuple(by) == columns else None
+    return None
 
 
 def _vacuum(session: SparkSession, table: str) -> int:

@@ -19,10 +19,13 @@ import pyarrow.compute as pc
 
 from ingest.change import Change
 from ingest.config import Pipeline
+from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import Batches, Deck, Lifting, Spot
 
 FOUND = "number INT, batch BIGINT, `offset` BIGINT, sequence STRING"
 EVENT = "source STRING, topic STRING, `partition` INT, batch BIGINT, `offset` BIGINT, second BIGINT"
+_EVENT = BRONZE.part("source", "topic", "partition", "batch", "offset").append(pa.field("second", pa.int64()))
+_FOUND = pa.schema({"number": pa.int32(), "batch": pa.int64(), "offset": pa.int64(), "sequence": pa.string()})
 Stream = tuple[str, str, int | None]
 """Source, topic and partition; a file has no partition of its own."""
 
@@ -54,14 +57,12 @@ def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[B
     def run(batches: Batches) -> Batches:
         for page, changes in _decoded(how, _marked(how.opener.batches(batches), marked)):
             found = [
-                (spot, change.sequence[0])
+                {**spot._asdict(), "second": change.sequence[0]}
                 for spot, one in zip(_spots(page), changes, strict=True)
                 for change in one[:1]
                 if change.second_only
             ]
-            columns = zip(*((*spot, second) for spot, second in found), strict=True) if found else [()] * 6
-            kinds = (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.int64())
-            yield _batch(("source", "topic", "partition", "batch", "offset", "second"), kinds, columns)
+            yield pa.RecordBatch.from_pylist(found, _EVENT)
 
     return run
 
@@ -99,9 +100,8 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
                         if events[number].after(spot.batch, spot.offset):
                             here = (spot.batch, spot.offset, json.dumps(change.sequence))
                             last[number] = max(last.get(number, here), here)
-            columns = zip(*((n, *found) for n, found in last.items()), strict=True) if last else [()] * 4
-            kinds = (pa.int32(), pa.int64(), pa.int64(), pa.string())
-            yield _batch(("number", "batch", "offset", "sequence"), kinds, columns)
+            rows = [dict(zip(_FOUND.names, (number, *found), strict=True)) for number, found in last.items()]
+            yield pa.RecordBatch.from_pylist(rows, _FOUND)
 
     return run
 
@@ -122,8 +122,3 @@ def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, l
 def _spots(page: pa.RecordBatch) -> list[Spot]:
     names = ("source", "topic", "partition", "batch", "offset")
     return [Spot(*row) for row in zip(*(page.column(name).to_pylist() for name in names), strict=True)]
-
-
-def _batch(names: Sequence[str], kinds: Sequence[pa.DataType], columns: object) -> pa.RecordBatch:
-    arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]  # type: ignore[call-overload]
-    return pa.RecordBatch.from_arrays(arrays, list(names))

@@ -24,18 +24,18 @@ _COLUMNS = (
 Row = tuple[object, ...]
 
 
-def rows(told: Epochs, batches: Sequence[int]) -> pa.Table:
+def rows(epochs: Epochs, batches: Sequence[int]) -> pa.Table:
     """Rows of ``changes`` for the epochs that begin in some batches."""
     found = [
         row
-        for one in told.resnapshots
+        for one in epochs.resnapshots
         if one.complete and one.start.first in batches
-        for row in _told(one, told.number(one.source, one.start))
+        for row in _truncate(one, epochs.number(one.source, one.start))
     ]
     return table_of(found, _COLUMNS, sheet.SCHEMA)
 
 
-def _told(one: Resnapshot, epoch: int) -> Iterator[Row]:
+def _truncate(one: Resnapshot, epoch: int) -> Iterator[Row]:
     """The truncate, and its book line."""
     batch, place = one.start.first, beginning(epoch)
     note = f"epoch {epoch} of {one.source} begins here, and with it a complete snapshot of the table"

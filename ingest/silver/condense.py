@@ -43,12 +43,9 @@ Keys = tuple[str, ...]
 
 
 def condense(lake: Lake, before: dt.datetime, complete: int) -> int:
-    """Drop superseded changes of old batches, and return their number.
+    """Drop superseded changes of batches that landed ``before`` and are in every mirror; returns their number.
 
-    Args:
-        lake: the lake, whose lock the caller holds.
-        before: batches that landed earlier are old.
-        complete: the last batch that every mirror has folded; later ones are not touched.
+    The caller holds the lake's lock; ``complete`` is the last batch that every mirror has folded.
     """
     session = new_session(lake.spark)
     session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
@@ -119,7 +116,7 @@ def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Ke
     """The key that identifies a table's changes; empty if all changes are needed."""
     rule = lake.pipeline.rule(table)
     mirror = known.get(mirror_path(mirrors.target(rule, table)))
-    if mirror is None or mirror.eras or rule.history or rule.exclude:
+    if mirror is None or mirror.eras or rule.history or rule.soft or rule.exclude:
         return ()
     return tuple(key for key in mirror.keys if key != rule.shard_column)
 

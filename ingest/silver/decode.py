@@ -22,8 +22,8 @@ from ingest.lake.datafiles import Added, Files, table_of, written
 from ingest.lake.lake import Lake, Span
 from ingest.lake.pace import paced
 from ingest.lake.schemas import BOOKS, CHANGES, DDL, REJECTS, TableSchema
-from ingest.silver import clearings, events, receipts, replay, sheet, store
-from ingest.silver.lift import INPUT, Lifting, clean, lift
+from ingest.silver import clearings, events, receipts, replay, sheet
+from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
 
@@ -53,10 +53,10 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     batches = pending(lake, last, since)
     if not batches:
         return Decoded()
-    told = receipts.told(lake, batches)
-    identity.refuse_missing_sources(lake, {source for _, source in told.landed})
-    decoded_with.note(lake, {source for _, source in told.landed}, batches[0])
-    _write_changes(lake, batches, told, cores)
+    counts = receipts.counts(lake, batches)
+    identity.refuse_missing_sources(lake, {source for _, source in counts.landed})
+    decoded_with.note(lake, {source for _, source in counts.landed}, batches[0])
+    _write_changes(lake, batches, counts, cores)
     span = (batches[0], batches[-1])
     pages = lake.pages(CHANGES, sheet.SCHEMA, "book", span)
     lines = merged(Line.from_json(text) for page in pages for text in page.column("payload").to_pylist())
@@ -65,15 +65,13 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     if any(line.rejected for line in lines):
         _append(lake, REJECTS, "reject", _reject_rows, span)
     lake.append(_book_rows(lines), BOOKS, STAGE, batches[-1])
-    return Decoded(batches, lines, _unbalanced(told, batches, lines))
+    return Decoded(batches, lines, _unbalanced(counts, batches, lines))
 
 
 def _append(
     lake: Lake, schema: TableSchema, kind: str, rows: Callable[[pa.Table], pa.Table], span: Span
 ) -> None:
-    """Append a small table's rows from those of their kind in ``changes``, except for batches that a killed run has
-    appended.
-    """
+    """Append a small table from rows of their kind in ``changes``, but for batches that a killed run has appended."""
     first, last = max(span[0], lake.progress(STAGE, schema.name) + 1), span[1]
     if first > last:
         return
@@ -88,7 +86,7 @@ def _append(
         lake.append(pa.concat_tables(pages), schema, STAGE, last)
 
 
-def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, cores: int) -> None:
+def _write_changes(lake: Lake, batches: tuple[int, ...], counts: receipts.LandedCounts, cores: int) -> None:
     """Write all pending batches in one commit; a rerun after a kill continues after the last written one."""
     done = lake.progress(STAGE, CHANGES.name)
     todo = [batch for batch in batches if batch > done]
@@ -97,11 +95,11 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
     span = (todo[0], todo[-1])
     sealing.refuse_unreadable(lake, sealing.opener(lake), span)
     cleared = clearings.rows(epochs.read(lake), todo)
-    moved = replay.touching(told.moved, todo)
+    moved = replay.touching(counts.moved, todo)
     messages = of_batches(lake, span, cores)
     if messages.pieces is not None and not moved and lake.writes(CHANGES):
         layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
-        report = messages.through(store.decoding(lifting(lake, messages), layout), store.REPORT)
+        report = messages.through(lift_to_files(lifting(lake, messages), layout), FILES)
         files = [Added.from_json(row["file"]) for row in report] + written(layout, cleared)
         lake.append(files, CHANGES, STAGE, span[1])
         return
@@ -113,7 +111,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], told: receipts.Told, co
         changes = lifted(frame, lifting(lake, messages))
     if cleared.num_rows:
         changes = changes.unionByName(lake.spark.createDataFrame(cleared, CHANGES.columns).coalesce(1))
-    count = sum(told.landed.values()) + sum(replay.landed(told.moved, batches).values())
+    count = sum(counts.landed.values()) + sum(replay.landed(counts.moved, batches).values())
     with paced(lake.spark, count):
         lake.append(changes.sortWithinPartitions("kind", "database", "table"), CHANGES, STAGE, span[1])
 
@@ -183,9 +181,8 @@ def _reject_rows(page: pa.Table) -> pa.Table:
             "stage": [STAGE] * len(refused),
             "kind": ["message"] * len(refused),
             "reason": [one.get("reason") for one in refused],
-            "detail": [
-                clean(one.get("detail") or "") for one in refused
-            ],  # older versions left lone surrogates
+            # older versions left lone surrogates
+            "detail": [clean(one.get("detail") or "") for one in refused],
             "decoder": [one.get("decoder") for one in refused],
         },
     )
@@ -210,9 +207,9 @@ def _book_cell(line: Line, name: str) -> object:
     return value
 
 
-def _unbalanced(told: receipts.Told, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
+def _unbalanced(counts: receipts.LandedCounts, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
     """Compare the books with bronze's receipts, which are counted before anything is decoded."""
-    landed = told.landed | replay.landed(told.moved, batches)
+    landed = counts.landed | replay.landed(counts.moved, batches)
     booked: dict[tuple[int, str], int] = {}
     faults = []
     for line in lines:

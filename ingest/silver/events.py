@@ -21,9 +21,7 @@ _FALLBACK = 5  # batches to look back if the books do not say which
 
 
 def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[int, ...]]:
-    """For each table event among the messages that has no position, the position of the row before it; empty if
-    none.
-    """
+    """The position of the row before each table event without one of its own; empty if there is no such row."""
     sources = {
         source.name: formats.load(source.format).ABOUT.event_marks
         for source in lake.pipeline.sources

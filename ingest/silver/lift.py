@@ -25,6 +25,7 @@ from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
 from ingest.lake.barriers import Barriers, Replaced, left_of
 from ingest.lake.books import Line
+from ingest.lake.datafiles import Files, Layout
 from ingest.lake.envelope import NOT_SEALED, Opener
 from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys
@@ -125,6 +126,22 @@ def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
         for deck in decks.values():
             if deck.lines:
                 yield deck.books()
+
+    return run
+
+
+FILES = "file BINARY"
+
+
+def lift_to_files(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
+    """As `lift`, but the rows are written as data files where they are decoded, which are reported as rows of `FILES`."""
+
+    def run(batches: Batches) -> Batches:
+        with Files(layout) as files:
+            for page in lift(how)(batches):
+                files.add(page)
+            done = [one.to_json() for one in files.finish()]
+        yield pa.RecordBatch.from_arrays([pa.array(done, pa.binary())], ["file"])
 
     return run
 
@@ -352,9 +369,7 @@ class Deck:
     def _book_replaced(self, bronze: pa.RecordBatch, batches: pa.Array) -> None:
         """Count the rows that messages no longer hold."""
         for at, one in self.replaced.items():
-            columns = (batches, bronze["topic"], bronze["partition"])
-            number, topic, partition = (column[at].as_py() for column in columns)
-            self._line(Place(number, topic, partition, one.table)).erased += one.erased
+            self._line_of(bronze, batches, at, one.table).erased += one.erased
 
     def _count_servers(
         self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], at: Sequence[int]
@@ -364,12 +379,14 @@ class Deck:
 
     def _book_refused(self, bronze: pa.RecordBatch, batches: pa.Array, refused: list[Refused]) -> None:
         for each in refused:
-            number, topic, partition = (
-                column[each.at].as_py() for column in (batches, bronze["topic"], bronze["partition"])
-            )
-            line = self._line(Place(number, topic, partition, NO_TABLE))
+            line = self._line_of(bronze, batches, each.at, NO_TABLE)
             line.messages += 1
             line.rejected += 1
+
+    def _line_of(self, bronze: pa.RecordBatch, batches: pa.Array, at: int, table: TableId) -> Line:
+        columns = (batches, bronze["topic"], bronze["partition"])
+        number, topic, partition = (column[at].as_py() for column in columns)
+        return self._line(Place(number, topic, partition, table))
 
     def _line(self, place: Place) -> Line:
         line = self.lines.get(place)
@@ -409,7 +426,12 @@ def _by_table(
 
 
 def _pairs(headers: list[Mapping[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:
-    _refuse_oversize(headers)
+    for header in headers:
+        if header["key"] == OVERSIZE:
+            raise Undecodable(
+                "record-too-large",
+                f"the record has {bytes(header['value']).decode()} bytes, more than max_record_bytes",
+            )
     return tuple((one["key"], one["value"]) for one in headers)
 
 
@@ -429,15 +451,6 @@ def _statement(change: Change, masks: Masks | None) -> str:
         parsed, change = masks.statement(parsed), without_literals(change)
     payload = {"statement": change.ddl or "", "parsed": parsed}
     return clean(msgspec.json.encode(payload).decode())
-
-
-def _refuse_oversize(headers: list[Mapping[str, Any]]) -> None:
-    for header in headers:
-        if header["key"] == OVERSIZE:
-            raise Undecodable(
-                "record-too-large",
-                f"the record has {bytes(header['value']).decode()} bytes, more than max_record_bytes",
-            )
 
 
 def clean(text: str) -> str:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
+from ingest.lake.tasks import dealt, each
 from ingest.silver.lift import INPUT, Batches
 
 FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process handles itself
 _TASK = 128 << 20  # bytes of bronze's files for one task
 _AT_ONCE = 2_000  # messages: they become Python objects for a while
-_WANTED = pa.schema([BRONZE.arrow.field(name) for name in INPUT])
+_WANTED = BRONZE.part(*INPUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +34,15 @@ class Messages:
         """Apply a function to the messages, given in batches of their columns `INPUT`."""
         if self.pieces is None:
             rows = self.frame().select(*INPUT).mapInArrow(look, ddl).collect()
-        elif self._are_few(self.pieces):
+        elif sum(one.rows for one in self.pieces) <= FEW and sum(one.size for one in self.pieces) <= _LITTLE:
             return [row for page in look(_read(self.pieces)) for row in page.to_pylist()]
         else:
             size = sum(piece.size for piece in self.pieces)
-            tasks = _dealt(self.pieces, max(self.cores, size // _TASK))
+            parts = [part for piece in self.pieces for part in piece.parts()]
+            tasks = dealt(parts, lambda part: part.rows, max(self.cores, size // _TASK))
             numbers = self.lake.spark.range(0, len(tasks), 1, len(tasks))
-            rows = numbers.mapInArrow(_each(tasks, look), ddl).collect()
+            rows = numbers.mapInArrow(each(tasks, lambda task: look(_read(task))), ddl).collect()
         return [row.asDict() for row in rows]
-
-    def _are_few(self, pieces: Sequence[FilePart]) -> bool:
-        return sum(one.rows for one in pieces) <= FEW and sum(one.size for one in pieces) <= _LITTLE
 
 
 def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
@@ -56,34 +54,7 @@ def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
     return Messages(lake, frame, lake.pieces(BRONZE, _WANTED, {"message"}, span), cores)
 
 
-def _each(
-    tasks: Sequence[Sequence[FilePart]], look: Callable[[Batches], Batches]
-) -> Callable[[Batches], Batches]:
-    """The function that ``mapInArrow`` runs over the task numbers."""
-
-    def run(batches: Batches) -> Batches:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from look(_read(tasks[number]))
-
-    return run
-
-
 def _read(pieces: Sequence[FilePart]) -> Batches:
     for piece in pieces:
         for rows in piece.read():
             yield from rows.combine_chunks().to_batches(max_chunksize=_AT_ONCE)
-
-
-def _dealt(pieces: Sequence[FilePart], tasks: int) -> list[list[FilePart]]:
-    """Assign neighbouring row groups to at most so many tasks of about equal size."""
-    parts = [part for piece in pieces for part in piece.parts()]
-    share = sum(part.rows for part in parts) / tasks
-    found: list[list[FilePart]] = [[]]
-    filled = 0
-    for part in parts:
-        if filled >= share * len(found) and len(found) < tasks:
-            found.append([])
-        found[-1].append(part)
-        filled += part.rows
-    return found

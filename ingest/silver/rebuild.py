@@ -21,7 +21,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.shadow import shadow_of
 from ingest.silver.decode import STAGE, decode
-from ingest.silver.receipts import told_by
+from ingest.silver.receipts import landed_with
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
 _REJECT = "reason STRING, detail STRING, decoder STRING"  # JSON from several writers, with different spacing
@@ -51,17 +51,9 @@ def rebuild(
     dry_run: bool,
     tell: Callable[[str, str], None] = lambda _subject, _step: None,
 ) -> Rebuilt:
-    """Decode bronze with today's parsers and options, and publish the outcome.
+    """Decode bronze after batch ``since`` with today's parsers and options, and publish the outcome unless ``dry_run``.
 
-    Args:
-        lake: the lake, whose lock the caller holds.
-        cores: how many tasks run at once.
-        since: only the batches after this one; 0 means all.
-        dry_run: compare, publish nothing.
-        tell: called with each step.
-
-    Raises:
-        IngestError: bronze no longer holds every batch, or the new books do not balance.
+    The caller holds the lake's lock. An `IngestError` if bronze lacks messages, or if the new books do not balance.
     """
     last = lake.decoded()
     refuse_trimmed(lake, since, last)
@@ -95,9 +87,8 @@ def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapp
     present, rebuilt = _rows(lake, CHANGES, since), _rows(shadow, CHANGES, since)
     rows = groups(present, rebuilt, rebuilt.columns, ("kind", "database", "schema", "table"))
     known = mirrors.known(lake)
-    everything = any(
-        row["kind"] == "ddl" for row in rows
-    )  # a statement may concern other tables than its own
+    # a statement may concern other tables than its own
+    everything = any(row["kind"] == "ddl" for row in rows)
     paths = set(known) if everything else set()
     for row in rows:
         table = TableId(*row[1:])
@@ -115,12 +106,7 @@ def _only(schema: TableSchema, since: int) -> str:
 
 
 def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
-    """Refuse to decode again what bronze no longer holds.
-
-    Raises:
-        IngestError: there is no batch after ``since``, messages of some batch are gone or sealed by a key that is not
-            there, or changes are condensed.
-    """
+    """An `IngestError` if bronze lacks messages after ``since``, cannot open them, or changes are condensed."""
     if since >= last:
         raise IngestError(
             "Nothing has been decoded yet, so that there is nothing to rebuild: `ingest run` first."
@@ -130,12 +116,14 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     rows = lake.read(BRONZE.name)
     kind = F.col("kind")
     there = {
-        row["batch"]: (row["kept"], row["told"])
+        row["batch"]: (row["kept"], row["landed"])
         for row in rows.where(F.col("batch").between(since + 1, last))
         .groupBy("batch")
         .agg(
             F.count(F.when(kind == "message", 1)).alias("kept"),
-            F.coalesce(F.sum(F.when(kind == "receipt", told_by(F.col("value")))), F.lit(0)).alias("told"),
+            F.coalesce(F.sum(F.when(kind == "receipt", landed_with(F.col("value")))), F.lit(0)).alias(
+                "landed"
+            ),
         )
         .collect()
     }

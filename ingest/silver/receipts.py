@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -16,25 +15,25 @@ from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BRONZE
 from ingest.silver.replay import Moved
 
-_WANTED = pa.schema([BRONZE.arrow.field(name) for name in ("batch", "source", "topic", "partition", "value")])
+_WANTED = BRONZE.part("batch", "source", "topic", "partition", "value")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class LandedCounts:
     """Bronze's own counts."""
 
     landed: dict[tuple[int, str], int] = field(default_factory=dict)  # (batch, source) -> messages
     moved: list[Moved] = field(default_factory=list)  # all replays of the lake, summed
 
 
-def told_by(value: Column) -> Column:
+def landed_with(value: Column) -> Column:
     """The number of messages that landed with a receipt."""
     return F.get_json_object(value.cast("string"), "$.count").cast("bigint")
 
 
-def told(lake: Lake, batches: Sequence[int]) -> Told:
+def counts(lake: Lake, batches: Sequence[int]) -> LandedCounts:
     """Read the receipts of some batches, and all replays."""
-    found = Told()
+    found = LandedCounts()
     for page in lake.pages(BRONZE, _WANTED, "receipt", (batches[0], batches[-1])):
         for row in page.to_pylist():
             place = (row["batch"], row["source"])

@@ -24,6 +24,7 @@ from ingest.silver.lift import Batches
 from ingest.silver.messages import Messages
 
 FRAMED = "source STRING, id BINARY, count BIGINT"
+_FRAMED = pa.schema({"source": pa.string(), "id": pa.binary(), "count": pa.int64()})
 _SECONDS = 300.0  # for all schemas of one source and batch
 _MOST = 10_000  # ids fetched for one batch, the most frequent first: random bytes can look like a frame
 
@@ -88,11 +89,11 @@ def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Bat
                     numbers = pc.binary_slice(part.filter(is_framed), 1, 5)
                     for one in pc.value_counts(numbers).to_pylist():
                         counts[source, one["values"]] += one["counts"]
-        rows = [(*place, count) for place, count in counts.most_common(_MOST)]
-        columns = zip(*rows, strict=True) if rows else ((), (), ())
-        kinds = (pa.string(), pa.binary(), pa.int64())
-        arrays = [pa.array(list(column), kind) for column, kind in zip(columns, kinds, strict=True)]
-        yield pa.RecordBatch.from_arrays(arrays, ["source", "id", "count"])
+        rows = [
+            {"source": source, "id": number, "count": count}
+            for (source, number), count in counts.most_common(_MOST)
+        ]
+        yield pa.RecordBatch.from_pylist(rows, _FRAMED)
 
     return run
 

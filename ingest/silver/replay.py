@@ -80,13 +80,7 @@ def decoded(
 ) -> DataFrame:
     """The rows of ``changes`` of some batches that contain replays, or that replays point into.
 
-    Args:
-        lake: the lake.
-        own: the messages of the batches themselves.
-        batches: their numbers.
-        found: the lake's replays.
-        lifting: what decodes them.
-        lift: applies it to messages.
+    ``own`` are the messages of the batches themselves, ``found`` are the replays of the lake.
     """
     replays = _rows(lake)
     wanted = [one for one in found if one.batch in batches]
@@ -114,9 +108,7 @@ def _bytes(lake: Lake, replays: DataFrame) -> DataFrame:
 
 
 def _refusals(replays: DataFrame, *, hide: bool) -> DataFrame:
-    """The rejects of the old batches, as recorded in their replays; ``hide`` removes quotations from before masks were
-    set.
-    """
+    """The rejects of the old batches as their replays hold them; ``hide`` removes quotations from before masks."""
     reason, decoder = (
         F.get_json_object(F.col("value").cast("string"), f"$.reject.{name}").alias(name)
         for name in ("reason", "decoder")
@@ -153,16 +145,10 @@ def landed(found: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, st
 def appoint(
     lake: Lake, lifting: Callable[[Lake, Messages], Lifting], lift: Lift, reason: str = ""
 ) -> tuple[int | None, int, int]:
-    """Commit a new batch that decodes again the rejected messages that can be decoded now.
+    """Commit a new batch that decodes again the rejected messages, of one reason code if given, that can be decoded now.
 
-    Args:
-        lake: the lake, whose lock the caller holds.
-        lifting: gives today's parsers and options for some messages.
-        lift: applies it to messages.
-        reason: only rejects of this reason code.
-
-    Returns:
-        The new batch, None if there is none; how many messages it replays, and how many stay rejected.
+    The caller holds the lake's lock. Returns the new batch, None if there is none; how many messages it replays, and how
+    many stay rejected.
     """
     waiting = still_open(lake)
     if waiting is None:
@@ -196,23 +182,8 @@ def appoint(
 
 def _appointed(lake: Lake, rows: Sequence[dict[str, object]], batch: int) -> DataFrame:
     now = lake.now()
-    made = [
-        (
-            REPLAY,
-            batch,
-            row["source"],
-            row["topic"],
-            row["partition"],
-            row["offset"],
-            None,
-            None,
-            _pointer(row),
-            None,
-            now,
-            now.date(),
-        )
-        for row in rows
-    ]
+    same = {"kind": REPLAY, "batch": batch, "ingested_at": now, "day": now.date()}
+    made = [same | {name: row[name] for name in PLACE} | {"value": _pointer(row)} for row in rows]
     return lake.spark.createDataFrame(made, lake.read(BRONZE.name).schema).coalesce(1)
 
 

@@ -13,35 +13,9 @@ import msgspec
 import pyarrow as pa
 
 from ingest.change import Change, Op
+from ingest.lake.schemas import CHANGES
 
-SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("batch", pa.int64()),
-        ("source", pa.string()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("row", pa.int32()),
-        ("op", pa.string()),
-        ("database", pa.string()),
-        ("schema", pa.string()),
-        ("table", pa.string()),
-        ("order_key", pa.string()),
-        ("sequence", pa.string()),
-        ("event_time", pa.timestamp("us", tz="UTC")),
-        ("transaction", pa.string()),
-        ("keys", pa.string()),
-        ("before", pa.string()),
-        ("after", pa.string()),
-        ("types", pa.string()),
-        ("partial", pa.bool_()),
-        ("note", pa.string()),
-        ("payload", pa.string()),
-    ]
-)
-"""The columns of ``changes``, in their order."""
-
+SCHEMA = CHANGES.arrow
 _FROM_BRONZE = ("topic", "partition", "offset")
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
 _json = msgspec.json.encode
@@ -56,11 +30,7 @@ def changes(
     orders: Sequence[str],
     payload: Any,
 ) -> pa.RecordBatch:
-    """Changes and DDL events as rows; ``at`` is the bronze row of each.
-
-    Raises:
-        Exception: a text of any row cannot be written, or a number is out of its column's range.
-    """
+    """Changes and DDL events as rows, ``at`` the bronze row of each; any exception: a value cannot be written."""
     places = pa.array(at, pa.int32())
     ops = [change.op for change in rows]
     tables = [change.table for change in rows]

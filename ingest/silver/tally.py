@@ -9,13 +9,7 @@ from ingest.change import CONTROL_OPS, Change, Op
 from ingest.fold import may_change_key
 from ingest.lake.books import Line
 
-_COUNTED = {
-    Op.READ: "reads",
-    Op.INSERT: "inserts",
-    Op.UPDATE: "updates",
-    Op.DELETE: "deletes",
-    Op.TRUNCATE: "truncates",
-}
+_COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
 _MARKS: frozenset[Op | None] = CONTROL_OPS | {None}
 
@@ -74,13 +68,7 @@ def _holds_statement(changes: Sequence[Change]) -> bool:
 
 
 def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
-    """Count what gold and the reports need to know of a line's rows without reading them again.
-
-    Args:
-        line: the book line.
-        rows: its changes and DDL events.
-        orders: their order keys.
-    """
+    """Count what gold and the reports need to know of a line's changes and DDL events without reading them again."""
     line.order_low = min(orders) if line.order_low is None else min(line.order_low, *orders)
     line.order_high = max(orders) if line.order_high is None else max(line.order_high, *orders)
     _count_times(line, rows)

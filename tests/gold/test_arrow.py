@@ -176,11 +176,7 @@ def test_a_mirror_goes_either_way_from_batch_to_batch(spark: SparkSession, tmp_p
             old = {"n": str(truth[key])} if key in truth else None
             depot.row("UPDATE" if old else "INSERT", old, id=str(key), n=str(n))
             truth[key] = n
-        log = Path(depot.lake().path("mirrors/yard/depot"), "_delta_log")
-        if turn == 2:  # Hadoop's client leaves it beside a pointer to a checkpoint
-            (log / "._last_checkpoint.crc").write_bytes(b"of another file")
         assert ("done", "") == depot.run()
-        assert turn != 2 or not list(log.glob("._last*")), "Spark would find a pointer of delta-rs damaged"
         assert (depot.why_spark == "") == (turn % 2 == 0), depot.why_spark
         assert truth == {row["id"]: row["n"] for row in depot.rows()}
         if turn == 3:  # as either writer makes one now and then; what comes next is read through it
@@ -201,12 +197,14 @@ def test_statements_change_columns_by_both_ways(spark: SparkSession, tmp_path: P
             "ALTER TABLE depot ADD COLUMN gate INT COMMENT 'nearest' DEFAULT 7, ADD COLUMN day DATE",
             "ALTER TABLE depot DROP COLUMN n, RENAME COLUMN m TO k",
             "ALTER TABLE depot ADD COLUMN n INT",
+            "ALTER TABLE depot MODIFY COLUMN k BIGINT",
         )
         rows: list[dict[str, Any]] = [
             {"n": "1", "m": "2"},
             {"n": "3", "m": "4", "gate": "5"},
             {"k": "6", "gate": "7"},
             {"k": "8"},
+            {"k": "9"},
         ]
         for i, (sql, row) in enumerate(zip(statements, rows, strict=True)):
             assert ("done", "") == depot.ddl(sql).row(id=str(i), **row).run()
@@ -215,7 +213,7 @@ def test_statements_change_columns_by_both_ways(spark: SparkSession, tmp_path: P
         history = deltalake.DeltaTable(depot.lake().path("mirrors/yard/depot"))
         made.append([json.loads(frame.schema.json()), depot.rows(), history.metadata().configuration])
     assert made[0] == made[1]
-    assert [(0, None, 2, 7), (1, None, 4, 5), (2, None, 6, 7), (3, None, 8, None)] == [
+    assert [(0, None, 2, 7), (1, None, 4, 5), (2, None, 6, 7), (3, None, 8, None), (4, None, 9, None)] == [
         (row["id"], row["n"], row["k"], row["gate"]) for row in made[0][1]
     ]
 

@@ -32,7 +32,7 @@ def states(depot: Depot) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("budget", [0, 4 << 20], ids=["spark", "arrow"])
 def test_states(spark: SparkSession, tmp_path: Path, budget: int) -> None:
     """A state that is lost, open twice or in the wrong order makes every question about the past wrong."""
-    from ingest.inspect.query import query_as_of
+    from ingest.inspect.query import query
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*", history=True), budget=budget)
@@ -52,7 +52,7 @@ def test_states(spark: SparkSession, tmp_path: Path, budget: int) -> None:
     assert [9] == [row["id"] for row in depot.rows()]
 
     count = "SELECT count(*) AS n FROM yard.depot__history"
-    found = [query_as_of(depot.lake(), count, 0, batch)[1:] for batch in (1, 2, 3)]
+    found = [query(depot.lake(), count, 0, batch)[1:] for batch in (1, 2, 3)]
     assert [([[3]], []), ([[4]], []), ([[5]], [])] == found
 
 
@@ -76,10 +76,10 @@ def test_a_source_table_of_that_name(spark: SparkSession, tmp_path: Path) -> Non
         "yard.depot__history",
         "yard.depot__history__history",
     ] == names
-    assert (["id", "n"], [[7, 7]]) == query.query(depot.lake(), "SELECT * FROM yard.depot__history")
+    assert (["id", "n"], [[7, 7]]) == query.query(depot.lake(), "SELECT * FROM yard.depot__history")[:2]
     assert (["id", "is_current"], [[7, True]]) == query.query(
         depot.lake(), "SELECT id, is_current FROM yard.depot__history__history"
-    )
+    )[:2]
 
 
 def test_a_source_column_named_like_one_of_its_own(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
-from ingest.gold.planner import FoldPlan, why_spark
-from ingest.gold.retyped import ALTERED, OPEN, RESPELT, Retyped, effect, is_open, on_defaults
+from ingest.gold.retyped import ALTERED, OPEN, RESPELT, effect, is_open, on_defaults
+from ingest.lake.deferred import Deferred
 from ingest.order import Order
+from ingest.run import Warm
+from tests.gold.depot import Depot, no_spark
+from tests.scenarios.crashing import AFTER, Point, killed_at
 
 AT = Order(0, 1, (3,), 0, (1,), 0)
 
@@ -43,8 +48,22 @@ def test_values_that_rows_have_by_a_default_are_met() -> None:
     assert 0 == on_defaults(retype(old="string"), ["v"], [added._replace(order=AT._replace(sequence=(4,)))])
 
 
-def test_spark_writes_what_cannot_be_known() -> None:
-    """Folded by Arrow, a mirror's first batch would lose the reject that says so."""
-    plan: Any = None
-    fold = FoldPlan(plan, plan, plan, "", (), (Retyped(plan, retype(), OPEN),))
-    assert "a statement converts its values" == why_spark(plan, fold)
+def test_what_cannot_be_known_is_recorded_without_spark(tmp_path: Path) -> None:
+    """Folded by Arrow, a mirror would lose the reject that says so, and a run that was killed would write it twice."""
+    depot = Depot(Deferred(no_spark, "local[2]"), tmp_path, Warm(), TableRule("yard.*"))  # type: ignore[arg-type]
+    texts = {"id": "int", "n": "varchar(9)"}
+    for i, n in enumerate(["1", "012", "1.5"]):
+        depot.say(
+            isDdl=False, type="INSERT", data=[{"id": str(i), "n": n}], mysqlType=texts, pkNames=["id"], sql=""
+        )
+    assert ("done", "") == depot.run()
+    depot.ddl("ALTER TABLE depot MODIFY COLUMN n INT").row(id="9", n="9")
+    with killed_at(Point("gold", "append", "rejects", AFTER), depot.pipeline.lake):
+        depot.run()
+    assert ("done", "") == depot.run()
+    assert "" == depot.why_spark
+    lake = depot.lake()
+    found = lake.ask('SELECT "column", reason FROM {rejects}')
+    assert [{"column": "n", "reason": "values-not-known"}] == found
+    mirror = lake.ask_mirror("mirrors/yard/depot", "SELECT id, n FROM {mirror} AS m ORDER BY id")
+    assert [(0, "1"), (1, "12"), (2, "2"), (9, "9")] == [tuple(row.values()) for row in mirror]

@@ -45,19 +45,17 @@ def test_a_paused_mirror_waits_alone(paused) -> None:
 
 def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
     """A report over mirrors of different batches is wrong in a way that nobody sees."""
-    from ingest.inspect.query import query_as_of
+    from ingest.inspect.query import query
     from ingest.lake.lake import Lake
 
     lake = Lake(spark, paused[0].pipeline)
-    assert [["depot.shelf1 was not there yet at batch 1."]] == [query_as_of(lake, COUNT, 0, 1)[2]]
-    assert ["depot.bins is behind: it holds batch 1, and batch 2 is missing."] == query_as_of(
-        lake, COUNT, 0, 2
-    )[2]
+    assert [["depot.shelf1 was not there yet at batch 1."]] == [query(lake, COUNT, 0, 1)[2]]
+    assert ["depot.bins is behind: it holds batch 1, and batch 2 is missing."] == query(lake, COUNT, 0, 2)[2]
 
 
 def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
     """What came while it stood still is the very thing that must not be lost; the past stays what it was."""
-    from ingest.inspect.query import query_as_of
+    from ingest.inspect.query import query
     from ingest.lake import decisions, pauses
     from ingest.lake.lake import Lake
     from ingest.run import run
@@ -67,7 +65,7 @@ def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
     pauses.decide(lake, bins, decisions.RESUME, "it is mended")
     run(spark, depot.pipeline, STAGES)
     assert depot.expected() == depot.found(spark)
-    found = [query_as_of(lake, COUNT, 0, batch) for batch in (1, 2)]
+    found = [query(lake, COUNT, 0, batch) for batch in (1, 2)]
     assert [([[1]], ["depot.shelf1 was not there yet at batch 1."]), ([[2]], [])] == [
         one[1:] for one in found
     ]

@@ -76,3 +76,12 @@ def test_no_rows_are_asked_nothing() -> None:
     assert [True] == conditions.met(
         "c > DATE '2024-01-01'", {"c": pa.array([dt.date(2024, 5, 1)])}.__getitem__, 1
     ).to_pylist()
+
+
+def test_rules_of_no_rows_are_followed() -> None:
+    """A batch of a statement alone has none, and would start Spark."""
+    none = pa.array([], pa.int64())
+    gone, made = conditions.shaped(
+        "a > 1", {"b": ("a + 1", "int64")}, lambda _: none, pa.array([], pa.bool_())
+    )
+    assert (pa.bool_(), 0, 0) == (gone.type, len(gone), len(made["b"]))

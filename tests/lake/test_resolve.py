@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import Effect
@@ -155,6 +157,32 @@ def test_a_statement_delivered_again_names_its_first_delivery() -> None:
     assert [table("depot")] == three.tables
     same = resolved(said(text, text, at=1714521600, sequence=(7,)), [("src", table("depot"))])
     assert [None, None] == [one.first for one in same], "positions bring the older rows back to their places"
+
+
+def test_a_statement_at_another_position_has_run_again() -> None:
+    """A column that is dropped and added again within a second by the same text would keep its old values."""
+    add, drop = "ALTER TABLE depot ADD COLUMN gate INT", "ALTER TABLE depot DROP COLUMN gate"
+    texts = add, drop, add, add
+    placed = [
+        replace(one, order=order_key(Order(0, 1, (number,), 0, (at,), 0)))
+        for at, (number, one) in enumerate(zip((7, 8, 9, 9), said(*texts, at=1714521600), strict=True))
+    ]
+    assert [1, 1, 1, 0] == [len(effects) for effects in meant(placed, "depot")]
+    failed_over = [*placed[:1], replace(placed[0], order=order_key(Order(1, 1, (2,), 0, (5,), 0)))]
+    assert [1, 0] == [len(effects) for effects in meant(failed_over, "depot")], "positions began again"
+    seconds = [
+        replace(one, order=order_key(Order(0, 1, (7, at), 2, (at,), 0)))
+        for at, one in enumerate(placed[:1] * 2)
+    ]
+    assert [1, 0] == [len(effects) for effects in meant(seconds, "depot")], "placed by its second alone"
+
+
+def test_the_same_statement_in_another_database_has_run_there() -> None:
+    """One migration runs in the databases of all tenants within a second."""
+    [one] = said("ALTER TABLE depot ADD COLUMN gate INT DEFAULT 7", at=1714521600)
+    effects = tuple(replace(effect, table=TableId("lot", None, "depot")) for effect in one.effects)
+    other = replace(one, table=TableId("lot", None, "depot"), effects=effects)
+    assert [1, 1, 0] == [len(found) for found in meant([one, other, one], "depot")]
 
 
 def test_a_table_that_was_renamed_away_is_gone_again() -> None:

@@ -20,7 +20,8 @@ from ingest import run as runs
 from ingest.bronze import land as bronze
 from ingest.bronze import preview
 from ingest.bronze.kafka import _counting
-from ingest.bronze.land import Positions, land
+from ingest.bronze.land import land
+from ingest.bronze.positions import Positions
 from ingest.bronze.store import storing
 from ingest.cli.app import app
 from ingest.config import load
@@ -422,18 +423,6 @@ def test_the_master_key_is_rotated(tmp_path: Path, clock: Any) -> None:
     depot.key("one")
     with pytest.raises(SealError, match=r"3 days|2026-03-14, 2026-03-15, 2026-03-16 \(batch 1 to 3\)"):
         sealing.refuse_unreadable(depot.lake(), sealing.opener(depot.lake()), (1, 3))
-
-
-def test_erasing_rows_of_sealed_messages_is_refused(tmp_path: Path, clock: Any) -> None:
-    """What cannot be rewritten must not be reported as erased."""
-    depot = Sealed(tmp_path)
-    sealing.refuse_erase(depot.lake())
-    depot.grow()
-    depot.land()
-    with pytest.raises(
-        IngestError, match=r"Rows cannot be erased from sealed messages: `ingest maintain .* --drop-key DAY`"
-    ):
-        sealing.refuse_erase(depot.lake())
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Clusters
 from ingest.lake.schemas import ALL
 from ingest.lake.upkeep import maintain
 from ingest.result import STAGES
@@ -54,6 +56,23 @@ def test_joined_files_say_the_same(spark: SparkSession, depot: Depot) -> None:
     depot.grow()
     result = run(spark, depot.pipeline)
     assert (4, 0) == (result.batch, result.exit_code)
+
+
+def test_files_are_ordered_by_the_columns_of_the_rule(spark: SparkSession, depot: Depot) -> None:
+    """Files in the order of their batches make every query read all; an order that costs readers or writers is no gain."""
+    lake = Lake(spark, depot.pipeline)
+    before, protocol = depot.found(spark), DeltaTable(lake.path(BINS)).protocol()
+    order = {BINS: Clusters(("word",)), "books": Clusters(refused="no")}
+    for rewritten in (True, False):
+        done = {one.table: one for one in maintain(lake, ["books", BINS], vacuum=False, clusters=order)}
+        assert (rewritten, "no") == (bool(done[BINS].joined), done["books"].refused)
+        assert "" == done[BINS].refused
+    assert [1] == [one.into for one in maintain(lake, [BINS], clusters={BINS: Clusters(("word", "id"))})]
+    assert before == depot.found(spark)
+    assert protocol == DeltaTable(lake.path(BINS)).protocol()
+    depot.grow()
+    result = run(spark, depot.pipeline)
+    assert {""} == {one.why_spark for one in result.mirrors if one.path == BINS}
 
 
 def test_dead_files_go_once_nobody_was_promised_them(spark: SparkSession, depot: Depot) -> None:

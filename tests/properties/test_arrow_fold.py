@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -162,12 +164,67 @@ def test_no_history_with_columns_of_rules_is_wrong(kind: Kind, tmp_path: Path) -
     assert len({row["batch"] for row in rows}) > 1
 
 
-def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
-    """The last change of each row in the order of history, by the plain fold of all of them."""
-    rows = [
+SOFT = {
+    "_deleted": MadeColumn("deletes", "soft", "boolean"),
+    "_deleted_at": MadeColumn("deletes", "soft", "timestamp"),
+}
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [lakes.FULL, lakes.MOVING, lakes.MIXED, lakes.CLEARED, lakes.WEAK, lakes.INHERITING, lakes.LAWLESS],
+    ids=lambda kind: kind.name,
+)
+def test_no_history_with_deleted_rows_is_wrong(kind: Kind, tmp_path: Path) -> None:
+    """A deleted row must stay as it was last, with the time of its delete, and be replaced if its key comes again."""
+    feed = lakes.together(kind, 20, BATCHES, ordered=False)
+    work, _ = _delivered(feed, kind, tmp_path, TableRule(made=SOFT))
+    live, dead = _live_and_dead(feed, work, tmp_path)
+    assert live == feed.rows
+    expected = {key: (*row, False, None) for key, row in live.items()} | dead
+    rows = arrow.there(work).to_pylist()
+    names = (*COLUMNS, *SOFT)
+    assert expected == {
+        tuple(row[key] for key in feed.keys): tuple(row[name] for name in names) for row in rows
+    }
+    assert len(rows) == len(expected)
+    assert len(dead) > 5
+
+
+def _live_and_dead(feed: lakes.Feed, work: Work, folder: Path) -> tuple[lakes.Typed, lakes.Typed]:
+    """The existing rows and the deleted ones, by watching the fold that knows nothing of deleted rows."""
+    kinds = {one.name: one.type for one in work.columns}
+    table = Table(feed.keys, {key: kinds[key] for key in feed.keys})
+    by_place = {row["order_key"]: row for row in _all_changes(folder)}
+    times = {order_of(place): row["event_time"] for place, row in by_place.items()}
+    events = [Placed(order_of(place), change_of(row, feed.keys)) for place, row in by_place.items()]
+    there, dead = dict[Any, Any](), dict[Any, Any]()
+    for step in steps(table, events):
+        for key in there.keys() - table.rows.keys():
+            dead[key] = *there[key], True, times[step.event.order]
+        there = {
+            key: tuple(_value(row.values.get(name), kinds[name]) for name in COLUMNS)
+            for key, row in table.rows.items()
+        }
+        dead = {key: row for key, row in dead.items() if key not in there}
+    return there, dead
+
+
+def _value(text: str | None, logical: str) -> object:
+    value = None if text is None else value_of(logical, text)
+    return Decimal(str(value)) if value is not None and logical.startswith("decimal") else value
+
+
+def _all_changes(folder: Path) -> list[dict[str, Any]]:
+    return [
         row for batch in range(1, BATCHES + 9) if (folder / f"{batch}.parquet").exists()
         for row in pq.read_table(folder / f"{batch}.parquet").to_pylist()
     ]  # fmt: skip
+
+
+def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
+    """The last change of each row in the order of history, by the plain fold of all of them."""
+    rows = _all_changes(folder)
     kinds = {one.name: one.type for one in work.columns if one.name in feed.keys}
     table, found = Table(feed.keys, kinds), dict[Any, Any]()
     by_place = {row["order_key"]: row for row in rows}
@@ -193,8 +250,12 @@ def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> t
         places = [place for file in new for place in pq.read_table(file)["order_key"].to_pylist()]
         if not places:
             continue
-        shape = Shape(kind.partials)
-        lane = Lane(lakes.SOURCE, feed.table, batch, batch, min(places), high, shape, shape, stamps=stamps)
+        shape = Shape(kind.partials, kind.moves)
+        ops = Counter(op for file in new for op in pq.read_table(file)["op"].to_pylist())
+        lane = Lane(
+            lakes.SOURCE, feed.table, batch, batch, min(places), high, shape, shape,
+            deletes=ops["delete"], truncates=ops["truncate"], stamps=stamps,
+        )  # fmt: skip
         lane = _judged(replace(lane, inherits=int(kind.inherits)), mirror)
         high = max(high, *places)
         whole = refolds(lane, Steps())
@@ -218,6 +279,34 @@ def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:
     made = arrow.make(replace(work, reshaped=True), rows)
     assert ("", True, 2) == (made.refused, made.replaces, made.counts["written"])
     assert {"id": [2, 1], "new": [None, None]} == pq.read_table(tmp_path / made.file).to_pydict()
+
+
+def test_values_stay_in_wider_columns(tmp_path: Path) -> None:
+    """A FLOAT of 0.1 that becomes 0.10000000149011612, or an old value under a reused name, is wrong for readers."""
+    wider = {
+        "small": ("TINYINT", "int64", [1, None], [1, None]),
+        "whole": ("BIGINT", "decimal(20,0)", [-(2**63), 2**63 - 1], [Decimal(-(2**63)), Decimal(2**63 - 1)]),
+        "exact": ("DECIMAL(5,2)", "decimal(38,10)", [Decimal("-1.25"), None], [Decimal("-1.25"), None]),
+        "near": ("FLOAT", "float64", [0.1, math.inf], [0.1, math.inf]),
+        "day": (
+            "DATE",
+            "datetime",
+            [dt.date(1, 1, 1), None],
+            [dt.datetime.fromisoformat("0001-01-01"), None],
+        ),
+        "word": ("", "int32", ["x", "1"], [None, None]),
+    }
+    stored = {
+        name: pa.array(old, arrow._of_delta(delta or "STRING")) for name, (delta, _, old, _) in wider.items()
+    }
+    pq.write_table(pa.table(stored), tmp_path / "one.parquet")
+    columns = tuple(ColumnWork(name, name, logical) for name, (_, logical, *_) in wider.items())
+    work = Work("mirror", str(tmp_path), (), columns, (), files=(("one.parquet", None),))
+    work = replace(work, old=tuple((name, delta) for name, (delta, *_) in wider.items()))
+    assert {name: new for name, (*_, new) in wider.items()} == arrow.there(work).to_pydict()
+    narrow = replace(work, columns=(ColumnWork("whole", "whole", "int32"),), old=(("whole", "BIGINT"),))
+    with pytest.raises(pa.ArrowInvalid):
+        arrow.there(narrow)
 
 
 @pytest.mark.parametrize("deprecated", [False, True])

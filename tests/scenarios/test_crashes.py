@@ -287,7 +287,8 @@ def test_of_two_runs_one_commits_a_batch(
 ) -> None:
     """Two runs without a lock between them would land the same messages twice."""
     from ingest.bronze import land as bronze
-    from ingest.bronze.land import Positions, land
+    from ingest.bronze.land import land
+    from ingest.bronze.positions import Positions
 
     depot = Depot(tmp_path, f"writer: {writer}\n")
     depot.grow()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -33,12 +33,14 @@ def worked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dep
 
 
 @pytest.fixture
-def depot(worked: Depot) -> Iterator[Depot]:
+def depot(spark: SparkSession, worked: Depot) -> Iterator[Depot]:
     """The same lake, as it was after both batches whatever a test does to it."""
     text = worked.file.read_text("utf-8")
     yield worked
     worked.file.write_text(text, "utf-8")
     restore(worked, ".")
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # an operator's next command is another process
 
 
 def restore(depot: Depot, *tables: str, number: int = 2) -> None:

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from ingest.bronze import land as bronze
-from ingest.bronze.land import Positions, land
+from ingest.bronze.land import land
+from ingest.bronze.positions import Positions
 from ingest.lake import delta
 from ingest.lake.lake import Lake
 from ingest.silver import messages

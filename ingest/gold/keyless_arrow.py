@@ -1,0 +1,183 @@
+"""Fold tables without a key by Arrow: rows appended, or kept as a multiset, as `ingest.gold.keyless` defines it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.change import Change, Image, Op
+from ingest.fold import SchemaStep
+from ingest.gold.arrow import LaneWork, Merged, Rows, Work, bits, events_of, typed_column
+from ingest.gold.past_keys import LaneEvent
+from ingest.order import order_of, same_place
+
+Texts = list[str | None]
+
+
+class _Half(NamedTuple):
+    """A row that is inserted (+1) or deleted (-1); the insert of an update comes after its delete."""
+
+    place: str
+    part: int
+    batch: int
+    adds: int
+    op: Op
+    texts: Texts
+
+
+def merged(work: Work, rows: Rows, present: pa.Table) -> Merged:
+    """A mirror's rows after the batch: kept, and new ones."""
+    floors = {lane.id: _floor(rows[lane.id], lane) for lane in work.lanes}
+    steps = {lane.id: () if work.appends else lane.own_steps for lane in work.lanes}
+    anew = any(new for _, new in floors.values()) or (
+        not work.appends and any(lane.since for lane in work.lanes)
+    )
+    nothing = present.slice(0, 0)
+    if work.again or anew:
+        present, gone = nothing, present.num_rows
+    else:
+        gone = 0
+    first = 0 if work.again or anew else min(lane.first for lane in work.lanes)
+    halves = [
+        half
+        for lane in work.lanes
+        for half in _halves(rows[lane.id], lane, floors[lane.id][0], steps[lane.id], work)
+    ]
+    if work.appends:
+        new = _typed([one for one in halves if one.op in _ADDING and one.batch >= first], work)
+        return Merged(present, nothing, new, new.num_rows, 0, gone)
+    halves.sort(key=lambda one: (one.place, one.part))
+    happened = _typed(halves, work)
+    keeps, adds = _counted(_contents(pa.concat_tables([happened, present])), halves, first)
+    stays, new = present.filter(keeps), happened.take(adds)
+    return Merged(stays, nothing, new, new.num_rows, 0, gone + present.num_rows - stays.num_rows)
+
+
+_ADDING = (Op.INSERT, Op.READ)
+
+
+def _floor(rows: pa.Table, lane: LaneWork) -> tuple[str, bool]:
+    """The place after which a lane's rows still exist, and whether it is new."""
+    cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
+    truncates = zip(cleared["order_key"].to_pylist(), cleared["batch"].to_pylist(), strict=True)
+    return max([("", False), *((at, batch >= lane.first) for at, batch in truncates), *lane.created])
+
+
+def _halves(
+    rows: pa.Table, lane: LaneWork, floor: str, steps: Sequence[SchemaStep], work: Work
+) -> Iterator[_Half]:
+    events = events_of(rows, lane, work.logical)
+    names = list(
+        dict.fromkeys([*work.logical, *(name for step in steps for name in (step.column, step.to) if name)])
+    )
+    for place, batch, change in _once(one for one in events if one.place > floor):
+        before, after = change.before or {}, change.after or {}
+        for part, adds, first, second in ((0, -1, before, after), (1, 1, after, before)):
+            if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(_ADDING * part)):
+                texts = _texts(first, second, change, place, names, steps)
+                yield _Half(place, part, batch, adds, change.op, [texts[name] for name in work.logical])
+
+
+def _once(events: Iterable[LaneEvent]) -> Iterator[LaneEvent]:
+    """Each change once, as first delivered.
+
+    Rows of a snapshot may share one place (the log's, when it was taken): there arrival distinguishes equal rows.
+    """
+    mine = [one for one in events if one.change.op is not Op.TRUNCATE]
+    places = [_place(one.place) for one in mine]
+    images: dict[tuple[str, Op], set[str]] = {}
+    for place, one in zip(places, mine, strict=True):
+        images.setdefault((place, one.change.op), set()).add(repr(one.change.after))
+    seen: set[tuple[object, ...]] = set()
+    for place, one in sorted(zip(places, mine, strict=True), key=lambda pair: (pair[1].batch, pair[1].place)):
+        change = one.change
+        shared = change.op is Op.READ and len(images[place, change.op]) > 1
+        same = (
+            one.place if shared else place, order_of(one.place).row, change.op, repr(change.before), repr(change.after),
+        )  # fmt: skip
+        if same not in seen:
+            seen.add(same)
+            yield one
+
+
+def _place(key: str) -> str:
+    return same_place(key) if order_of(key).sequence else key
+
+
+def _texts(
+    first: Image, second: Image, change: Change, place: str, names: Sequence[str], steps: Sequence[SchemaStep]
+) -> Image:
+    """A row's texts from one image, completed from the other, and by the steps after its place."""
+    values: Image = {name: first[name] if name in first else second.get(name) for name in names}
+    there = first.keys() | second.keys()
+    for step in steps:
+        target, before = step.to or step.column, place < str(step.order)
+        if step.since:  # a repeated statement
+            before = before and place > str(step.since)
+        if step.action == "retype_column":
+            if before and target in values:
+                values[target] = step.converted(values[target], change.types.get(target, ""))
+        elif step.action == "drop_column":
+            if not before:
+                continue
+            values[target] = None
+            there = there - {target}
+        elif step.action != "new_incarnation" and before:
+            if target not in there:
+                values[target] = step.default if step.action == "add_column" else values[step.column]
+            there = there | {target}
+    return values
+
+
+def _typed(halves: Sequence[_Half], work: Work) -> pa.Table:
+    texts = [pa.array([one.texts[at] for one in halves], pa.string()) for at in range(len(work.columns))]
+    columns = [typed_column(column, one.type) for column, one in zip(texts, work.columns, strict=True)]
+    return pa.Table.from_arrays(columns, schema=work.schema)
+
+
+# --- the multiset ---------------------------------------------------------------------------------
+
+
+def _contents(rows: pa.Table) -> np.ndarray:
+    """A number for each row, equal for rows with equal cells; 0.0 and -0.0 differ."""
+    found = np.zeros(rows.num_rows, np.int64)
+    for column in rows.columns:
+        codes = pc.dictionary_encode(bits(column).combine_chunks(), null_encoding="encode").indices
+        numbers = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, found = np.unique(found * (len(numbers) + 1) + numbers, return_inverse=True)
+    return found
+
+
+def _counted(contents: np.ndarray, halves: Sequence[_Half], first: int) -> tuple[pa.Array, pa.Array]:
+    """The present rows that are kept, and the numbers of the halves whose rows are added.
+
+    How often a content exists at the end is its last running sum minus the lowest one, if below zero. A content that
+    the new batches do not concern, or that exists as often as it should, is not touched.
+
+    Args:
+        contents: those of the halves, in order, and of the present rows.
+        halves: everything that happened.
+        first: the first new batch.
+    """
+    numbers = contents.tolist()
+    sums: dict[int, int] = {}
+    lows: dict[int, int] = {}
+    touched: dict[int, int] = {}  # with a half that has the content
+    for at, half in enumerate(halves):
+        content = numbers[at]
+        sums[content] = sums.get(content, 0) + half.adds
+        lows[content] = min(lows.get(content, 0), sums[content])
+        if half.batch >= first:
+            touched.setdefault(content, at)
+    present: dict[int, int] = {}
+    for content in numbers[len(halves) :]:
+        present[content] = present.get(content, 0) + 1
+    wanted = {content: sums[content] - lows[content] for content in touched}
+    wrong = {content: n for content, n in wanted.items() if n != present.get(content, 0)}
+    keeps = [content not in wrong for content in numbers[len(halves) :]]
+    adds = [touched[content] for content, n in wrong.items() for _ in range(n)]
+    return pa.array(keeps, pa.bool_()), pa.array(adds, pa.int64())

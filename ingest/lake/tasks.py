@@ -1,0 +1,37 @@
+"""Divide work among Spark tasks that yield Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Item = TypeVar("Item")
+
+
+def dealt(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> list[list[Item]]:
+    """Assign neighbouring items to at most so many tasks of about equal weight."""
+    share = sum(map(weight, items)) / count
+    tasks: list[list[Item]] = [[]]
+    filled = 0
+    for one in items:
+        if filled >= share * len(tasks) and len(tasks) < count:
+            tasks.append([])
+        tasks[-1].append(one)
+        filled += weight(one)
+    return tasks
+
+
+def each(
+    tasks: Sequence[Sequence[Item]], run: Callable[[Sequence[Item]], Iterator[pa.RecordBatch]]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that ``mapInArrow`` runs over the numbers of tasks."""
+
+    def run_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from run(tasks[number])
+
+    return run_all
