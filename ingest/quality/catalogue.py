@@ -16,6 +16,7 @@ STATES = (ERROR, FAIL, WARN, PASS)  # the worst first
 HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of problems that need no check
 LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
+LEFT_OUT = "rows_left_out"  # by a condition
 RECONCILED = "reconcile"  # the one check that does not run after each batch
 MAX_DETAIL = 1000
 
@@ -60,6 +61,10 @@ CHECKS = {
               advice="The key in the pipeline file may be the wrong one; check keys: of this table."),
         Check("missing_rows", "No row is missing", "Rows are missing", "live keys among the changes that the mirror lacks", "error", 0,
               advice=_HISTORY),
+        Check(LEFT_OUT, "Rows that where: leaves out", "Rows that where: leaves out", "live keys among the changes whose rows do not meet the mirror's condition", "warn", None),
+        Check("columns_left_out", "Columns that are left out", "Columns that are left out", "columns of the rows that the rules leave out of the mirror", "warn", None),
+        Check("columns_masked", "Columns that are masked", "Columns that are masked", "columns of the rows whose values are masked", "warn", None),
+        Check("changes_erased", "Changes that were erased", "Changes that were erased", "changes of erased rows, which the changes no longer contain", "warn", None),
         Check("ghost_rows", "No deleted row lives on", "Deleted rows live on", "rows whose key the changes say is gone", "error", 0,
               advice=_HISTORY),
         Check("wrong_cells", "Cells are what the changes say", "Cells differ from their changes", "cells and rows that differ from the fold of their changes", "error", 0,

@@ -32,7 +32,7 @@ from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHANGES
-from ingest.lake.stamps import TIME, Stamps, stamped, stamps_of
+from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import row_counts
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
@@ -363,7 +363,7 @@ class _Reading:
             kept = pc.and_(kept, pc.greater(rows.column("order_key"), self.above))
         rows = rows.filter(kept)
         if rows.num_rows:
-            self.sample.add(stamped(rows, self.stamps).select(_COLUMNS))
+            self.sample.add(stamped(rows, self.stamps).select(columns_for([self.stamps], _COLUMNS)))
         return int(rows.num_rows)
 
 
@@ -388,17 +388,14 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
         names = map(dialect.quoted, ("kind", "batch", "table"))
         return "{} = 'change' AND {} > {} AND {} IN ({})".format(*_spread(names, since, listed))
 
-    for rows in read(lake, CHANGES.name, (*_NAMED, *_columns(new)), where):
+    for rows in read(
+        lake, CHANGES.name, (*_NAMED, *columns_for((one.stamps for one in new), _COLUMNS)), where
+    ):
         texts = [pc.fill_null(rows.column(name), "\0") for name in _NAMED]
         coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
         for i, name in enumerate(coded.dictionary.to_pylist()):
             if name in by_name:
                 by_name[name].take(rows.filter(pc.equal(coded.indices, i)))
-
-
-def _columns(lanes: Iterable[_Reading]) -> tuple[str, ...]:
-    """The columns of changes that some lanes need."""
-    return (*_COLUMNS, *({TIME} if any(TIME in one.stamps.moving.values() for one in lanes) else ()))
 
 
 def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, ...]:
@@ -409,7 +406,7 @@ def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, .
 def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
     """Read one lane's changes; False if there are too many."""
     n = 0
-    for rows in read(lake, CHANGES.name, _columns([one]), one.where):
+    for rows in read(lake, CHANGES.name, columns_for([one.stamps], _COLUMNS), one.where):
         n += one.take(rows)
         if not one.whole and n > REACH + one.lane.changes:
             return False
@@ -447,13 +444,25 @@ class _Check:
         """True to compare every key."""
         return self.asked.deep(self.subject.table)
 
+    @property
+    def merged(self) -> bool:
+        """True if a key that one lane has deleted may be another one's."""
+        return self.subject.merges(self.lake.pipeline)
+
     def plan(self) -> list[_Reading]:
         """How each lane's changes are read."""
         self.lanes = [
-            self._planned(lane) for lane in self.subject.lanes if lane.changes or self.since <= 0 or self.deep
+            self._planned(lane)
+            for lane in self.subject.lanes
+            if lane.changes or self.since <= 0 or self.deep or self.merged
         ]
         changes = sum(lane.changes_ever for lane in self.subject.lanes)
-        if not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
+        if self.merged and not self.deep and changes > REACH:
+            self.found.left_out.append(
+                "rows of several tables without a shard_column are compared by `ingest quality --deep`"
+            )
+            self.lanes = []
+        elif not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
             self.found.left_out.append(
                 "without a key, its rows are compared by `ingest quality` (many: `--deep`)"
             )
@@ -473,16 +482,19 @@ class _Check:
         short = lane.changes_ever <= REACH
         whole = (
             self.deep
+            or self.merged
             or self.since <= 0
             or lane.folded_high is None
-            or (short and (late or stated or lane.truncates > 0))
+            or (short and (late or stated or lane.truncates > 0 or mirror.soft))
         )
         steps: Sequence[tuple[SchemaStep, int]] = ()
         if stated or (batch and (whole or place >= (lane.order_low or ""))):
             steps = self.asked.steps(mirror, lane.source, lane.table, self.subject.applied)
-        every = self.deep or lane.truncates > 0 or any(at > self.since for _, at in steps)
-        limit = _SPACE if self.deep else self.asked.limit(self.subject.table)
+        every = self.deep or self.merged or lane.truncates > 0 or any(at > self.since for _, at in steps)
+        limit = _SPACE if self.deep or self.merged else self.asked.limit(self.subject.table)
         sample = KeySample(KeyMarks(mirror, self.since & 0xFFFFFFFF, shard), lane.folded_high, limit, every)
+        if mirror.soft and not whole:
+            self.found.left_out.append("deleted rows that are kept are compared by `ingest quality --deep`")
         changes = lane.changes_ever if whole else lane.changes
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes

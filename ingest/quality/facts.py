@@ -9,7 +9,6 @@ from ingest.change import NO_TABLE, TableId
 from ingest.lake.schemas import CPU
 
 TREND = 30  # runs that a sparkline shows
-MEASURES = ("read", "changes", "rejected")
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.session import new_session
 from ingest.lake.statements import Statement
-from ingest.quality.catalogue import FAILING_KEYS
+from ingest.quality.catalogue import FAILING_KEYS, LEFT_OUT
 from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.touched_keys import complains, sound
@@ -38,6 +38,7 @@ FAULTS = {
     "key_not_null": "empty",
     "key_unique": "CASE WHEN n > 0 AND empty = 0 AND h IS NOT NULL THEN n - 1 ELSE 0 END",
     "missing_rows": "CAST(alive <=> 1 AND n = 0 AS BIGINT)",
+    LEFT_OUT: "CAST(alive <=> 1 AND n = 0 AS BIGINT)",
     "ghost_rows": "CAST(alive <=> 0 AND n > 0 AND empty = 0 AS BIGINT)",
     "ambiguities": "ties",
     "duplicates": "repeats",

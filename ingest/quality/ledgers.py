@@ -13,7 +13,7 @@ from ingest.lake.tables import Row
 
 LANE = ("source", "database", "schema", "table")
 SUMS = ("changes", "reads", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
-_EVER = ("truncates", "changes", "inherits", "messages", "rejected", "control")
+_EVER = ("truncates", "changes", "inherits", "messages", "rejected", "control", "erased")
 _PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 
 

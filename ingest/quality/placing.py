@@ -231,7 +231,7 @@ def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
 def _rows_of_second(lake: Lake, lane: CheckedLane, prefix: str) -> list[dict[str, Any]]:
     columns = ", ".join(map(duck.name, ("topic", "partition", "batch", "offset", "order_key")))
     return lake.ask(
-        f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' AND {_in(lane)} "
+        f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)} "
         f"AND order_key >= {duck.text(prefix)} AND starts_with(order_key, {duck.text(prefix)})"
     )
 
@@ -250,7 +250,7 @@ def _apart(
     if not new and not weak:
         return 0
     ways = lake.ask(
-        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {_in(lane)}"
+        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {duck.of_lane(lane.source, lane.table)}"
     )
     rows = {(row["topic"], row["partition"]) for row in ways}
     apart = sum(bool(rows - {(row["topic"], row["partition"])}) for row in new)
@@ -331,7 +331,7 @@ def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since
     row = duck.name("row")
     updates = (
         f"SELECT batch, order_key, {row}, event_time, before, after FROM {{changes.change}} "
-        f"WHERE op = 'update' AND partial AND {_in(lane)}"
+        f"WHERE op = 'update' AND partial AND {duck.of_lane(lane.source, lane.table)}"
     )
     repeated = lake.ask(
         f"SELECT DISTINCT n.order_key, n.before, n.after FROM ({updates}) AS n JOIN ({updates}) AS o "
@@ -354,16 +354,9 @@ def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int
     bare = lane.table.database is None and lane.table.schema is None
     if source.kind != "kafka" or not bare or lane.places < 2:
         return 0
-    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {_in(lane)}"
+    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {duck.of_lane(lane.source, lane.table)}"
     topics = int(lake.ask(query)[0]["n"])
     return topics if topics > 1 else 0
-
-
-def _in(lane: CheckedLane) -> str:
-    """A condition that holds for the lane's rows, in DuckDB's SQL."""
-    parts = zip(("database", "schema", "table"), lane.table, strict=True)
-    named = [f"{duck.name(name)} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts]
-    return " AND ".join([f"source = {duck.text(lane.source)}", *named])
 
 
 def _of(lane: CheckedLane) -> str:

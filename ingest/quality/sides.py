@@ -19,6 +19,7 @@ from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
 from ingest.lake.statements import Statement
 from ingest.order import place_sql
+from ingest.quality.catalogue import LEFT_OUT
 from ingest.quality.statements import beginning
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.values import MAX_NUMBER_LENGTH
@@ -42,15 +43,25 @@ class Side:
         """True if the check can be answered for this mirror."""
         if check in ("key_unique", "key_not_null"):
             return self.subject.keyed
+        if check in ("missing_rows", LEFT_OUT) and check != self.lacking:
+            return False
         return self.comparable and (check != "incomplete_rows" or self.since <= 0)
+
+    @property
+    def lacking(self) -> str:
+        """What a live key is that the mirror lacks: with a condition it is left out; the check of cells judges that."""
+        return LEFT_OUT if self.subject.mirror is not None and self.subject.mirror.where else "missing_rows"
 
     @property
     def comparable(self) -> bool:
         """True if the changes contain the whole key: a shard column is only in the mirror."""
-        if not self.subject.keyed or self.subject.mirror is None or self.subject.mirror.where:
-            return False  # the check of cells decides which rows meet a condition
+        mirror = self.subject.mirror
+        if not self.subject.keyed or mirror is None or mirror.soft:
+            return False  # the check of cells decides which deleted rows are kept
+        if self.subject.merges(self.lake.pipeline):
+            return False  # the check of cells decides which table's row a mirror holds
         shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
-        return not shard & set(self.subject.mirror.keys)
+        return not shard & set(mirror.keys)
 
     @property
     def lanes(self) -> list[tuple[int, CheckedLane]]:

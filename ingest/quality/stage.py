@@ -17,7 +17,19 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.lake.statements import Statement
-from ingest.quality import cells, counted, counts, judge, keys, ledgers, parts, placing, replaced, statements
+from ingest.quality import (
+    cells,
+    counted,
+    counts,
+    judge,
+    keys,
+    ledgers,
+    left_out,
+    parts,
+    placing,
+    replaced,
+    statements,
+)
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
 from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
@@ -159,7 +171,7 @@ def _look(
         lake, [one for one in surveyed.subjects if not one.damage], since, books.statements
     )
     metrics += _of_sources(lake, surveyed, books, since, last)
-    rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
+    rows = left_out.source_rows(surveyed.subjects, metrics, since)
     differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     stated: dict[str, tuple[int, str]] = {}
     for row in books.statements:
@@ -186,6 +198,7 @@ def _of_mirrors(
     sound = [one for one in chosen if not one.damage]
     yield from counts.of_mirrors(lake, sound)
     yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
+    yield from left_out.of_mirrors(lake, chosen, since)
 
 
 def _of_sources(lake: Lake, known: Survey, books: Ledgers, since: int, last: int) -> Iterator[Metric]:

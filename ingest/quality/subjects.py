@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.change import TableId
-from ingest.config import matches
+from ingest.config import Pipeline, matches
 from ingest.lake import faults, mirrors
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, target
+from ingest.lake.mirrors import Mirror, feeding, target
 from ingest.lake.names import mirror_path
 from ingest.order import same_place
 from ingest.quality.ledgers import LANE, SUMS
@@ -39,6 +39,7 @@ class CheckedLane:
     folded_high: str | None  # of the batches before
     newest: dt.datetime | None  # source commit time
     places: int  # the topics and partitions that it was read from
+    erased_ever: int = 0  # changes of erased rows that were not written
 
     @property
     def floor(self) -> str | None:
@@ -77,6 +78,11 @@ class CheckedMirror:
     def newest(self) -> dt.datetime | None:
         """The newest source commit that was read for it."""
         return max((lane.newest for lane in self.lanes if lane.newest), default=None)
+
+    def merges(self, pipeline: Pipeline) -> bool:
+        """True if it has rows of several source tables that only their key distinguishes."""
+        lanes = feeding(pipeline, ((lane.source, lane.table) for lane in self.lanes))
+        return len(lanes) > 1 and not any(pipeline.rule(table).shard_column for _, table in lanes)
 
     @property
     def keyed(self) -> bool:
@@ -174,6 +180,7 @@ def _selected(lake: Lake, subject: CheckedMirror) -> bool:
 _BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
 _COUNTS = (
     *(name for name in SUMS if name not in _BOOKED),
+    "erased_ever",
     "truncates_ever",
     "changes_ever",
     "inherits_ever",

@@ -149,7 +149,7 @@ def _numbers(lake: Lake, one: Side, said: Mapping[Key, _Said]) -> dict[str, int]
     alive = {key for key, each in said.items() if not each.last[2]}
     gone = present.keys() - alive if one.closed else present.keys() & (said.keys() - alive)
     again = [place[3] for each in said.values() for place in each.places.values() if place[2]]
-    found["missing_rows"] = len(alive - present.keys())
+    found[one.lacking] = len(alive - present.keys())
     found["ghost_rows"] = len(gone)
     found["key_unique"] = max(found["key_unique"], sum(n - 1 for n in present.values()))
     found["ambiguities"], found["duplicates"] = again.count(False), again.count(True)

@@ -10,12 +10,13 @@ from decimal import Decimal
 from random import Random
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
-from ingest.fold import Key, Placed, Row, fold
+from ingest.fold import Key, Placed, Row, Table, fold, steps
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import order_key
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
@@ -135,6 +136,44 @@ def test_right_mirrors_pass_and_planted_cells_are_found(kind: Kind) -> None:
                             ]
     assert min(seen["keys"], seen["planted"]) > 10, seen
     assert not seen["partly"] or kind.partials, seen
+
+
+@pytest.mark.parametrize("kind", KINDS[::3], ids=lambda kind: kind.name)
+def test_deleted_rows_that_are_kept_pass_and_lost_ones_are_found(kind: Kind) -> None:
+    """A deleted row is right as it was last; without older changes nothing is known of it, and nothing is wrong."""
+    seen: Counter[str] = Counter()
+    made = [("_deleted", "boolean"), ("_deleted_at", "timestamp")]
+    for number in range(3):
+        for step in batches(kind, number):
+            columns = [Column(name, name, one, made=MadeColumn("deletes", "soft", one)) for name, one in made]
+            soft = step._replace(mirror=replace(step.mirror, columns=(*step.mirror.columns, *columns)))
+            table = Table(
+                step.mirror.keys, {one.name: one.type for one in step.mirror.key_columns}, soft=True
+            )
+            for _step in steps(table, [_living(event) for event in (*step.old, *step.new)]):
+                pass
+            assert table.rows.keys() == step.rows.keys()
+            soft = soft._replace(rows=table.rows | table.dead)
+            rows = {key: soft.cells(key) for key in soft.rows}
+            for way, events, whole in read(soft):
+                wanted, _ = soft.check([_living(event) for event in events], 1 << 32, whole=whole)
+                where = (way, kind.name, number)
+                assert [] == soft.wrong(wanted, list(rows.values()), closed=whole), where
+                for key in sorted(wanted.rows.keys() & table.dead.keys(), key=str)[:1]:
+                    others = [row for other, row in rows.items() if other != key]
+                    assert [(key, "")] == [one[:2] for one in soft.wrong(wanted, others, closed=whole)], where
+                    back = [*others, [*rows[key][:-2], False, None]]
+                    assert [(key, "_deleted")] == [one[:2] for one in soft.wrong(wanted, back, closed=whole)]
+                    seen[way] += 1
+    assert seen["whole"] > 1, seen
+    assert not seen.keys() - {"whole"}
+
+
+def _living(event: Placed) -> Placed:
+    """A change with the cell that it gets when it is read."""
+    after = event.change.after
+    stamped = None if after is None else {"_deleted": "false", **after}
+    return event._replace(change=msgspec.structs.replace(event.change, after=stamped))
 
 
 @pytest.mark.parametrize("where", CONDITIONS)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ingest.bronze.land import Positions, land
+from ingest.bronze.land import land
+from ingest.bronze.positions import Positions
 from ingest.lake.datafiles import fitted
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE

@@ -1,0 +1,97 @@
+"""What the rules of a mirror leave out, counted: rows, columns, masked columns, and changes of erased rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from ingest.change import TableId
+from ingest.errors import counted
+from ingest.lake import decisions, duck
+from ingest.lake.decisions import ERASED
+from ingest.lake.lake import Lake
+from ingest.lake.schemas import CHANGES
+from ingest.quality.catalogue import LEFT_OUT, Metric
+from ingest.quality.subjects import CheckedMirror
+
+_TABLE = ("database", "schema", "table")
+SHOWN = 20  # columns that are named
+
+
+def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
+    """Columns that the batches' rows have and the mirror lacks or masks, and what was erased; nothing without such
+    rules.
+    """
+    some = [one for one in chosen if one.mirror is not None and one.mirror.columns]
+    seen = _seen(lake, [one for one in some if _chooses(lake, one)], since)
+    removed = _removed(lake) if some else {}
+    for subject in some:
+        if _chooses(lake, subject):
+            yield from _of_columns(lake, subject, seen)
+        stopped = sum(lane.erased_ever for lane in subject.lanes)
+        if gone := removed.get(subject.path, 0) + stopped:
+            detail = f"{counted(gone, 'change')} of erased rows, {stopped:,} of them not written because they came later"
+            yield Metric("changes_erased", gone, subject.name, detail=detail)
+
+
+def source_rows(
+    chosen: Iterable[CheckedMirror], metrics: Collection[Metric], since: int
+) -> dict[str | None, int]:
+    """The rows of each mirror's source table, as far as the mirror holds or counts them all."""
+    rows = {one.mirror: int(one.observed) for one in metrics if one.check == "rows"}
+    without = {one.mirror: int(one.observed) for one in metrics if one.check == LEFT_OUT}
+    for subject in chosen:
+        if subject.mirror is not None and subject.mirror.where:
+            held = rows.pop(subject.name, None)
+            if since <= 0 and held is not None and subject.name in without:
+                rows[subject.name] = held + without[subject.name]
+    return rows
+
+
+def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
+    rules = [lake.pipeline.rule(lane.table) for lane in subject.lanes]
+    return any(rule.without or rule.mask or rule.on_schema_change == "ignore" for rule in rules)
+
+
+def _seen(
+    lake: Lake, chosen: Collection[CheckedMirror], since: int
+) -> dict[tuple[str, TableId], dict[str, str]]:
+    """The columns of the rows of some mirrors' lanes, by the books."""
+    found: dict[tuple[str, TableId], dict[str, str]] = {}
+    if not chosen:
+        return found
+    tables = ", ".join(sorted({duck.text(lane.table.table or "") for one in chosen for lane in one.lanes}))
+    names = ", ".join(map(duck.name, ("source", *_TABLE, "columns")))
+    for row in lake.ask(
+        f"""SELECT DISTINCT {names} FROM {{books}} WHERE batch > {since} AND changes > 0 AND "table" IN ({tables})"""
+    ):
+        lane = row["source"], TableId(*(row[name] for name in _TABLE))
+        found.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
+    return found
+
+
+def _of_columns(
+    lake: Lake, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
+) -> Iterator[Metric]:
+    assert subject.mirror is not None
+    known = {one.name for one in subject.mirror.columns}
+    without, masked = dict[str, str](), dict[str, str]()
+    for lane in subject.lanes:
+        rule = lake.pipeline.rule(lane.table)
+        for name in seen.get((lane.source, lane.table), {}):
+            if name not in known:
+                without[name] = name
+            elif how := rule.mask_of(name):
+                masked[name] = f"{name} ({how})"
+    for check, found in (("columns_left_out", without), ("columns_masked", masked)):
+        more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+        yield Metric(check, len(found), subject.name, detail=", ".join(list(found.values())[:SHOWN]) + more)
+
+
+def _removed(lake: Lake) -> dict[str, int]:
+    """The changes that erasures have removed from silver, by the mirror's path."""
+    found: dict[str, int] = {}
+    for one in decisions.read(lake).of(ERASED):
+        n = one.value.get("removed", {}).get(CHANGES.name, {}).get("rows", 0)
+        found[one.subject] = found.get(one.subject, 0) + n
+    return found
