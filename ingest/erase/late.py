@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ingest.erase.remove import erase_messages, replacement, session_of
+from ingest.erase.remove import SEALED, erase_messages, message_row, opened, replacement, session_of
 from ingest.lake import barriers, decisions, duck, sealing
 from ingest.lake.decisions import ERASED_LATE, Decision
 from ingest.lake.lake import Lake
@@ -24,7 +24,7 @@ from ingest.silver.decode import lifting
 from ingest.silver.lift import INPUT, Deck
 from ingest.silver.messages import of_batches
 
-_COLUMNS = pa.schema([BRONZE.arrow.field(name) for name in INPUT])
+_COLUMNS = BRONZE.part(*INPUT)
 
 
 def erase(lake: Lake) -> int:
@@ -50,17 +50,13 @@ def erase(lake: Lake) -> int:
 
 
 def _batches(lake: Lake, since: int, last: int) -> list[int]:
-    """The batches in which a barrier has stopped something; sealed messages are not changed."""
+    """The batches in which a barrier has stopped something."""
     if "erased" not in lake.snapshot(BOOKS.name).columns:  # no run of this version has decoded anything yet
         return []
-    sealed = sealing.spans(lake)
     rows = lake.ask(
         f"SELECT DISTINCT batch FROM {{books}} WHERE erased > 0 AND batch > {since} AND batch <= {last} ORDER BY batch"
     )
-    found = [row["batch"] for row in rows]
-    return [
-        one for one in found if not any(first <= one and (end is None or one < end) for first, end in sealed)
-    ]
+    return [row["batch"] for row in rows]
 
 
 def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
@@ -71,6 +67,14 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
         same = " AND ".join(f"{duck.name(name)} = {duck.value(one[name])}" for name in PLACE)
         old = json.loads(one["value"])["batch"]
         rows += lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {old} AND {same}")
+    keys = sealing.opener(lake)
+    rows = [row for row in rows if not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))]
+    sealed = {
+        (*(row[each] for each in PLACE), row["batch"]): row["value"]
+        for row in rows
+        if keys.seals(row["batch"])
+    }
+    rows = [opened(keys, row) for row in rows]
     how = lifting(lake, of_batches(lake, (batch, batch), 1))
     ranks = {source.name: rank for rank, source in enumerate(lake.pipeline.sources)}
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
@@ -80,5 +84,7 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
             row: Row = mine.slice(at, 1).to_pylist()[0]
             new = replacement(deck, how.barriers, row, {*numbers})
             if new is not None:
-                place = (row[each] for each in PLACE)
-                yield (*place, row["batch"], "message", *map(bytearray, new))
+                at_place = (*(row[each] for each in PLACE), row["batch"])
+                yield message_row(
+                    keys, row | ({SEALED: sealed[at_place]} if at_place in sealed else {}), *new
+                )

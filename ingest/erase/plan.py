@@ -23,7 +23,7 @@ from ingest.gold import evidence
 from ingest.gold.explain import masked_key
 from ingest.gold.lane import LaneId, shard_of
 from ingest.gold.stretches import Spoken, Stretch, of_rows
-from ingest.lake import barriers, condensed, decisions, duck, histories, sealing
+from ingest.lake import barriers, condensed, decisions, duck, feeds, histories
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
@@ -76,7 +76,7 @@ class Erasure(msgspec.Struct):
     now: bool
     asked: int  # rows that were named
     keys: list[Texts]  # all keys of the rows
-    rows: list[Texts]  # those under which the mirror may hold one of the rows
+    rows: list[Texts]  # those under which the mirror may hold one of the rows, also as a deleted one
     alone: list[Texts]  # those that never had another row
     barriers: list[list[Any]]
     changes: list[ErasedChange]
@@ -107,10 +107,9 @@ def refuse(lake: Lake) -> None:
     """Refuse an erasure that would leave data in the lake.
 
     Raises:
-        IngestError: the lake is in a store without folders, messages are sealed, a batch waits, or another erasure is not done.
+        IngestError: the lake is in a store without folders, a batch waits, or another erasure is not done.
     """
     file = lake.pipeline.file
-    sealing.refuse_erase(lake)
     if not lake.is_local:
         raise IngestError(
             f"{lake.pipeline.lake} is not a folder of this machine: `ingest erase` works on lakes in folders."
@@ -196,6 +195,16 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
             f"A key of these rows has had another row, too, and old states of the two in {mirror.name}'s history table "
             "cannot be distinguished: end `history:` in the pipeline file and drop the table first."
         )
+    if several and lake.exists(feeds.path_of(mirror)):
+        raise IngestError(
+            f"A key of these rows has had another row, too, and changes of the two in {mirror.name}'s change feed cannot be "
+            "distinguished: end `changes_of:` in the pipeline file and drop the table first."
+        )
+    if several and mirror.soft:
+        raise IngestError(
+            f"A key of these rows has had another row, too, and the deleted rows of the two that {mirror.name} keeps cannot "
+            "be distinguished: take `deletes: soft` out of the pipeline file, run it, erase the rows, and write it again."
+        )
     keys = {one.key for one in stretches}
     return Erasure(
         number=uuid.uuid4().hex[:12],
@@ -208,7 +217,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         now=now,
         asked=len(texts),
         keys=[known[key] for key in keys],
-        rows=[known[key] for key in {one.key for one in stretches if one.last}],
+        rows=[known[key] for key in {one.key for one in stretches if one.last or mirror.soft}],
         alone=[known[key] for key in keys - several],
         barriers=[one.to_value() for one in found_barriers],
         changes=changes,
@@ -303,7 +312,7 @@ def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
 
 def _newest(lake: Lake, lane: LaneId) -> str:
     """The highest place that the lane's history has reached."""
-    rows = lake.ask(f"SELECT max(order_high) AS place FROM {{books}} WHERE {evidence.lane_sql(lane)}")
+    rows = lake.ask(f"SELECT max(order_high) AS place FROM {{books}} WHERE {duck.of_lane(*lane)}")
     return rows[0]["place"] or ""
 
 
@@ -354,12 +363,10 @@ def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     keys = _typed(mirror, erasure.keys)
     alone = _typed(mirror, erasure.alone)
     places = {one.place for one in erasure.changes}
-    table = " AND ".join(
-        f'"{name}" IS NOT DISTINCT FROM {duck.value(part)}'
-        for name, part in zip(("database", "schema", "table"), mirror.table, strict=True)
-    )
     found = []
-    for row in lake.ask(f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {table}"):
+    for row in lake.ask(
+        f"SELECT * FROM {{rejects}} WHERE kind <> 'message' AND {duck.of_table(mirror.table)}"
+    ):
         key = evidence.named_key(mirror, row["key"])
         if key in alone or (key in keys and tuple(row[name] for name in PLACE) in places):
             found.append(row)
@@ -368,12 +375,12 @@ def rejects(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
 
 def dismissals(lake: Lake, erasure: Erasure, mirror: Mirror) -> list[Row]:
     """Decisions on rejects that name the rows' keys."""
-    alone = _typed(mirror, erasure.keys)
+    keys = _typed(mirror, erasure.keys)
     found = []
     for row in lake.ask("SELECT number, kind, subject FROM {decisions} WHERE kind = 'dismiss-reject'"):
         named = json.loads(row["subject"])
         same = tuple(named.get(name) for name in ("database", "schema", "table")) == tuple(mirror.table)
-        if same and evidence.named_key(mirror, named.get("key")) in alone:
+        if same and evidence.named_key(mirror, named.get("key")) in keys:
             found.append(row)
     return found
 

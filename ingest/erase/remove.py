@@ -20,30 +20,30 @@ from ingest.change import ROW_OPS, Message, TableId
 from ingest.erase import plan as planning
 from ingest.erase.plan import Erasure, Texts, batched
 from ingest.errors import IngestError, command
-from ingest.lake import barriers, commits, decisions, duck, histories, log, mirrors
+from ingest.gold import feeds as filling
+from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, sealing
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.decisions import ERASE, ERASED, Decision
-from ingest.lake.lake import Lake
+from ingest.lake.envelope import Opener, Parts
+from ingest.lake.lake import LOG_DAYS, Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import quoted
+from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS
-from ingest.lake.session import new_session
+from ingest.lake.settings import USER_METADATA
 from ingest.lake.tables import Row
+from ingest.lake.upkeep import cleaning_session
 from ingest.silver.lift import Deck, Lifting
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
 
 GONE = "(erased)"
 LOG = "_delta_log"
-LOG_DAYS = 30  # for which Delta keeps a log whose table says nothing else
 Tell = Callable[[str, str], None]
-_USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.databricks.delta.merge.deletionVectors.persistent": "false",  # rows leave the files at once
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    "spark.databricks.delta.vacuum.parallelDelete.enabled": "true",
 }
 _REWRITTEN = (BRONZE, CHANGES, REJECTS, CHECKS, RUNS, DECISIONS)
 
@@ -91,7 +91,7 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
     if erasure.now:
         for name in _tables(lake, mirror):
             tell(name, "deleting old files")
-            erasure.done.setdefault(name, {})["old files"] = _purge(lake, session, name)
+            erasure.done.setdefault(name, {})["old files"] = _purge(lake, session, name, mirror)
             erasure.save(lake)
     certificate = _certificate(lake, erasure)
     value = {key: cell for key, cell in asdict(certificate).items() if key not in ("reason", "by")}
@@ -104,12 +104,7 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
 
 def session_of(lake: Lake) -> SparkSession:
     """A session for the removal."""
-    session = new_session(lake.spark)
-    cores = str(lake.spark.sparkContext.defaultParallelism)
-    listing = {"spark.sql.sources.parallelPartitionDiscovery.parallelism": cores}
-    for name, value in (_SETTINGS | listing).items():
-        session.conf.set(name, value)
-    return session
+    return cleaning_session(lake, _SETTINGS)
 
 
 def _metadata(lake: Lake, name: str) -> str:
@@ -130,6 +125,7 @@ def _decide(lake: Lake, erasure: Erasure) -> None:
         decisions.append(lake, [decided])
 
 
+SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were sealed from
 Step = tuple[str, Callable[[], dict[str, int]]]
 
 
@@ -146,6 +142,8 @@ def _steps(
         yield history.path, lambda: _erase_rows(lake, session, history, erasure.alone)
     if lake.exists(mirror.path):
         yield mirror.path, lambda: _erase_rows(lake, session, mirror, erasure.rows)
+    if lake.exists(feeds.path_of(mirror)):
+        yield feeds.path_of(mirror), lambda: _erase_feed(lake, session, mirror, erasure.keys)
     yield CHANGES.name, lambda: _erase_changes(lake, session, erasure)
 
 
@@ -161,7 +159,7 @@ def _merge(
     """Delete or update the rows of a table that ``s`` names; how many they were."""
     if not rows:
         return 0
-    session.conf.set(_USER_METADATA, _metadata(lake, name))
+    session.conf.set(USER_METADATA, _metadata(lake, name))
     session.createDataFrame([tuple(row) for row in rows], ddl).createOrReplaceTempView("erasing")
     try:
         found = session.sql(
@@ -201,15 +199,40 @@ def _replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
             told["reject"] = told.get("reject", {}) | {"detail": GONE}
             value = json.dumps(told, ensure_ascii=False).encode()
             found.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
-    rows = [row for row in _rows_at(lake, "message", wanted) if row["batch"] in wanted[_place(row)]]
+    keys = sealing.opener(lake)
+    rows = [
+        opened(keys, row)
+        for row in _rows_at(lake, "message", wanted)
+        if row["batch"] in wanted[_place(row)]
+        and not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))
+    ]
     secret = Barriers(erasure.secret)
-    decks = _decks(lake, secret, {row["source"] for row in rows}, {row["batch"] for row in rows})
+    decks = _decks(lake, secret, keys, {row["source"] for row in rows}, {row["batch"] for row in rows})
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
         if (new := replacement(decks[row["source"]], secret, row, numbers)) is not None:
-            value, signature = new
-            found.append((*_place(row), row["batch"], "message", bytearray(value), bytearray(signature)))
+            found.append(message_row(keys, row, *new))
     return found
+
+
+def opened(keys: Opener, row: Row) -> Row:
+    """A message's row of bronze as it was sent, with its sealed bytes if it is sealed.
+
+    Raises:
+        SealError: the key of its day is not there.
+    """
+    if not keys.seals(row["batch"]):
+        return row
+    return row | keys.open(row["batch"], _place(row), row["value"])._asdict() | {SEALED: row["value"]}
+
+
+def message_row(keys: Opener, row: Row, value: bytes, signature: bytes) -> tuple[Any, ...]:
+    """A message's replacement, sealed as the message was, for `erase_messages`."""
+    place, batch = _place(row), row["batch"]
+    if SEALED not in row:
+        return *place, batch, "message", bytearray(value), bytearray(signature)
+    parts = Parts(None, value, [{"key": HEADER, "value": signature}])
+    return *place, batch, "message", bytearray(keys.sealed_again(batch, place, row[SEALED], parts)), None
 
 
 def _place(row: Row) -> tuple[Any, ...]:
@@ -225,7 +248,9 @@ def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterat
         )
 
 
-def _decks(lake: Lake, secret: Barriers, sources: set[str], batches: set[int]) -> dict[str, Deck]:
+def _decks(
+    lake: Lake, secret: Barriers, keys: Opener, sources: set[str], batches: set[int]
+) -> dict[str, Deck]:
     """What decodes the messages of some sources."""
     messages = Messages(
         lake,
@@ -234,7 +259,7 @@ def _decks(lake: Lake, secret: Barriers, sources: set[str], batches: set[int]) -
         ),
     )
     pipeline = lake.pipeline
-    how = Lifting(pipeline, schemas=schemas(lake, messages) if sources else {}, barriers=secret)
+    how = Lifting(pipeline, schemas=schemas(lake, messages, keys) if sources else {}, barriers=secret)
     ranks = {source.name: rank for rank, source in enumerate(pipeline.sources)}
     return {name: Deck(how, ranks[name], name) for name in sources}
 
@@ -276,7 +301,7 @@ def replacement(
 
 
 def erase_messages(lake: Lake, session: SparkSession, rows: Sequence[tuple[Any, ...]]) -> dict[str, int]:
-    """Replace messages; each row is its place, batch, kind, new value and its signature."""
+    """Replace messages; each row is its place, batch, kind, new value and its signature, which a sealed value has within."""
     header = f"array(named_struct('key', '{HEADER}', 'value', s.signature))"
     kinds = "', '".join(sorted({row[5] for row in rows}))
     done = _merge(
@@ -354,8 +379,9 @@ def _erase_checks(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[s
 def _without(failing: str | None, quotes: Any) -> str | None:
     if failing is None:
         return None
-    kept = [one for one in json.loads(failing) if not quotes.search(str(one))]
-    return failing if len(kept) == len(json.loads(failing)) else json.dumps(kept, ensure_ascii=False)
+    keys = json.loads(failing)
+    kept = [one for one in keys if not quotes.search(str(one))]
+    return failing if kept == keys else json.dumps(kept, ensure_ascii=False)
 
 
 def _shown(text: str | None, quotes: Any) -> str | None:
@@ -386,10 +412,30 @@ def _erase_rows(lake: Lake, session: SparkSession, mirror: Mirror, keys: Sequenc
         for i, one in enumerate(mirror.key_columns)
     )
     done = _merge(lake, session, mirror.path, keys, ddl, same, "DELETE")
-    if any(one.deleted for one in lake.snapshot(mirror.path).files):
-        session.conf.set(_USER_METADATA, _metadata(lake, mirror.path))
-        session.sql(f"REORG TABLE {lake.named(mirror.path)} APPLY (PURGE)").collect()
+    _apply_vectors(lake, session, mirror.path)
     return {"rows": done}
+
+
+def _erase_feed(lake: Lake, session: SparkSession, mirror: Mirror, keys: Sequence[Texts]) -> dict[str, int]:
+    """The rows of a change feed, and those that the removal of the mirror's rows adds to it."""
+    filling.follow(lake, mirror)
+    ddl = ", ".join(f"k{i} STRING" for i in range(len(mirror.keys)))
+    image = "from_json(coalesce(t.after, t.before), 'MAP<STRING, STRING>')"
+    same = " AND ".join(
+        f"CAST({image}[{literal(one.column)}] AS {one.delta}) = CAST(s.k{i} AS {one.delta})"
+        for i, one in enumerate(mirror.key_columns)
+    )
+    name = feeds.path_of(mirror)
+    done = _merge(lake, session, name, keys, ddl, same, "DELETE")
+    _apply_vectors(lake, session, name)
+    return {"rows": done}
+
+
+def _apply_vectors(lake: Lake, session: SparkSession, name: str) -> None:
+    """Remove what deletion vectors hide from a table's files."""
+    if any(one.deleted for one in lake.snapshot(name).files):
+        session.conf.set(USER_METADATA, _metadata(lake, name))
+        session.sql(f"REORG TABLE {lake.named(name)} APPLY (PURGE)").collect()
 
 
 def _erase_changes(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str, int]:
@@ -408,17 +454,20 @@ def _erase_changes(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[
 
 def _tables(lake: Lake, mirror: Mirror) -> list[str]:
     """Every table whose old versions may hold the rows."""
-    names = [schema.name for schema in _REWRITTEN] + [mirror.path, histories.table_of(mirror).path]
+    names = [schema.name for schema in _REWRITTEN]
+    names += [mirror.path, histories.table_of(mirror).path, feeds.path_of(mirror)]
     return [name for name in names if lake.exists(name)]
 
 
-def _purge(lake: Lake, session: SparkSession, name: str) -> int:
+def _purge(lake: Lake, session: SparkSession, name: str, mirror: Mirror) -> int:
     """Delete every file that the newest version does not need, and what the log says of them; how many they were."""
     table, metadata = lake.named(name), _metadata(lake, name)
-    session.conf.set(_USER_METADATA, metadata)
+    session.conf.set(USER_METADATA, metadata)
     before = _data_files(lake, name)
     session.sql(f"VACUUM {table} RETAIN 0 HOURS").collect()
     version = commits.mark(lake.path(name), metadata)
+    if name == mirror.path and lake.exists(feeds.path_of(mirror)):
+        filling.skip(lake, mirror)  # the version that the feed has reached is about to go
     log.checkpoint(session, lake.path(name))
     commits.forget(lake.path(name), version)
     return before - _data_files(lake, name)

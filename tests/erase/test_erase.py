@@ -17,6 +17,7 @@ from ingest.erase.search import search
 from ingest.errors import IngestError
 from ingest.gold import rebuild as folding
 from ingest.inspect import status
+from ingest.lake.feeds import replayed
 from ingest.lake.lake import Lake
 from ingest.run import run
 from ingest.silver import rebuild as decoding
@@ -153,6 +154,47 @@ def test_an_erased_row_is_nowhere_and_stays_nowhere(spark: Any, depot: People) -
     texts = [str(row["value"]) for row in lake.ask("SELECT value FROM {bronze}")]
     assert [] == [one for one in texts if "planted" in one]
     assert before["bronze"] + 4 + 3 == counted(lake)["bronze"]
+
+
+def test_a_deleted_row_that_is_kept_is_erased_under_all_its_keys(spark: Any, tmp_path: Path) -> None:
+    """Under the key that it left, a mirror that keeps deleted rows still has the whole row."""
+    depot = People(tmp_path / "soft", "tables: [{match: depot.people, deletes: soft}]\n")
+    depot.more(said("INSERT", 1, person("1", "stays"), person(OLD, "planted one"), person("5", "moves")))
+    depot.more(
+        said("UPDATE", 2, person(NEW, "planted two"), old=[{"id": OLD, "word": "planted one"}]),
+        said("DELETE", 3, person(NEW, "planted two")),
+        said("UPDATE", 4, person("6", "moves"), old=[{"id": "5"}]),
+        said("INSERT", 5, person("5", "another row")),
+    )
+    run(spark, depot.pipeline)
+    moved = [(1, "stays"), (5, "another row"), (6, "moves")]
+    assert [*moved, (int(OLD), "planted one"), (int(NEW), "planted two")] == mirror(
+        Lake(spark, depot.pipeline)
+    )
+    done = depot.command("depot.people", NEW, "--now", "--reason", "asked for")
+    assert 0 == done.exit_code, done.output
+    assert set() == planted(Lake(spark, depot.pipeline))
+    assert moved == mirror(Lake(spark, depot.pipeline))
+    with pytest.raises(IngestError, match="take `deletes: soft` out of the pipeline file"):
+        plan.plan(Lake(spark, depot.pipeline), "depot.people", [("6",)], "", now=False)
+
+
+@pytest.mark.slow
+def test_a_change_feed_forgets_an_erased_row(spark: Any, tmp_path: Path) -> None:
+    """The feed has the row, each of its states, and would get it once more as deleted; then it goes on."""
+    depot = People(tmp_path / "fed", "tables: [{match: depot.people, changes_of: true}]\n")
+    depot.more(said("INSERT", 1, person("1", "stays"), person(OLD, "planted one")))
+    run(spark, depot.pipeline)
+    depot.more(said("UPDATE", 2, person(NEW, "planted two"), old=[{"id": OLD, "word": "planted one"}]))
+    run(spark, depot.pipeline)
+    assert "feeds" in planted(Lake(spark, depot.pipeline))
+    done = depot.command("depot.people", NEW, "--now", "--reason", "asked for")
+    assert 0 == done.exit_code, done.output
+    assert set() == planted(Lake(spark, depot.pipeline))
+    depot.more(said("INSERT", 3, person("9", "last")))
+    assert [] == run(spark, depot.pipeline).failures
+    changes = rows(Lake(spark, depot.pipeline), "SELECT * FROM depot.people__changes ORDER BY number")
+    assert {"1", "9"} == {row["id"] for row in replayed(changes)}
 
 
 def test_an_erasure_that_was_killed_is_completed(

@@ -10,7 +10,7 @@ import pytest
 
 from ingest.change import ROW_OPS, Message, Op
 from ingest.config.model import TableRule
-from ingest.erase import late, plan, remove
+from ingest.erase import remove
 from ingest.erase.plan import ErasedChange, Erasure
 from ingest.erase.remove import replacement
 from ingest.errors import IngestError
@@ -19,7 +19,7 @@ from ingest.gold.lane import change_of
 from ingest.lake import sealing
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.books import merged
-from ingest.lake.delta import Snapshot
+from ingest.lake.envelope import NOT_SEALED
 from ingest.silver.lift import Deck
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
@@ -152,9 +152,10 @@ def test_a_stopped_change_is_counted_and_not_written() -> None:
     }
 
 
-def test_a_replayed_message_is_replaced_where_it_landed() -> None:
+def test_a_replayed_message_is_replaced_where_it_landed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The changes of a replay are of its own batch, their message of an older one: it would be looked for in vain."""
     how = lifting("dts-canal")
+    monkeypatch.setattr(sealing, "opener", lambda _lake: NOT_SEALED)
     messages = DIALECTS["dts-canal"].write(history(3))
     reader = Deck(how, 0, "s")
     at, change = next(
@@ -207,24 +208,3 @@ def test_a_masked_key_is_stopped_by_its_mask() -> None:
     assert mine in gone
     found = Deck(replace(how, barriers=stopped), 0, "s").stopped_rows(bronze(messages))
     assert mine["row"] in found[mine["offset"]]  # what `ingest maintain` removes from late messages
-
-
-def test_sealed_messages_are_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plain bytes among sealed messages would be taken for damage, and stop every decoding of their batch."""
-
-    class Sealed:
-        pipeline = lifting("dts-canal").pipeline
-
-        def ask(self, _text: str) -> list[dict[str, int]]:
-            return [{"batch": number} for number in range(1, 6)]
-
-        def snapshot(self, _name: str) -> Snapshot:
-            return Snapshot(1, {}, {"erased": "long"}, "1")
-
-    lake: Any = Sealed()
-    monkeypatch.setattr(sealing, "spans", lambda _lake: ((2, 4),))
-    assert [1, 4, 5] == late._batches(lake, 0, 5)
-    with pytest.raises(IngestError, match="sealed messages"):
-        plan.refuse(lake)
-    monkeypatch.setattr(sealing, "spans", lambda _lake: ((3, None),))
-    assert [1, 2] == late._batches(lake, 0, 5)
