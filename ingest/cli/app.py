@@ -31,7 +31,7 @@ VERBS = {
     "alerts": "look_verbs",
     "serve": "serve_verb",
     "sql": "look_verbs",
-    "explain": "explain_verb",
+    "explain": "look_verbs",
     "ddl": "ddl_verbs",
     "rejects": "reject_verbs",
     "replay": "reject_verbs",
@@ -147,8 +147,7 @@ def everywhere(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print results and errors only.")] = False,
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Land change messages of many database replication products in exact Delta mirrors."""
@@ -159,4 +158,5 @@ def main() -> None:
     """The console script."""
     if sys.stdout is None or sys.stderr is None:  # started with a closed descriptor
         os._exit(2)
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")  # a search through all installed packages
     app(prog_name="ingest")

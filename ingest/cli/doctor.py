@@ -61,11 +61,9 @@ def _package(name: str, wanted: str) -> Finding:
         found = version(name)
     except PackageNotFoundError:
         return Finding(name, "missing", "not installed", _INSTALL)
-    return (
-        Finding(name, "ok", found)
-        if found == wanted
-        else Finding(name, "wrong", f"{found}, not {wanted}", _INSTALL)
-    )
+    if found == wanted:
+        return Finding(name, "ok", found)
+    return Finding(name, "wrong", f"{found}, not {wanted}", _INSTALL)
 
 
 def _java() -> Finding:
@@ -141,12 +139,12 @@ def _services(pipeline: Pipeline) -> Iterator[Finding]:
 
 def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding:
     """Whether the source database lets its user in and read what has come by its stream, and gives its time."""
-    from ingest.source.database import connected, place_of
+    from ingest.source.database import clock, connected, place_of
 
     check = f"database of {source.name}"
     try:
         with connected(database) as (dialect, connection):
-            clock = dialect.clock(connection)
+            time = clock(dialect, connection)
             tables = _tables(pipeline, source)
             unread = [one for one in tables if not _is_readable(dialect, connection, one)]
     except SetupError as error:
@@ -163,7 +161,7 @@ def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding
             f"grant SELECT on {names}, or exclude what is gone",
         )
     tables_too = f" to {counted(len(tables), 'table')}" if tables else ""
-    return Finding(check, "ok", f"{said}{tables_too}, and its clock is {clock}")
+    return Finding(check, "ok", f"{said}{tables_too}, and its clock is {time}")
 
 
 def _tables(pipeline: Pipeline, source: Source) -> list[TableId]:

@@ -92,14 +92,7 @@ def _start(lake: Lake, source: str, places: list[str], batch: int | None) -> Sta
 
 
 def decide(
-    lake: Lake,
-    source: str,
-    start: Start,
-    names: list[str],
-    reason: str,
-    *,
-    complete: bool,
-    withdraw: bool,
+    lake: Lake, source: str, start: Start, names: list[str], reason: str, *, complete: bool, withdraw: bool
 ) -> None:
     """Append what is new among the decisions; all of it is checked before any of it is written."""
     from ingest.lake import decisions, epochs, mirrors
@@ -141,12 +134,12 @@ def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> l
 def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
     """Decode again what landed since, and fold the mirrors that it concerns."""
     from ingest.lake import mirrors
+    from ingest.lake.deferred import cores
     from ingest.silver.rebuild import rebuild
 
     if start.first > lake.decoded():
         return []  # it begins with what comes next
-    cores = max(1, lake.spark.sparkContext.defaultParallelism)
-    rebuild(lake, cores, since=start.first - 1, dry_run=False)
+    rebuild(lake, cores(lake.spark), since=start.first - 1, dry_run=False)
     concerned = {one.name for one in (*_concerned(lake, source, start), *mirrors.outdated(lake))}
     return fold_again(lake, sorted(concerned), dry_run=False) if concerned else []
 

@@ -82,11 +82,7 @@ def erase(
 
 
 def _verify(file: Path, texts: list[str], output_as: str) -> None:
-    """Search the files; the texts themselves are not printed.
-
-    Raises:
-        IngestError: the lake is not in a folder.
-    """
+    """Search the files of a lake in a folder; the texts themselves are not printed."""
     from ingest.config import load
     from ingest.erase.search import search
 

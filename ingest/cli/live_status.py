@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperCommand
 
 from ingest.cli import output
+from ingest.cli.stopping import StopRequest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -45,7 +45,7 @@ def _is_number(text: str) -> bool:
 
 def watch(look: Callable[[], Found], seconds: float, output_as: str) -> None:
     """Show what ``look`` finds, and again every so often, until Ctrl-C or SIGTERM."""
-    stop = threading.Event()
+    stop = StopRequest()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     with _place(output_as) as show:

@@ -1,4 +1,4 @@
-"""The verbs that look at a lake: tables, status, alerts, sql."""
+"""The verbs that look at a lake: tables, status, alerts, sql, explain."""
 
 from __future__ import annotations
 
@@ -156,14 +156,14 @@ def _asked(
             if not isinstance(lake, LakeReader):  # only Spark reaches the store, so the query is Spark's, too
                 from ingest.cli import spark_query
 
-                return spark_query.query_as_of(cast("Lake", lake), text, limit, batch)
-            from ingest.inspect.query import query_as_of
+                return spark_query.query(cast("Lake", lake), text, limit, batch)
+            from ingest.inspect.query import query
 
-            return query_as_of(lake, text, limit, batch)
+            return query(lake, text, limit, batch)
     from ingest.cli import spark_query
 
     with opened(file, jars_dir) as spark_lake:
-        return spark_query.query_as_of(spark_lake, text, limit, batch)
+        return spark_query.query(spark_lake, text, limit, batch)
 
 
 def _shown(cell: object) -> object:
@@ -172,3 +172,34 @@ def _shown(cell: object) -> object:
     if isinstance(cell, msgspec.Raw):  # a number of JSON, to its last digit
         return bytes(cell).decode()
     return "NULL" if cell is None else cell
+
+
+@app.command(rich_help_panel=_PANEL)
+def explain(
+    file: PipelineFile,
+    table: Annotated[str, typer.Argument(help="The mirror's name, as `ingest tables` prints it.")],
+    key: Annotated[
+        list[str], typer.Argument(help="The key's values in the key's order; -- before a negative one.")
+    ],
+    output_as: Output = "table",
+    jars_dir: JarsDir = None,
+) -> None:
+    """A row's whole life: each raw message, its change, what the fold did with it and why."""
+    from ingest.gold import explain as explaining
+    from ingest.inspect import story as telling
+    from ingest.lake.delta import UnreadableError
+
+    try:
+        with looked_at(file, jars_dir) as lake:
+            story = explaining.explain(lake, table, explaining.masked_key(lake, table, key))
+    except UnreadableError as error:
+        output.note(str(error))
+        with opened(file, jars_dir) as spark_lake:
+            story = explaining.explain(spark_lake, table, explaining.masked_key(spark_lake, table, key))
+    if output_as == "json":
+        output.json(story)
+    else:
+        for text in telling.lines(story):
+            output.line(text)
+    if not story.equal:
+        raise typer.Exit(1)

@@ -15,12 +15,9 @@ from ingest.framing import Record
 def messages(
     file: str, framing: str | None, binary: bool | None
 ) -> tuple[str, Iterator[Record | Undecodable]]:
-    """The framing and the messages of a file; damage that ends the reading comes last, as what it is.
+    """The framing and the messages of a file or stdin (``-``); damage that ends the reading comes last, as what it is.
 
-    Args:
-        file: a path, or ``-`` for stdin.
-        framing: one of `ingest.framing.FRAMINGS`, or None to find it from the content.
-        binary: whether messages are binary; None finds out by the first byte.
+    Without a framing it is found from the content, and whether messages are ``binary`` from the first byte.
     """
     stream = opened(file)
     try:
@@ -58,11 +55,7 @@ def _damage(file: str, error: Exception) -> Undecodable:
 
 
 def opened(file: str) -> BinaryIO:
-    """The bytes of a file as they are.
-
-    Raises:
-        IngestError: there is no such file, or it cannot be read.
-    """
+    """The bytes of a file as they are; an `IngestError` if it cannot be read."""
     if file == "-":
         return sys.stdin.buffer
     if Path(file).is_dir():

@@ -6,8 +6,10 @@ base64, dates and times are canonical text.  Colour follows the terminal, ``NO_C
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,13 +18,14 @@ import typer
 from ingest.errors import ConfigError, command
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.table import Table
 
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="How results are printed.")]
 """The option that every verb has."""
 
 _MANY = 50  # rows
+_FILLER = "\ue000"  # of private use: no data is shown with it
 _voice = SimpleNamespace(quiet=False)
 
 
@@ -86,8 +89,16 @@ def listing(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], output_as
         table(columns, [[row[name] for name in columns] for row in rows])
 
 
-def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> Table:
+def drawn(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None
+) -> RenderableType:
     """A table as something that can be printed, also over and over in one place."""
+    cells = [["" if cell is None else lines(str(cell)) for cell in row] for row in rows]
+    widths = _fit(columns, cells) if len(cells) > _MANY else []
+    return _LongTable(columns, cells, title, widths) if widths else _table(columns, cells, title)
+
+
+def _table(columns: Sequence[str], cells: Iterable[Sequence[str]], title: str | None) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -97,22 +108,53 @@ def drawn(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str |
     )
     for column in columns:
         made.add_column(Text(visible(column)), overflow="fold")
-    cells = [["" if cell is None else lines(str(cell)) for cell in row] for row in rows]
-    if len(cells) > _MANY and _fits(columns, cells):
-        cells = [["\n".join(column) for column in zip(*cells, strict=True)]]
     for row in cells:
         made.add_row(*map(Text, row))
     return made
 
 
-def _fits(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> bool:
-    """True if no cell has to be broken, so that all rows look the same as one: it is laid out in a fraction of the time."""
+@dataclass(frozen=True, slots=True)
+class _LongTable:
+    """A table none of whose cells has to be broken: one row is laid out by Rich, and the others as that one.
+
+    Rich takes more than a millisecond for a row.
+    """
+
+    columns: Sequence[str]
+    cells: Sequence[Sequence[str]]
+    title: str | None
+    widths: Sequence[int]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        sample = _table(self.columns, [[_FILLER * width for width in self.widths]], self.title)
+        for segments in Segment.split_lines(console.render(sample, options)):
+            line = "".join(one.text for one in segments)
+            if _FILLER in line:
+                yield Segment("\n".join(self._rows(re.split(f"{_FILLER}+", line))))
+            else:
+                yield from segments
+            yield Segment.line()
+
+    def _rows(self, gaps: Sequence[str]) -> Iterator[str]:
+        from rich.cells import cell_len
+
+        for row in self.cells:
+            padded = (
+                cell + " " * (width - cell_len(cell)) for cell, width in zip(row, self.widths, strict=True)
+            )
+            yield "".join(gap + cell for gap, cell in zip(gaps, (*padded, ""), strict=True))
+
+
+def _fit(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """Each column's width if no cell has to be broken; else nothing."""
     from rich.cells import cell_len
 
-    if any("\n" in cell for row in cells for cell in row) or not all(any(row) for row in cells):
-        return False
-    widths = [max(map(cell_len, column)) for column in zip(map(visible, columns), *cells, strict=True)]
-    return sum(widths) + 3 * len(widths) <= console().width
+    if any("\n" in cell for row in cells for cell in row):
+        return []
+    widths = [max(map(cell_len, column)) or 1 for column in zip(map(visible, columns), *cells, strict=True)]
+    return widths if sum(widths) + 3 * len(widths) <= console().width else []
 
 
 def visible(text: str) -> str:
@@ -155,11 +197,7 @@ def error(text: str) -> None:
 
 
 def seconds(option: str, text: str) -> float:
-    """A span of time that an option was given: 30s, 5m, 1h.
-
-    Raises:
-        ConfigError: it is none.
-    """
+    """A span of time that an option was given (30s, 5m, 1h); a `ConfigError` if it is not one."""
     from ingest.config.words import duration
 
     try:

@@ -77,11 +77,7 @@ def init(
 
 
 def _zone(given: str | None, *, asks: bool) -> str:
-    """The zone of times without one: as given, else as the operator answers; empty for the format's own.
-
-    Raises:
-        ConfigError: it is not a time zone.
-    """
+    """The zone of times without one: as given, else as the operator answers; empty for the format's own."""
     from ingest.config.words import timezone
 
     if given and not asks:

@@ -71,7 +71,7 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table", jars_dir
     from ingest.lake.raw import raw
 
     with looked_at(file, jars_dir) as lake:
-        row = rejects.chosen(rejects.listed(lake), which)
+        row = rejects.chosen(rejects.listed(lake), which, file)
         bytes_of = list(raw(lake, [row], rejects.table_of(row)).values())
     found = rejects.described(row) | {"message": bytes_of[0] if bytes_of else None}
     if output_as == "json":
@@ -100,7 +100,7 @@ def dismiss(
     with locked(file, jars_dir, "rejects dismiss") as lake:
         from ingest.lake import decisions, rejects
 
-        row = rejects.chosen(rejects.listed(lake, every=False), which)
+        row = rejects.chosen(rejects.listed(lake, every=False), which, file)
         rejects.dismiss(lake, [row], reason, decisions.user())
     if output_as == "json":
         output.json(rejects.described(row) | {"dismissed": reason})

@@ -118,10 +118,10 @@ def _check_again(lake: Lake, names: set[str]) -> None:
 
 
 def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:
+    from ingest.lake.deferred import cores
     from ingest.silver.rebuild import rebuild as decoded_again
 
-    cores = max(1, lake.spark.sparkContext.defaultParallelism)
-    found = decoded_again(lake, cores, since=since, dry_run=dry_run)
+    found = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run)
     state = "rebuilt" if found.published else "compared"
     rows = [_row(name, state, found.batch, "", one) for name, one in found.differences.items()]
     return _without_samples(rows) if lake.pipeline.masks else rows
@@ -238,9 +238,12 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars
         if table not in known:
             listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
             raise IngestError(f"There is no mirror {table}; there are {listed}.")
-        with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
-            pauses.decide(lake, known[table], kind, reason, decisions.user())
-    state = f"{kind}d"
+        state = f"{kind}d"
+        if kind == decisions.RESUME and known[table].path not in pauses.paused(lake):
+            state = "not paused"
+        else:
+            with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
+                pauses.decide(lake, known[table], kind, reason, decisions.user())
     if output_as == "json":
         output.json({"table": table, "state": state})
     else:
@@ -262,8 +265,9 @@ def accept_gap(
 
     named = source_named(load(file), source, "kafka")
     with opened(file, jars_dir) as lake:
-        from ingest.bronze import kafka
-        from ingest.bronze.land import Positions, last_batch
+        from ingest.bronze import kafka, kafka_look
+        from ingest.bronze.land import last_batch
+        from ingest.bronze.positions import Positions
 
         last = last_batch(lake)
         positions = Positions()
@@ -272,7 +276,7 @@ def accept_gap(
         if found.trouble:
             raise IngestError(f"source {source}: {found.trouble}")
         gaps = _chosen(found.plan.gaps, place)
-        kafka.accept(lake, named, gaps, last)
+        kafka_look.accept(lake, named, gaps, last)
     if output_as == "json":
         output.json([{"place": str(gap.place), "loss": gap.loss} for gap in gaps])
         return

@@ -174,18 +174,7 @@ def reconcile(
     if output_as == "json":
         output.json({"tables": [_summary(one) for one in found], "rows": rows})
     else:
-        names = (
-            "table",
-            "rows",
-            "ranges",
-            "equal",
-            "missing",
-            "surplus",
-            "different",
-            "on_the_way",
-            "not_judged",
-            "seconds",
-        )
+        names = "table rows ranges equal missing surplus different on_the_way not_judged seconds".split()
         output.listing([_summary(one) for one in found], names, "table")
         for row in rows:
             output.line(_sentence(row))

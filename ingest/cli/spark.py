@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")]
 JarsDir = Annotated[
-    Path | None,
-    typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, instead of the cache."),
+    Path | None, typer.Option(envvar="INGEST_JARS_DIR", help="Where the jars lie, instead of the cache.")
 ]
 
 
@@ -38,14 +37,10 @@ def session_for(
     *,
     begun: Callable[[], None] | None = None,
 ) -> Iterator[SparkSession]:
-    """One session for all the pipelines, stopped afterwards if it was started here.
+    """One session for all the pipelines, with the first one's settings, stopped afterwards if it was started here.
 
-    Args:
-        pipelines: whose sources it must read; master and settings are the first one's.
-        jars_dir: where the jars lie, if not in the cache.
-        profile: as `ingest.lake.session.session` has it.
-        begun: called once the session has started, which on this machine it does when it is first needed; without
-            it the session starts at once.
+    ``begun`` is called once the session has started, which on this machine it does when it is first needed; without it the
+    session starts at once.
     """
     if jars_dir is not None:
         os.environ["INGEST_JARS_DIR"] = str(jars_dir)
@@ -60,7 +55,6 @@ def session_for(
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
     kafka = any(source.kind == "kafka" for one in pipelines for source in one.sources)
-    spark: Any = None
 
     def start() -> SparkSession:
         found = session(
@@ -73,7 +67,7 @@ def session_for(
 
     local = all("://" not in one.lake for one in pipelines)  # a store's lock is held by Spark's client
     deferred = begun is not None and local and can_wait(first.master)
-    spark = Deferred(start, first.master) if deferred else start()
+    spark: Any = Deferred(start, first.master) if deferred else start()
     try:
         yield spark
     finally:
@@ -93,11 +87,7 @@ def usable(spark: SparkSession) -> bool:
 
 @contextlib.contextmanager
 def looked_at(file: Path, jars_dir: Path | None) -> Iterator[Tables]:
-    """The lake of a pipeline file, for questions that need no Spark.
-
-    Raises:
-        IngestError: the lake does not exist yet, or belongs to another pipeline.
-    """
+    """The lake of a pipeline file, for questions that need no Spark; raises as `all_looked_at`."""
     with all_looked_at([file], jars_dir) as lakes:
         yield lakes[0]
 
@@ -130,11 +120,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
 
 
 def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
-    """A pipeline's source of a name, and of a kind if one is given.
-
-    Raises:
-        ConfigError: there is none; the text names the nearest one.
-    """
+    """A pipeline's source of a name, and of a kind if one is given; a `ConfigError` if there is none."""
     from ingest.config.words import nearest
 
     known = {one.name: one for one in pipeline.sources if kind in ("", one.kind)}
@@ -162,11 +148,7 @@ def _no_lake(pipeline: Pipeline) -> IngestError:
 
 @contextlib.contextmanager
 def opened(file: Path, jars_dir: Path | None) -> Iterator[Lake]:
-    """The lake of a pipeline file, for looking at.
-
-    Raises:
-        IngestError: the lake does not exist yet.
-    """
+    """The lake of a pipeline file, for looking at; an `IngestError` if it does not exist yet."""
     with all_opened([file], jars_dir) as lakes:
         yield lakes[0]
 
@@ -183,11 +165,7 @@ def locked(file: Path, jars_dir: Path | None, purpose: str) -> Iterator[Lake]:
 
 @contextlib.contextmanager
 def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]:
-    """The lakes of several pipeline files, in one session.
-
-    Raises:
-        IngestError: one of the lakes does not exist yet.
-    """
+    """The lakes of several pipeline files, in one session; an `IngestError` if one of them does not exist yet."""
     pipelines = _with_lakes(files)
     with session_for(pipelines, jars_dir) as spark:
         from ingest.lake import identity

@@ -19,26 +19,13 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.query import refuse_commands, rewrite
 from ingest.lake.schemas import ALL
-from ingest.values import fraction
+from ingest.values import shortened
 
 
-def query(lake: Lake, text: str, limit: int = 0) -> tuple[list[str], list[list[Any]]]:
-    """Run one query by names; every cell comes back as a JSON value without loss.
-
-    Raises:
-        IngestError: the query is none, names no table, or Spark refuses it.
-    """
-    return query_as_of(lake, text, limit, None)[:2]
-
-
-def query_as_of(
-    lake: Lake, text: str, limit: int, batch: int | None
+def query(
+    lake: Lake, text: str, limit: int = 0, batch: int | None = None
 ) -> tuple[list[str], list[list[Any]], list[str]]:
-    """Run one query over the mirrors as they were after a batch; the last list names those that lack some of it.
-
-    Raises:
-        IngestError: as for `query`, or a version that the log no longer holds.
-    """
+    """Run one query as `ingest.inspect.query.query` does; raises as `frame`."""
     found, lagging = frame(lake, text, batch)
     try:
         if limit:
@@ -98,9 +85,9 @@ def _json(cell: Any, kind: T.DataType) -> Any:
     if isinstance(kind, T.FloatType | T.DoubleType):
         return msgspec.Raw(cell.encode()) if math.isfinite(float(cell)) else cell
     if isinstance(kind, T.TimestampType):
-        return _fractioned(cell.replace(" ", "T")) + "Z"
+        return shortened(cell.replace(" ", "T")) + "Z"
     if isinstance(kind, T.TimestampNTZType):
-        return _fractioned(cell)
+        return shortened(cell)
     if isinstance(cell, T.Row):
         return {name: _nested(value) for name, value in cell.asDict().items()}
     return _nested(cell) if isinstance(cell, dict | list) else cell
@@ -113,9 +100,4 @@ def _nested(value: Any) -> Any:
         return {str(name): _nested(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_nested(item) for item in value]
-    return _fractioned(value.isoformat("T")) if isinstance(value, dt.datetime) else value
-
-
-def _fractioned(text: str) -> str:
-    whole, _, digits = text.partition(".")
-    return whole + fraction(digits)
+    return shortened(value.isoformat("T")) if isinstance(value, dt.datetime) else value

@@ -69,11 +69,7 @@ class FoundSource:
 
 
 def found(source: str, format_name: str | None) -> FoundSource:
-    """The format and framing of a source, as given or found from its files.
-
-    Raises:
-        ConfigError: the format is neither given nor found, or is not known.
-    """
+    """The format and framing of a source, as given or found from its files; a `ConfigError` if they are not known."""
     sample = _first(source)
     name, framing = (format_name, None) if format_name else _detected(source, sample)
     about = formats.load(name).ABOUT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from ingest.errors import counted
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
+    from ingest.lake.upkeep import Kept
 
 app = typer.Typer()
 _PANEL = "Repair"
@@ -59,6 +60,7 @@ def maintain(
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
         from ingest.erase import late
+        from ingest.lake import mirrors
         from ingest.lake.schemas import BRONZE, CHANGES
         from ingest.lake.upkeep import maintain as keep
 
@@ -66,12 +68,24 @@ def maintain(
             output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
         keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
         dropped = _condense(lake, progress.tell)
-        done = keep(lake, _tables(lake), bronze_before=before, vacuum=vacuum, tell=progress.tell)
+        order = mirrors.clusters(lake)
+        done = keep(
+            lake, _tables(lake), bronze_before=before, vacuum=vacuum, clusters=order, tell=progress.tell
+        )
     for one in done:
         if one.table == CHANGES.name:
             one.changes = dropped
         if one.table == BRONZE.name:
             one.keys = len(keys)
+    refused = [one.refused for one in done if one.refused]
+    for text in refused:
+        output.error(text)
+    _show(done, output_as)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _show(done: Sequence[Kept], output_as: str) -> None:
     if output_as == "json":
         output.json([asdict(one) for one in done])
         return
@@ -88,7 +102,7 @@ def maintain(
         (one.table, one.joined, one.into, one.deleted, one.messages, one.changes, one.keys) for one in done
     ]
     output.table(columns, [row for row in rows if any(row[1:])])
-    if not any(any(row[1:]) for row in rows):
+    if not any(any(row[1:]) or one.refused for row, one in zip(rows, done, strict=True)):
         output.line("every table is in shape")
 
 
@@ -128,11 +142,11 @@ def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
 
 
 def _tables(lake: Lake) -> list[str]:
-    """The product's own tables, then every mirror with its table of old states."""
-    from ingest.lake import histories, mirrors
+    """The product's own tables, then every mirror with its table of old states and its change feed."""
+    from ingest.lake import feeds, histories, mirrors
     from ingest.lake.schemas import ALL
 
     names = [schema.name for schema in ALL]
     for mirror in mirrors.known(lake).values():
-        names += [mirror.path, histories.table_of(mirror).path]
+        names += [mirror.path, histories.table_of(mirror).path, feeds.path_of(mirror)]
     return names

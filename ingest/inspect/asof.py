@@ -34,7 +34,12 @@ class Pinned:
 def mirrors(lake: Tables, as_of: int) -> dict[TableId, Pinned]:
     """Every mirror at its newest version with a batch of at most ``as_of``."""
     wanted = _wanted(lake, as_of)
-    recorded = _recorded(lake, as_of)
+    rows = lake.ask(
+        f"""SELECT subject, batch, version FROM {{runs}} WHERE stage = 'gold' AND subject IS NOT NULL
+        AND state = 'done' AND batch <= {as_of} AND version >= 0
+        QUALIFY row_number() OVER (PARTITION BY subject ORDER BY batch DESC, version DESC) = 1"""
+    )
+    recorded = {row["subject"]: (row["batch"], row["version"]) for row in rows}
     found = {}
     for mirror in decided.known(lake).values():
         batch, version = recorded.get(mirror.name, (None, None))
@@ -46,9 +51,7 @@ def mirrors(lake: Tables, as_of: int) -> dict[TableId, Pinned]:
 def beside(
     lake: Tables, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
 ) -> dict[TableId, Pinned]:
-    """The same for tables that accompany mirrors, by the mirrors' paths; their versions come only from their own
-    logs.
-    """
+    """The same for tables that accompany mirrors, by the mirrors' paths; their versions come only from their own logs."""
     wanted = {one.mirror.path: one.wanted for one in pinned}
     unread = (Pinned(table, None, None, wanted[path]) for path, table in tables.items())
     return {one.mirror.table: _from_log(lake, one, as_of) for one in unread}
@@ -80,15 +83,6 @@ def _wanted(lake: Tables, as_of: int) -> dict[str, int]:
         path = mirror_path(decided.target(lake.pipeline.rule(source), source))
         found[path] = max(row["batch"], found.get(path, 0))
     return found
-
-
-def _recorded(lake: Tables, as_of: int) -> dict[str, tuple[int, int]]:
-    rows = lake.ask(
-        f"""SELECT subject, batch, version FROM {{runs}} WHERE stage = 'gold' AND subject IS NOT NULL
-        AND state = 'done' AND batch <= {as_of} AND version >= 0
-        QUALIFY row_number() OVER (PARTITION BY subject ORDER BY batch DESC, version DESC) = 1"""
-    )
-    return {row["subject"]: (row["batch"], row["version"]) for row in rows}
 
 
 def _from_log(lake: Tables, pinned: Pinned, as_of: int) -> Pinned:

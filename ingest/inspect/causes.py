@@ -101,9 +101,8 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
             subject = f"{one.subject}: {name}"[:LONGEST]
             verb = _VERBS.get(one.check, "")
             typed = command(verb, facts.file) if verb else ""
-            whole = one.text and (
-                one.subject == LAST_RUN or one.check in CHECKS
-            )  # its own text says what is wrong
+            # its own text says what is wrong
+            whole = one.text and (one.subject == LAST_RUN or one.check in CHECKS)
             said = f"{one.subject}: {one.text}" if whole else ""
             wrong.setdefault(
                 subject, Cause(subject, ERROR if one.light == "bad" else WARN, one.text, typed, said)
@@ -118,30 +117,23 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
 
 def beside(made: report.Page, wrong: Mapping[str, Cause]) -> list[report.Problem]:
     """The additional causes that a report must list, too."""
-    listed = {f"{one.subject}: {one.title}"[:LONGEST] for one in made.problems}
-    own = (
-        one for one in wrong.values() if one.subject not in listed and not one.subject.startswith(LAST_RUN)
-    )
-    return [_problem(one) for one in own]
-
-
-def _problem(one: Cause) -> report.Problem:
     from ingest.quality import report
 
-    subject, _, title = one.subject.rpartition(": ")
-    advice = f"next: `{one.command}`" if one.command else ""
-    return report.Problem(
-        "bad" if one.severity == ERROR else "warn",
-        subject,
-        "tables",
-        title,
-        without(one.text, one.command),
-        advice,
-    )
+    listed = {f"{one.subject}: {one.title}"[:LONGEST] for one in made.problems}
+    found = []
+    for one in wrong.values():
+        if one.subject not in listed and not one.subject.startswith(LAST_RUN):
+            light, (subject, _, title) = (
+                "bad" if one.severity == ERROR else "warn",
+                one.subject.rpartition(": "),
+            )
+            advice, text = f"next: `{one.command}`" if one.command else "", without(one.text, one.command)
+            found.append(report.Problem(light, subject, "tables", title, text, advice))
+    return found
 
 
 def without(text: str, typed: str) -> str:
-    """A problem's text for places that show its command beside it."""
+    """A problem's text for places that also show its command."""
     return text.removesuffix(f": {typed}") if typed else text
 
 
@@ -160,11 +152,7 @@ def of_state(
 ) -> Iterable[Cause]:
     """Problems independent of the checks: mirrors that are not ok, and what waits for the operator.
 
-    Args:
-        lake: the lake.
-        rows: its mirrors, with ``table``, ``state`` and ``message``.
-        rejects: how many wait, by kind.
-        statements: how many wait for a decision.
+    ``rows`` are the mirrors, with ``table``, ``state`` and ``message``; ``rejects`` counts the open ones by kind.
     """
     file = lake.pipeline.file
     for row in rows:
@@ -192,13 +180,8 @@ def of_state(
             f"an erasure of rows of {begun.value['table']} was interrupted, and some of their data is still there: "
             f"`{command('erase', file, '--resume')}` completes it"
         )
-        yield Cause(
-            f"{begun.value['table']}: an erasure is not finished"[:LONGEST],
-            ERROR,
-            text,
-            command("erase", file, "--resume"),
-            text,
-        )
+        subject = f"{begun.value['table']}: an erasure is not finished"[:LONGEST]
+        yield Cause(subject, ERROR, text, command("erase", file, "--resume"), text)
     newest = lake.decoded()
     for one in decoded_with.outdated(lake, newest):
         text = one.sentence(lake.pipeline, newest)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 
 from ingest.bronze import files
-from ingest.bronze.receipts import FileState, Receipt
+from ingest.bronze.positions import read_so_far
 from ingest.config import Pipeline
 from ingest.lake import decoded_with, identity, mirrors, snapshots, stores
 from ingest.lake.identity import Seen
@@ -18,8 +17,7 @@ from ingest.result import Result
 def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
     """The result of a run with nothing to do; None if there is work, an alarm, or if only Spark can decide.
 
-    Raises:
-        IngestError: the lake is another pipeline's, or was restored in parts.
+    An `IngestError` if the lake is another pipeline's, or was restored in parts.
     """
     sources = [one for one in pipeline.sources if one.enabled]
     if not stores.is_readable(pipeline.lake) or any(one.kind != "files" for one in sources):
@@ -38,7 +36,7 @@ def idle(pipeline: Pipeline, stages: Collection[str]) -> Result | None:
         return None
     found = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
     if "bronze" in stages:
-        known = read_so_far(lake)
+        known = read_so_far(lake).files
         identity.refuse_missing_sources(lake, known)
         for source in sources:
             planned = files.plan(source, 0, known.get(source.name, {}), 1)
@@ -60,14 +58,3 @@ def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
         if mirrors.outdated(lake) or mirrors.awaited(lake) or mirrors.reshaped(lake):
             return False
     return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()
-
-
-def read_so_far(lake: Tables) -> dict[str, dict[str, FileState]]:
-    """The state of every source's files, from the receipts."""
-    found: dict[str, dict[str, FileState]] = {}
-    for row in lake.ask("SELECT source, value FROM {bronze.receipt} ORDER BY batch"):
-        states = found.setdefault(row["source"], {})
-        if "file" in json.loads(row["value"]):
-            receipt = Receipt.from_json(row["value"])
-            states.setdefault(receipt.file, FileState()).add(receipt)
-    return found

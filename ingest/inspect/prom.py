@@ -77,10 +77,7 @@ def _lake(found: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
             "When the last run ended that had anything to do.",
             [(labels, _moment(last.get("ended")))],
         ),
-        "last_run_duration_seconds": (
-            "How long its stages took.",
-            [(labels, last.get("seconds"))],
-        ),
+        "last_run_duration_seconds": ("How long its stages took.", [(labels, last.get("seconds"))]),
         "last_run_failed": (
             "1 if something failed, was held or raised an alarm in it.",
             [(labels, float(last["failed"]))] if last else [],

@@ -21,12 +21,12 @@ from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.inspect import asof
 from ingest.inspect.status import histories_of
-from ingest.lake import delta, duck
+from ingest.lake import delta, duck, feeds
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.query import rewrite
 from ingest.lake.schemas import ALL, BRONZE
 from ingest.lake.tables import Tables, scan
-from ingest.values import fraction
+from ingest.values import shortened
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -36,7 +36,7 @@ _SPARKS = (
     "CREATE MACRO get_json_object(document, place) AS "
     "json_extract_string(document, replace(replace(place, '[''', '.\"'), ''']', '\"'))"
 )
-"""The one function of Spark in the queries beside checks (`ingest.quality.queries`), which both engines run."""
+"""The one function of Spark in the queries of checks (`ingest.quality.queries`), which both engines run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,16 @@ class Named:
     version: int | None = None
 
 
-def query(lake: Tables, text: str, limit: int = 0) -> tuple[list[str], list[list[Any]]]:
+def query(
+    lake: Tables, text: str, limit: int = 0, batch: int | None = None, bounds: Bounds | None = None
+) -> tuple[list[str], list[list[Any]], list[str]]:
     """Run one query by names; every cell comes back as a JSON value without loss.
 
-    Raises:
-        IngestError: it is not a query, names no table, or DuckDB refuses it.
-    """
-    return query_as_of(lake, text, limit, None)[:2]
-
-
-def query_as_of(
-    lake: Tables, text: str, limit: int, batch: int | None, bounds: Bounds | None = None
-) -> tuple[list[str], list[list[Any]], list[str]]:
-    """Run one query over the mirrors as they were after a batch; the last list names those that lack some of it.
+    With a batch the mirrors are as they were after it, and the last list names those that lack some of it.
 
     Raises:
-        IngestError: as for `query`, a version that the log no longer holds, or a timeout.
+        IngestError: it is not a query, names no table, DuckDB refuses it, the log no longer holds a version, or it
+            takes too long.
     """
     mirrors, lagging = places(lake, batch)
     products = {one.name: Named(lake.path(one.name)) for one in ALL if lake.exists(one.name)}
@@ -97,7 +91,7 @@ def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:
     """Refuse masked data to users who can only query, and cannot read the lake's files themselves."""
     if bronze in used.values():
         raise IngestError(
-            "bronze holds what `mask:` hides, so it is not shown here: `ingest sql` reads it beside the lake."
+            "bronze holds what `mask:` hides, so it is not shown here: `ingest sql` reads it where the lake is."
         )
 
 
@@ -108,7 +102,7 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
     """
     if batch is None:
         known = known_mirrors.known(lake).values()
-        there = [*histories_of(lake, known).values(), *known]
+        there = [*histories_of(lake, known).values(), *feeds.existing(lake, known), *known]
         return {one.table: Named(lake.path(one.path)) for one in there}, []
     pinned = asof.mirrors(lake, batch)
     histories = histories_of(lake, [one.mirror for one in pinned.values()])
@@ -142,7 +136,10 @@ def _run(
             base.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan(place.folder, state, zones=True)}")
             files += [f"{place.folder}/{one.place}" for one in state.files]
         base.execute(_SPARKS)
-        _lock(base, files)
+        if files:  # queries can open these files and no others, and cannot change that
+            base.execute(f"SET allowed_paths = {duck.texts(files)}")
+        base.execute("SET enable_external_access = false")
+        base.execute("SET lock_configuration = true")
         described = base.execute(f"DESCRIBE {text}").fetchall()
         columns = [f"c{number}" for number in range(len(described))]
         made = [_reader(kind) for _, kind, *_ in described]
@@ -172,14 +169,6 @@ def _end_late(base: DuckDBPyConnection, bounds: Bounds | None, done: threading.E
         base.interrupt()
 
 
-def _lock(base: DuckDBPyConnection, files: list[str]) -> None:
-    """Let queries open these files and no others, and keep them from changing that."""
-    if files:
-        base.execute(f"SET allowed_paths = {duck.texts(files)}")
-    base.execute("SET enable_external_access = false")
-    base.execute("SET lock_configuration = true")
-
-
 def _said(error: Exception) -> str:
     """DuckDB's error in one line, with the tables' names instead of the views'."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -201,7 +190,7 @@ def _reader(kind: str) -> tuple[str, Read]:
     if kind == "TIMESTAMP WITH TIME ZONE":
         return "CAST({} AT TIME ZONE 'UTC' AS VARCHAR)", _instant
     if kind.startswith("TIMESTAMP"):
-        return "CAST({} AS VARCHAR)", _moment
+        return "CAST({} AS VARCHAR)", shortened
     if kind in _PLAIN or kind.endswith("]") or kind.startswith(("STRUCT(", "MAP(")):
         return "{}", _nested
     return "CAST({} AS VARCHAR)", _nested
@@ -222,12 +211,7 @@ def _float(text: str) -> Any:
 
 
 def _instant(text: str) -> str:
-    return _moment(text).replace(" ", "T", 1) + "Z"
-
-
-def _moment(text: str) -> str:
-    whole, _, digits = text.partition(".")
-    return whole + fraction(digits)
+    return shortened(text).replace(" ", "T", 1) + "Z"
 
 
 def _nested(value: Any) -> Any:
@@ -236,5 +220,5 @@ def _nested(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_nested(item) for item in value]
     if isinstance(value, dt.datetime):
-        return _moment(value.replace(tzinfo=None).isoformat("T"))
+        return shortened(value.replace(tzinfo=None).isoformat("T"))
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ingest.change import TableId
@@ -21,7 +21,16 @@ from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import CPU
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import ERROR, FAIL
-from ingest.values import fraction
+from ingest.values import shortened
+
+_NO_ENTRY: Mapping[str, Any] = {
+    "path": None,
+    "keys": [],
+    "columns": [],
+    "rows": None,
+    "batch": None,
+    "version": None,
+}
 
 
 def tables(lake: Tables) -> list[dict[str, Any]]:
@@ -33,16 +42,12 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
         _entry(lake, beside[path], runs.get(one.name, {})) for path, one in mirrors.items() if path in beside
     ]
     found += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
-    found.extend(_held(name, run) for name, run in runs.items())
+    found.extend(_line(name, run) for name, run in runs.items())
     return sorted(found, key=lambda one: one["table"])
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
-    """The entry of that name; the mirror if a history table has the same one.
-
-    Raises:
-        IngestError: there is none.
-    """
+    """The entry of that name, the mirror if a history table has the same one; an `IngestError` if there is none."""
     found = [one for one in entries if one["table"] == name]
     if not found:
         listed = ", ".join(sorted({one["table"] for one in entries})) or "none yet: run the pipeline first"
@@ -75,8 +80,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
             "state": "failed",
             "message": f"{told}: `{command('retry', lake.pipeline.file)}` folds the rest again",
         }
-    return {
-        "table": mirror.name,
+    found = {
         "path": lake.path(mirror.path),
         "keys": list(mirror.keys),
         "columns": [
@@ -86,31 +90,21 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "rows": rows,
         "batch": have,
         "version": snapshot.version if snapshot.exists else None,
-        "state": state_of(run),
-        "message": run.get("message") or "",
-        **_spent(run),
     }
+    return _line(mirror.name, run, found)
 
 
-def _held(name: str, run: dict[str, Any]) -> dict[str, Any]:
+def _line(name: str, run: dict[str, Any], found: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
+    """An entry with the state of its last run; CPU time is not known for a mirror that Spark folded."""
+    cpu = json.loads(run.get("counts") or "{}").get(CPU)
     return {
         "table": name,
-        "path": None,
-        "keys": [],
-        "columns": [],
-        "rows": None,
-        "batch": None,
-        "version": None,
+        **found,
         "state": state_of(run),
         "message": run.get("message") or "",
-        **_spent(run),
+        "seconds": run.get("seconds"),
+        "cpu_seconds": None if cpu is None else cpu / 1000,
     }
-
-
-def _spent(run: dict[str, Any]) -> dict[str, Any]:
-    """The time of the last batch; CPU time is not known for a mirror that Spark folded."""
-    cpu = json.loads(run.get("counts") or "{}").get(CPU)
-    return {"seconds": run.get("seconds"), "cpu_seconds": None if cpu is None else cpu / 1000}
 
 
 def state_of(run: dict[str, Any]) -> str:
@@ -152,7 +146,7 @@ def status(lake: Tables) -> dict[str, Any]:
                 "table": entry["table"],
                 "state": entry["state"],
                 "batch": entry["batch"],
-                "newest commit": None if newest is None else _zoneless(newest) + "Z",
+                "newest commit": _utc(newest),
                 **_lag(newest),
                 **_until(complete.get(entry["table"], Complete())),
                 "rows": entry["rows"],
@@ -204,11 +198,7 @@ def complete(lake: Tables) -> dict[str, Complete]:
 
 
 def _until(one: Complete) -> dict[str, Any]:
-    return {
-        "complete_until": None if one.until is None else _zoneless(one.until) + "Z",
-        "complete_by": one.by or None,
-        "complete_reason": one.reason,
-    }
+    return {"complete_until": _utc(one.until), "complete_by": one.by or None, "complete_reason": one.reason}
 
 
 def aged(found: dict[str, Any]) -> dict[str, Any]:
@@ -260,7 +250,7 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
     if not found:
         return None
     last = found[0]
-    return {"ended": _zoneless(last["moment"]) + "Z", "seconds": last["seconds"], "failed": last["failed"]}
+    return {"ended": _utc(last["moment"]), "seconds": last["seconds"], "failed": last["failed"]}
 
 
 def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
@@ -291,6 +281,5 @@ def _span(span: dt.timedelta) -> str:
     return f"{seconds}s"
 
 
-def _zoneless(moment: dt.datetime) -> str:
-    whole, _, digits = moment.isoformat("T").partition(".")
-    return whole + fraction(digits)
+def _utc(moment: dt.datetime | None) -> str | None:
+    return None if moment is None else shortened(moment.isoformat("T")) + "Z"

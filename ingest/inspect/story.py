@@ -55,11 +55,9 @@ def suspect(reject: Mapping[str, Any]) -> str:
     if reject["kind"] == "cell":
         return f"the cell {reject['column']} is NULL since batch {reject['batch']}: {reject['raw']} does not fit it"
     what = f"of batch {reject['batch']}{place} was rejected ({reject['reason']}: {reject['detail']})"
-    return (
-        f"a change {what}"
-        if reject["kind"] == "change"
-        else f"a message {what}; it may have been about this row"
-    )
+    if reject["kind"] == "change":
+        return f"a change {what}"
+    return f"a message {what}; it may have been about this row"
 
 
 def headline(story: Story) -> str:
@@ -76,6 +74,8 @@ def _verdict(story: Story) -> str:
         but = f", but for {cells} cell{'' if cells == 1 else 's'} that did not fit" if cells else ""
         if story.left_out:
             return f"no row, for the one that they give does not meet {story.left_out}"
+        if not story.mirror_rows and not story.events:
+            return "no change has named this key, and the mirror has no row of it"
         return f"the mirror's row is what they say{but}" if story.mirror_rows else "no row, as they say"
     if not story.mirror_rows:
         return "the mirror LACKS the row that they give"
@@ -101,7 +101,7 @@ def _event(event: StoryEvent, before: Image) -> list[str]:
         found.append(f"   after      {image(event.after)}{'  (partial)' if event.partial else ''}")
     if cells := changed(event, before):
         after = event.after or {}
-        texts = (f"{name}: {image_of(old)} -> {image_of(after[name])}" for name, old in cells.items())
+        texts = (f"{name}: {image(old)} -> {image(after[name])}" for name, old in cells.items())
         found.append(f"   changed    {', '.join(texts)}")
     found.extend(f"   {_effect(effect, event)}" for effect in event.effects or ())
     if not event.effects:
@@ -127,10 +127,6 @@ def _effect(effect: StoryEffect, event: StoryEvent) -> str:
     return f"{effect.effect:<10} ({key}) {effect.why}{undone}"
 
 
-def image_of(cell: str | None) -> str:
-    """One cell as `image` writes it."""
-    return json.dumps(cell, ensure_ascii=False)
-
-
-def image(image: Image) -> str:
-    return json.dumps(image, ensure_ascii=False)
+def image(shown: Image | str | None) -> str:
+    """A row, or one of its cells, as JSON."""
+    return json.dumps(shown, ensure_ascii=False)

@@ -230,16 +230,14 @@ def _file(kind: str, *parts: str) -> Endpoint:
 
 async def _login(service: Service, request: Request) -> Response:
     to = _own_address(request.query_params.get("to", ""))
+    view = View("login.html.j2", "Sign in", {"to": to, "wrong": False}, live=0)
     if request.method == "GET":
-        return await _drawn(
-            service, request, View("login.html.j2", "Sign in", {"to": to, "wrong": False}, live=0)
-        )
+        return await _drawn(service, request, view)
     user = service.guard.user_of(dict(await form_of(request)).get("token", "").strip())
     if user is None:
         await asyncio.sleep(0.5)  # guessing takes its time
-        return await _drawn(
-            service, request, View("login.html.j2", "Sign in", {"to": to, "wrong": True}, live=0, code=401)
-        )
+        view.facts["wrong"], view.code = True, 401
+        return await _drawn(service, request, view)
     return RedirectResponse(to or "/", 303, {"Set-Cookie": service.guard.opened(user)})
 
 

@@ -154,11 +154,7 @@ class Fleet:
         identity.refuse_shared(one.pipeline for one in self.members.values() if one.pipeline is not None)
 
     def member(self, name: str) -> Member:
-        """The pipeline of that name, read again if its file was changed.
-
-        Raises:
-            IngestError: there is none.
-        """
+        """The pipeline of that name, read again if its file was changed; a `NotHereError` if there is none."""
         found = self.members.get(name)
         if found is None:
             raise NotHereError(
@@ -168,11 +164,7 @@ class Fleet:
         return found
 
     def lake(self, name: str) -> LakeReader:
-        """The lake of a pipeline, for questions.
-
-        Raises:
-            IngestError: it cannot be read, or is not there.
-        """
+        """The lake of a pipeline, for questions; an `IngestError` if it cannot be read, or is not there."""
         member = self.member(name)
         if member.pipeline is None:
             raise IngestError(member.fault)
@@ -211,7 +203,7 @@ class Fleet:
         return found
 
     def prepare(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Make what the pages show of the pipelines that were asked about lately, so that nobody waits for it."""
+        """Make what the pages show of the pipelines that were asked about lately, so that no user waits for it."""
         for name, asked in [*self._asked.items()]:
             if not is_over() and time.monotonic() - asked < LATELY:
                 with suppress(Exception):  # whoever asks is answered why not
@@ -239,26 +231,22 @@ class Fleet:
             checks = self.kept(name, "checks", lake, status.verdicts)
             wrong = causes.merged(found, self.facts(name, lake)).values()
         except NoLakeError:
-            return PipelineState(
-                name,
-                member,
-                "none",
-                "Not run yet",
-                [
-                    Trouble(
-                        "none", "There is no lake yet: the first run makes it.", command("run", member.file)
-                    )
-                ],
-            )
+            text = "There is no lake yet: the first run makes it."
+            trouble = Trouble("none", text, command("run", member.file))
+            return PipelineState(name, member, "none", "Not run yet", [trouble])
         except Exception as error:
-            return PipelineState(
-                name,
-                member,
-                "bad",
-                "Cannot be read",
-                [Trouble("bad", _said(error), command("validate", member.file))],
-            )
-        return _state_of(name, member, found, checks, wrong)
+            trouble = Trouble("bad", _said(error), command("validate", member.file))
+            return PipelineState(name, member, "bad", "Cannot be read", [trouble])
+        troubles = sorted(_troubles(member, wrong), key=lambda one: LIGHTS.index(one.light))
+        light = troubles[0].light if troubles else "good"
+        states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
+        if states:
+            word = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states))
+        else:
+            word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
+        if light == "good" and not found["tables"]:
+            light, word = "none", "No table yet"
+        return PipelineState(name, member, light, word, troubles, found, checks)
 
 
 class NotHereError(IngestError):
@@ -335,29 +323,6 @@ class PipelineState:
         """When the last run ended."""
         last = self.status.get("last_run")
         return dt.datetime.fromisoformat(last["ended"]) if last else None
-
-
-def _state_of(
-    name: str, member: Member, found: dict[str, Any], checks: dict[str, int], wrong: Iterable[Cause]
-) -> PipelineState:
-    made = PipelineState(
-        name,
-        member,
-        "good",
-        "Good",
-        sorted(_troubles(member, wrong), key=lambda one: LIGHTS.index(one.light)),
-        found,
-        checks,
-    )
-    light = min((one.light for one in made.troubles), key=LIGHTS.index, default="good")
-    states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
-    if states:
-        word = ", ".join(f"{states.count(one)} {one}" for one in dict.fromkeys(states))
-    else:
-        word = {"bad": "Failing", "warn": "Needs a look", "none": "No table yet"}.get(light, "Good")
-    if light == "good" and not found["tables"]:
-        light, word = "none", "No table yet"
-    return PipelineState(name, member, light, word, made.troubles, found, checks)
 
 
 def _troubles(member: Member, wrong: Iterable[Cause]) -> Iterator[Trouble]:

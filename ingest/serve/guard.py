@@ -49,11 +49,7 @@ class Address:
 
     @classmethod
     def read(cls, text: str) -> Address:
-        """An address from ``host:port``, ``[::1]:port`` or a bare port.
-
-        Raises:
-            ValueError: it is none.
-        """
+        """An address from ``host:port``, ``[::1]:port`` or a bare port, else a `ValueError`."""
         host, _, port = text.rpartition(":")
         if not port.isdecimal() or not 0 <= int(port) < 65536:
             raise ValueError(f"{text!r} is not an address; write for example 127.0.0.1:8765")

@@ -16,7 +16,7 @@ from ingest.errors import IngestError, command
 from ingest.gold import approval
 from ingest.gold.approval import Listed
 from ingest.inspect import causes, query, status, story
-from ingest.lake import decisions, mirrors, rejects
+from ingest.lake import decisions, duck, mirrors, rejects
 from ingest.lake.decisions import PAUSE, Decision
 from ingest.lake.raw import raw
 from ingest.lake.tables import LakeReader
@@ -119,11 +119,9 @@ def _headline(count: int, bad: int, warn: int, light: str) -> str:
         return f"{bad} of {pipelines} {'needs' if bad == 1 else 'need'} attention now."
     if warn:
         return f"{warn} of {pipelines} {'has' if warn == 1 else 'have'} something to look at."
-    return (
-        f"{'All ' if count > 1 else ''}{pipelines}: nothing needs attention."
-        if light == "good"
-        else f"{pipelines}, none with tables yet."
-    )
+    if light == "good":
+        return f"{'All ' if count > 1 else ''}{pipelines}: nothing needs attention."
+    return f"{pipelines}, none with tables yet."
 
 
 def pipeline(fleet: Fleet, asked: Query) -> View:
@@ -242,7 +240,7 @@ def _spent(batches: Sequence[BatchFact]) -> dict[str, float]:
 
 
 def _quoted(table: TableId) -> str:
-    return ".".join('"' + part.replace('"', '""') + '"' for part in table if part is not None)
+    return ".".join(duck.name(part) for part in table if part is not None)
 
 
 def row(fleet: Fleet, asked: Mapping[str, Sequence[str]]) -> View:
@@ -352,7 +350,7 @@ def sql(fleet: Fleet, asked: Query) -> View:
 def queried(lake: LakeReader, text: str, batch: str = "") -> tuple[list[str], list[list[Any]], list[str]]:
     """A query's columns and first rows, and which mirrors lack some of the batch."""
     with _place():
-        return query.query_as_of(lake, text, ROWS, _number(batch, 0) or None, BOUNDS)
+        return query.query(lake, text, ROWS, _number(batch, 0) or None, BOUNDS)
 
 
 PAGES: dict[str, Callable[[Fleet, Query], View]] = {

@@ -11,7 +11,7 @@ from ingest.cli import catalog_sql, repair_verbs
 from ingest.cli.app import app
 from ingest.cli.catalog_sql import Registered, RegisteredColumn
 from ingest.inspect.query import query
-from ingest.lake.schemas import CHECKS, REJECTS
+from ingest.lake.schemas import CHECKS, DECISIONS, REJECTS
 from ingest.quality.gather import gather
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
@@ -68,7 +68,7 @@ def test_the_queries_beside_checks_can_be_typed(tmp_path: Path) -> None:
     for one in sorted(queries):
         query(made.reader, one)
     place = "$[''it is'']"  # as a key with a blank is written
-    _, rows = query(
+    _, rows, _ = query(
         made.reader, f"SELECT get_json_object('{{\"it is\": 7}}', '{place}') AS seven FROM books LIMIT 1"
     )
     assert [["7"]] == rows
@@ -123,3 +123,39 @@ def test_a_history_table_is_made_known_as_one(tmp_path: Path) -> None:
         text = catalog_sql.sql(dialect, [table])
         assert "history of depot.bins: every state of each row, key (id) and valid_from" in text
         assert "%" not in text
+
+
+def test_the_way_to_a_rejects_number_can_be_typed(tmp_path: Path) -> None:
+    """A sentence with FILE in it is another thing to look up at night."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    done = CliRunner().invoke(app, ["rejects", "show", str(made.file), "7"])
+    assert 2 == done.exit_code
+    advised = f"ingest rejects {made.file} --all"
+    assert f"There is no reject 7: `{advised}` numbers them." in " ".join(done.stderr.split())
+    assert 0 == CliRunner().invoke(app, advised.split()[1:]).exit_code
+
+
+def test_what_was_not_paused_is_not_resumed(tmp_path: Path) -> None:
+    """`resumed` says that something waited, and the ledger would have a decision that changed nothing."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+
+    def told(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, str(made.file), "depot.bins"])
+        assert 0 == done.exit_code, done.output
+        return done.stdout.strip()
+
+    before = made.reader.count(DECISIONS.name)
+    assert "depot.bins is not paused" == told("resume")
+    assert before == made.reader.count(DECISIONS.name)
+    assert "depot.bins is paused" == told("pause")
+    assert "depot.bins is resumed" == told("resume")
+
+
+def test_a_key_that_no_change_has_named_is_said_so(tmp_path: Path) -> None:
+    """`no row, as they say` has nobody who says it: most such keys are typing errors."""
+    made = Written(tmp_path)
+    made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    done = CliRunner().invoke(app, ["explain", str(made.file), "depot.bins", "99"])
+    assert "no change has named this key, and the mirror has no row of it" in " ".join(done.stdout.split())
