@@ -101,7 +101,7 @@ MUTANTS = (
     Mutant(
         "truncate ignored",
         "ingest/fold.py",
-        "    for key in list(table.rows):\n        del table.rows[key]\n",
+        "    for key in list(table.rows):\n        table.remove(key, event)\n",
         "    for key in list(table.rows):\n",
     ),
     Mutant(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from ingest import types
 from ingest.change import TableId
 from ingest.ddl.columns import logical_type, zero
 from ingest.ddl.effect_model import Effect
@@ -159,6 +160,44 @@ def test_a_table_is_converted_as_a_server_without_strict_mode_does(server: Any, 
     pairs = list(zip(rules, values, found, strict=True))
     assert [rule.doubted(text) for rule, text, _ in pairs] == [False, False, False, charset != "utf8mb4"]
     assert [rule.of(text) for rule, text, _ in pairs[:3]] == [kept for *_, kept in pairs[:3]]
+
+
+@pytest.mark.parametrize("charset", ["latin1", "gbk", "utf8mb4"])
+def test_a_column_takes_the_character_set_of_its_table(server: Any, charset: str) -> None:
+    """What a MODIFY leaves out is not kept: the column's own set goes, and what the table's set lacks with it."""
+    server.execute("CREATE OR REPLACE DATABASE loose")
+    server.execute("USE loose")
+    server.execute("SET sql_mode = ''")
+    try:
+        server.execute(
+            "CREATE TABLE t (a VARCHAR(20) CHARACTER SET utf8mb4, b ENUM('x', 'y') CHARACTER SET utf8mb4, "
+            f"n INT(5) ZEROFILL, m MEDIUMINT ZEROFILL, d DECIMAL(8,2) ZEROFILL) CHARSET {charset}"
+        )
+        server.execute("INSERT INTO t VALUES ('北京 é€', 'y', 7, 7, 7.5)")
+        server.execute("SHOW COLUMNS FROM t")
+        sent = {row[0]: row[1] for row in server.fetchall()}  # as capture tools write it into `mysqlType`
+        server.execute(
+            "ALTER TABLE t MODIFY a VARCHAR(30), MODIFY b VARCHAR(9), MODIFY n VARCHAR(9), MODIFY m TEXT, MODIFY d VARCHAR(20)"
+        )
+        server.execute("SELECT * FROM t")
+        found = server.fetchone()
+        server.execute(
+            "SELECT DISTINCT character_set_name FROM information_schema.columns WHERE table_schema = 'loose'"
+        )
+        assert server.fetchall() == ((charset,),)
+    finally:
+        server.execute(f"SET sql_mode = '{MODES}'")
+    values = {"a": "北京 é€", "b": "y", "n": "7", "m": "7", "d": "7.5"}
+    rules = [
+        conversions.conversion(
+            types.with_zeros(types.mysql(sent[name]), sent[name]),
+            "string",
+            conversions.in_charset("VARCHAR(30)", charset),
+        )
+        for name in values
+    ]
+    assert [rule.of(text) for rule, text in zip(rules, values.values(), strict=True)] == list(found)
+    assert not any(rule.doubted(text) for rule, text in zip(rules, values.values(), strict=True))
 
 
 def _wrongly(server: Any, old: str, new: str, texts: Iterable[str]) -> Iterator[str]:

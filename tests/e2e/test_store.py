@@ -92,9 +92,9 @@ def test_files_that_come_between_two_looks(store: Store) -> None:
     found = []
     for name in ("a", "b"):
         store.files().pipe_file(f"/ticks/in/{name}.jsonl", b"{}\n")
-        found.append([(file.path, file.size) for file in listing(source)])
+        found.append([(file.path, file.size) for file in listing(source)[0]])
     store.files().pipe_file("/ticks/in/b.jsonl", b"{}\n{}\n")
-    found.append([(file.path, file.size) for file in listing(source)])
+    found.append([(file.path, file.size) for file in listing(source)[0]])
     a, b = "s3://ticks/in/a.jsonl", "s3://ticks/in/b.jsonl"
     assert [[(a, 3)], [(a, 3), (b, 3)], [(a, 3), (b, 6)]] == found
 
