@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from typer.core import TyperCommand
@@ -64,20 +65,21 @@ def _place(output_as: str) -> Iterator[Callable[[Found], None]]:
     if output_as == "json":
         yield output.json_line
     elif not output.on_terminal():
-        yield _block
+        yield partial(show, at=True)
     else:
         from rich.live import Live
 
         with Live(console=output.console(), auto_refresh=False) as live:
-            yield lambda found: live.update(drawn(found, at=True), refresh=True)
+            yield lambda found: live.update(_drawn(found, at=True), refresh=True)
 
 
-def _block(found: Found) -> None:
-    output.console().print(drawn(found, at=True))
+def show(found: Found, *, at: bool = False) -> None:
+    """Print what ``status`` found; in a file or a pipe every sentence is one line, so that its command can be copied."""
+    output.console().print(_drawn(found, at=at, wrap=output.on_terminal()), crop=False)
 
 
-def drawn(found: Found, *, at: bool = False) -> RenderableType:
-    """What ``status`` found, for display; ``at`` adds the time of day."""
+def _drawn(found: Found, *, at: bool, wrap: bool = True) -> RenderableType:
+    """``at`` adds the time of day."""
     from rich.console import Group
     from rich.text import Text
 
@@ -85,6 +87,7 @@ def drawn(found: Found, *, at: bool = False) -> RenderableType:
     rows = [[one[name] for name in COLUMNS] for one in found["tables"]]
     lines = [f"- {text}" for text in found["problems"]] + [f"next: {found['next']}"]
     complete = f"complete until {found['complete_until'] or 'no known time'} ({found['complete_reason']})"
+    line = partial(Text, no_wrap=not wrap, overflow="fold" if wrap else "ignore")
     return Group(
-        Text(head + found["headline"]), Text(complete), output.drawn(COLUMNS, rows), *map(Text, lines)
+        line(head + found["headline"]), line(complete), output.drawn(COLUMNS, rows), *map(line, lines)
     )

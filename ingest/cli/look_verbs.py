@@ -98,7 +98,7 @@ def status(
     elif output_as == "prom":
         output.text(prom.text(found))
     else:
-        output.console().print(live_status.drawn(found))
+        live_status.show(found)
 
 
 @app.command(rich_help_panel=_PANEL)

@@ -84,6 +84,14 @@ def test_a_signal_ends_it_in_peace(number, capsys):
     assert 2 == capsys.readouterr().out.count("1 of 1 mirrors")
 
 
+def test_a_sentence_is_one_line_in_a_file(capsys):
+    """A command copied out of a log would end in its middle, and where would depend on the length of the file's path."""
+    sentence = "wait for a decision: ingest ddl " + "a/long/way/to/" * 20 + "pipeline.yaml"
+    live_status.show({**FOUND, "headline": sentence, "problems": [sentence], "next": sentence})
+    out = capsys.readouterr().out.splitlines()
+    assert [sentence, f"- {sentence}", f"next: {sentence}"] == [line for line in out if "a/long/way" in line]
+
+
 def test_blocks_hold_names_as_they_are(capsys):
     """A table's name would be taken for markup."""
     watch(looks(2)[0], 0.01, "table")
