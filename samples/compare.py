@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ SHOWN = 6  # rows of each mirror
 
 def cells(lake: Tables, mirror: str) -> list[dict[str, Any]]:
     """The mirror's rows in key order, every cell as a JSON value without loss."""
-    names, rows = query(lake, f"SELECT * FROM shop.{mirror} ORDER BY {MIRRORS[mirror]}")
+    names, rows, _ = query(lake, f"SELECT * FROM shop.{mirror} ORDER BY {MIRRORS[mirror]}")
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -51,9 +52,9 @@ def differing(found: list[dict[str, Any]], expected: list[dict[str, str | None]]
     )
 
 
-def main() -> int:
-    """Print the mirrors once, then the comparison."""
-    pipelines = [load(path) for path in sorted(CONF.glob("*.yaml"))]
+def main(files: Iterable[Path]) -> int:
+    """Print the mirrors of the first of these pipelines, then the comparison of all."""
+    pipelines = [load(path) for path in files]
     expected = {
         mirror: json.loads((HERE / "expected" / f"{mirror}.json").read_text("utf-8"))["rows"]
         for mirror in MIRRORS
@@ -86,4 +87,4 @@ def _show(console: Console, mirror: str, rows: list[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sorted(CONF.glob("*.yaml"))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,15 @@ def test_a_second_run_applies_nothing(spark: SparkSession, shops: dict[str, Exam
     assert None is idle.batch
     assert before == versions(lake)
     assert idle.seconds < 15
+
+
+def test_the_demo_compares_all_examples(shops: dict[str, Example], capsys: pytest.CaptureFixture[str]) -> None:
+    """`make demo` would end with a traceback, or with a table that says nothing."""
+    compare = runpy.run_path(str(ROOT / "samples" / "compare.py"))
+    assert 0 == compare["main"]([one.file for one in shops.values()])
+    shown = capsys.readouterr().out
+    assert "differing cells" in shown
+    assert all(one.lake.pipeline.name in shown for one in shops.values())
 
 
 def test_no_lock_and_no_stray_file_is_left(shops: dict[str, Example]) -> None:
