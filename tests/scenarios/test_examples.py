@@ -57,7 +57,9 @@ def test_a_second_run_applies_nothing(spark: SparkSession, shops: dict[str, Exam
     assert idle.seconds < 15
 
 
-def test_the_demo_compares_all_examples(shops: dict[str, Example], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_compares_all_examples(
+    shops: dict[str, Example], capsys: pytest.CaptureFixture[str]
+) -> None:
     """`make demo` would end with a traceback, or with a table that says nothing."""
     compare = runpy.run_path(str(ROOT / "samples" / "compare.py"))
     assert 0 == compare["main"]([one.file for one in shops.values()])
