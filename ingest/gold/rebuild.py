@@ -217,9 +217,7 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
 
 def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
     """Write cells that did not fit and have no reject yet; close the mirror's other rejects."""
-    parts = zip(map(duck.name, _CELL), mirror.table, strict=False)
-    mine = " AND ".join(f"{name} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts)
-    every = f"(SELECT * FROM {{rejects}} WHERE {mine})"
+    every = f"(SELECT * FROM {{rejects}} WHERE {duck.of_table(mirror.table)})"
     found = shadow.ask(f"SELECT o.* FROM {every} AS o")
     known = set(map(_cell, lake.ask(f"SELECT o.* FROM {every} AS o WHERE kind = 'cell'")))
     again = set(map(_cell, found))

@@ -38,10 +38,9 @@ Rows = Iterator[pa.RecordBatch]
 
 def ask(lake: Tables, source: str, table: TableId, last: int | None) -> Evidence:
     """What the changes of a lane show of its key, in all batches up to one."""
-    parts = {"source": source, **dict(zip(("database", "schema", "table"), table, strict=True))}
-    mine = [f"{duck.name(name)} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts.items()]
-    mine += ["op <> 'truncate'", *([] if last is None else [f"batch <= {last}"])]
-    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {' AND '.join(mine)}"
+    mine = f"{duck.of_lane(source, table)} AND op <> 'truncate'"
+    mine += "" if last is None else f" AND batch <= {last}"
+    changes = f"SELECT keys, batch, order_key FROM {{changes.change}} WHERE {mine}"
     found = eras.evidence(_spans(lake, changes, "batch"))
     if not eras.overlap(found):
         return found

@@ -32,8 +32,7 @@ class KnownTable(NamedTuple):
 def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     """What the books say now."""
     lake, of_source = LakeReader(pipeline), f"source = {duck.text(source)}"
-    parts = zip(("database", "schema", "table"), table, strict=True)
-    mine = " AND ".join(f"{duck.name(name)} IS NOT DISTINCT FROM {duck.value(part)}" for name, part in parts)
+    mine = duck.of_table(table)
     [books] = lake.ask(
         f"""SELECT max(batch) AS batch, sum(messages) FILTER ({of_source}) AS messages,
         max(order_high) FILTER ({of_source}) AS highest, max(order_high) FILTER ({of_source} AND {mine}) AS high
