@@ -6,7 +6,6 @@ waits for a transaction that is still open.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from ingest.bronze.kafka_settings import ISOLATION, READ_COMMITTED, client_settings, refused
+from ingest.bronze.kafka_settings import client_settings, reads_committed, refused, topics_of
 from ingest.bronze.offsets import Cluster, Offsets, Place
 from ingest.config import Source
 
@@ -54,7 +53,8 @@ def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
     jvm = _jvm(spark)
     cluster_id = str(admin.describeCluster().clusterId().get())
     wanted = jvm.java.util.ArrayList()
-    for topic in _names(jvm, admin, source):
+    listed = jvm.java.lang.String.join(" ", admin.listTopics().names().get())  # one call for all topics
+    for topic in topics_of(source, str(listed).split()):
         wanted.add(topic)
     described = admin.describeTopics(wanted).allTopicNames().get()
     topics: dict[str, str] = {}
@@ -75,15 +75,6 @@ def _described(spark: SparkSession, admin: Any, source: Source) -> Cluster:
     return Cluster(cluster_id, topics, begins, ends, since)
 
 
-def _names(jvm: Any, admin: Any, source: Source) -> list[str]:
-    """The topics of the source that the cluster has."""
-    names = admin.listTopics().names().get()
-    if source.topics:
-        return [topic for topic in source.topics if names.contains(topic)]
-    listed = str(jvm.java.lang.String.join(" ", names)).split()  # one call, however many topics there are
-    return sorted(topic for topic in listed if re.fullmatch(source.topic_pattern, topic))
-
-
 def _offsets(
     jvm: Any, admin: Any, source: Source, places: Mapping[Place, Any], spec: Any
 ) -> dict[Place, int]:
@@ -91,9 +82,8 @@ def _offsets(
     for partition in places.values():
         asked.put(partition, spec)
     level = jvm.org.apache.kafka.common.IsolationLevel
-    committed = client_settings(source)[ISOLATION] == READ_COMMITTED
     options = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(
-        level.READ_COMMITTED if committed else level.READ_UNCOMMITTED
+        level.READ_COMMITTED if reads_committed(source) else level.READ_UNCOMMITTED
     )
     found = admin.listOffsets(asked, options).all().get()
     return {place: int(found.get(partition).offset()) for place, partition in places.items()}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 
 from ingest.config import Source
 from ingest.config.secrets import struck
 from ingest.errors import IngestError
 
-ISOLATION = "isolation.level"
-READ_COMMITTED = "read_committed"
+_ISOLATION = "isolation.level"
+_READ_COMMITTED = "read_committed"
 EXTRA = "pip install 'ingest[kafka]'"
 
 
@@ -27,9 +27,21 @@ def client_settings(source: Source) -> dict[str, str]:
     """The source's Kafka settings with this product's defaults, secrets included."""
     return {
         "bootstrap.servers": source.bootstrap_servers,
-        ISOLATION: READ_COMMITTED,
+        _ISOLATION: _READ_COMMITTED,
         **source.kafka,
     }
+
+
+def reads_committed(source: Source) -> bool:
+    """True unless the source reads messages of transactions that are still open."""
+    return client_settings(source)[_ISOLATION] == _READ_COMMITTED
+
+
+def topics_of(source: Source, listed: Collection[str]) -> list[str]:
+    """The topics of the source among those that the cluster has."""
+    if source.topics:
+        return [topic for topic in source.topics if topic in listed]
+    return sorted(topic for topic in listed if re.fullmatch(source.topic_pattern, topic))
 
 
 def refused(source: Source, why: str) -> BrokerError:
@@ -59,7 +71,7 @@ def native_settings(source: Source) -> dict[str, str]:
         OnlyJavaError: one of them has no equal there.
     """
     given = client_settings(source)
-    found = {"bootstrap.servers": given["bootstrap.servers"], ISOLATION: given[ISOLATION]}
+    found = {"bootstrap.servers": given["bootstrap.servers"], _ISOLATION: given[_ISOLATION]}
     for name, value in given.items():
         if name.startswith(("security.", "sasl.", "ssl.")):
             found.update(_translated(name, value, given))

@@ -7,15 +7,14 @@ It is used only where `ingest.bronze.kafka_settings.why_java` has no reason agai
 from __future__ import annotations
 
 import base64
-import re
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ingest.bronze.kafka_settings import ISOLATION, READ_COMMITTED, native_settings, refused
+from ingest.bronze.kafka_settings import native_settings, reads_committed, refused, topics_of
 from ingest.bronze.offsets import Cluster, Offsets, Place, Span
 from ingest.config import Source
 
@@ -110,7 +109,7 @@ def _described(admin: AdminClient, source: Source) -> Cluster:
     specs: Any = import_module("confluent_kafka.admin").OffsetSpec  # which has no types
     cluster = admin.list_topics(timeout=_SECONDS)
     described = {}
-    if names := _names(cluster.topics, source):
+    if names := topics_of(source, cluster.topics):
         asked = admin.describe_topics(TopicCollection(names), request_timeout=_SECONDS)
         described = {name: asked[name].result(_LONGER) for name in names}
     places = {
@@ -129,21 +128,13 @@ def _described(admin: AdminClient, source: Source) -> Cluster:
     return Cluster(str(cluster.cluster_id), ids, begins, ends, since)
 
 
-def _names(listed: Collection[str], source: Source) -> list[str]:
-    """The topics of the source that the cluster has."""
-    if source.topics:
-        return [topic for topic in source.topics if topic in listed]
-    return sorted(topic for topic in listed if re.fullmatch(source.topic_pattern, topic))
-
-
 def _asking(
     admin: AdminClient, source: Source, places: Mapping[Place, Any]
 ) -> Callable[[Any], dict[Place, int]]:
     """A function that asks for one offset of every partition."""
     from confluent_kafka import IsolationLevel
 
-    committed = native_settings(source)[ISOLATION] == READ_COMMITTED
-    level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    level = IsolationLevel.READ_COMMITTED if reads_committed(source) else IsolationLevel.READ_UNCOMMITTED
 
     def ask(spec: Any) -> dict[Place, int]:
         if not places:
