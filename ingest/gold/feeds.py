@@ -15,7 +15,6 @@ from dataclasses import replace
 import duckdb
 import pyarrow as pa
 
-from ingest.change import TableId
 from ingest.errors import HeldError
 from ingest.fold import Key, KeyCellError, typed
 from ingest.gold import evidence
@@ -25,8 +24,7 @@ from ingest.lake.datafiles import Files
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror, target
-from ingest.lake.names import mirror_path
+from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.tables import Tables, scan
 
 AT_ONCE = 50_000  # rows in memory
@@ -37,14 +35,9 @@ Cause = tuple[str | None, dt.datetime | None]
 
 def wanted(lake: Tables, known: Mapping[str, Mirror]) -> list[Mirror]:
     """The mirrors that have a feed by their rules."""
-    rules = [rule for rule in lake.pipeline.tables if rule.changes_of]
-    if not rules or not known:
+    if not known or not any(rule.changes_of for rule in lake.pipeline.tables):
         return []
-    rows = lake.ask('SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL')
-    tables = [TableId(row["database"], row["schema"], row["table"]) for row in rows]
-    paths = {
-        mirror_path(target(rule, table)) for table in tables if (rule := lake.pipeline.rule(table)) in rules
-    }
+    paths = {path for path, some in mirrors.rules(lake).items() if any(rule.changes_of for rule in some)}
     return [one for path, one in known.items() if path in paths and one.keys]
 
 

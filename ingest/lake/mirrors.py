@@ -211,7 +211,7 @@ def reshaped(lake: Tables) -> frozenset[str]:
     found = known(lake)
     if not any(rule.shape for rule in lake.pipeline.tables) and not any(one.shape for one in found.values()):
         return frozenset()
-    shapes = {path: {rule.shape for rule in some} for path, some in _rules(lake).items()}
+    shapes = {path: {rule.shape for rule in some} for path, some in rules(lake).items()}
     return frozenset(
         path
         for path, asked in shapes.items()
@@ -219,7 +219,7 @@ def reshaped(lake: Tables) -> frozenset[str]:
     )
 
 
-def _rules(lake: Tables) -> dict[str, list[TableRule]]:
+def rules(lake: Tables) -> dict[str, list[TableRule]]:
     """The rules of each mirror's source tables, by its path."""
     tables = lake.ask(
         'SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL AND changes > 0'
@@ -247,7 +247,7 @@ def clusters(lake: Tables) -> dict[str, Clusters]:
         return {}
     asked = {
         path: rule
-        for path, some in _rules(lake).items()
+        for path, some in rules(lake).items()
         if (rule := next((rule for rule in some if rule.cluster_by), None)) is not None
     }
     return {path: _clusters(one, asked[path]) for path, one in known(lake).items() if path in asked}
