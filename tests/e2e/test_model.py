@@ -42,6 +42,16 @@ def server() -> Iterator[Any]:
         pytest.skip(str(missing))
 
 
+@pytest.fixture
+def loose(server: Any) -> Iterator[Any]:
+    """The server in an empty database, without strict mode."""
+    server.execute("CREATE OR REPLACE DATABASE loose")
+    server.execute("USE loose")
+    server.execute("SET sql_mode = ''")
+    yield server
+    server.execute(f"SET sql_mode = '{MODES}'")
+
+
 @pytest.mark.parametrize("number", range(HISTORIES))
 def test_the_model_does_what_a_server_does(server: Any, number: int) -> None:
     """A model that is wrong would judge mirrors wrongly."""
@@ -102,16 +112,10 @@ CONVERTED = {
 
 
 @pytest.mark.parametrize("old", CONVERTED)
-def test_values_are_converted_as_a_server_without_strict_mode_does(server: Any, old: str) -> None:
+def test_values_are_converted_as_a_server_without_strict_mode_does(loose: Any, old: str) -> None:
     """What such a server cuts, clips and makes zero stands in no message; nor does what NULL becomes."""
     texts, into = CONVERTED[old]
-    server.execute("CREATE OR REPLACE DATABASE loose")
-    server.execute("USE loose")
-    server.execute("SET sql_mode = ''")
-    try:
-        wrong = [one for new in into for one in _wrongly(server, old, new, texts)]
-    finally:
-        server.execute(f"SET sql_mode = '{MODES}'")
+    wrong = [one for new in into for one in _wrongly(loose, old, new, texts)]
     assert wrong == []
 
 
@@ -137,22 +141,16 @@ def _as_found(text: str, found: str, charset: str) -> bool:
 
 
 @pytest.mark.parametrize("charset", ["latin1", "gbk", "utf8mb4"])
-def test_a_table_is_converted_as_a_server_without_strict_mode_does(server: Any, charset: str) -> None:
+def test_a_table_is_converted_as_a_server_without_strict_mode_does(loose: Any, charset: str) -> None:
     """CONVERT TO names no column: it is every column of texts that loses what the set lacks."""
-    server.execute("CREATE OR REPLACE DATABASE loose")
-    server.execute("USE loose")
-    server.execute("SET sql_mode = ''")
-    try:
-        server.execute(
-            "CREATE TABLE t (a VARCHAR(20), b TEXT, c CHAR(9) CHARACTER SET latin1, d ENUM('x','é')) CHARSET utf8mb4"
-        )
-        values = ("北京 é€😀", "日本語 ÿ", "é€", "é")
-        server.execute("INSERT INTO t VALUES (%s, %s, %s, %s)", values)
-        server.execute(f"ALTER TABLE t CONVERT TO CHARACTER SET {charset}")
-        server.execute("SELECT * FROM t")
-        found = server.fetchone()
-    finally:
-        server.execute(f"SET sql_mode = '{MODES}'")
+    loose.execute(
+        "CREATE TABLE t (a VARCHAR(20), b TEXT, c CHAR(9) CHARACTER SET latin1, d ENUM('x','é')) CHARSET utf8mb4"
+    )
+    values = ("北京 é€😀", "日本語 ÿ", "é€", "é")
+    loose.execute("INSERT INTO t VALUES (%s, %s, %s, %s)", values)
+    loose.execute(f"ALTER TABLE t CONVERT TO CHARACTER SET {charset}")
+    loose.execute("SELECT * FROM t")
+    found = loose.fetchone()
     rules = [
         conversions.conversion(old, "string", conversions.in_charset("", charset))
         for old in ("string(20)", "string", "string(9)", "enum")
@@ -163,30 +161,24 @@ def test_a_table_is_converted_as_a_server_without_strict_mode_does(server: Any, 
 
 
 @pytest.mark.parametrize("charset", ["latin1", "gbk", "utf8mb4"])
-def test_a_column_takes_the_character_set_of_its_table(server: Any, charset: str) -> None:
+def test_a_column_takes_the_character_set_of_its_table(loose: Any, charset: str) -> None:
     """What a MODIFY leaves out is not kept: the column's own set goes, and what the table's set lacks with it."""
-    server.execute("CREATE OR REPLACE DATABASE loose")
-    server.execute("USE loose")
-    server.execute("SET sql_mode = ''")
-    try:
-        server.execute(
-            "CREATE TABLE t (a VARCHAR(20) CHARACTER SET utf8mb4, b ENUM('x', 'y') CHARACTER SET utf8mb4, "
-            f"n INT(5) ZEROFILL, m MEDIUMINT ZEROFILL, d DECIMAL(8,2) ZEROFILL) CHARSET {charset}"
-        )
-        server.execute("INSERT INTO t VALUES ('北京 é€', 'y', 7, 7, 7.5)")
-        server.execute("SHOW COLUMNS FROM t")
-        sent = {row[0]: row[1] for row in server.fetchall()}  # as capture tools write it into `mysqlType`
-        server.execute(
-            "ALTER TABLE t MODIFY a VARCHAR(30), MODIFY b VARCHAR(9), MODIFY n VARCHAR(9), MODIFY m TEXT, MODIFY d VARCHAR(20)"
-        )
-        server.execute("SELECT * FROM t")
-        found = server.fetchone()
-        server.execute(
-            "SELECT DISTINCT character_set_name FROM information_schema.columns WHERE table_schema = 'loose'"
-        )
-        assert server.fetchall() == ((charset,),)
-    finally:
-        server.execute(f"SET sql_mode = '{MODES}'")
+    loose.execute(
+        "CREATE TABLE t (a VARCHAR(20) CHARACTER SET utf8mb4, b ENUM('x', 'y') CHARACTER SET utf8mb4, "
+        f"n INT(5) ZEROFILL, m MEDIUMINT ZEROFILL, d DECIMAL(8,2) ZEROFILL) CHARSET {charset}"
+    )
+    loose.execute("INSERT INTO t VALUES ('北京 é€', 'y', 7, 7, 7.5)")
+    loose.execute("SHOW COLUMNS FROM t")
+    sent = {row[0]: row[1] for row in loose.fetchall()}  # as capture tools write it into `mysqlType`
+    loose.execute(
+        "ALTER TABLE t MODIFY a VARCHAR(30), MODIFY b VARCHAR(9), MODIFY n VARCHAR(9), MODIFY m TEXT, MODIFY d VARCHAR(20)"
+    )
+    loose.execute("SELECT * FROM t")
+    found = loose.fetchone()
+    loose.execute(
+        "SELECT DISTINCT character_set_name FROM information_schema.columns WHERE table_schema = 'loose'"
+    )
+    assert loose.fetchall() == ((charset,),)
     values = {"a": "北京 é€", "b": "y", "n": "7", "m": "7", "d": "7.5"}
     rules = [
         conversions.conversion(
