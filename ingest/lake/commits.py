@@ -93,15 +93,21 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
         TakenError: the writer has committed this batch, or a later one, already.
         IngestError: other commits were faster each time.
     """
-    for attempt in range(_TRIES):
-        state = delta.snapshot(path)
-        if writer and state.transactions.get(writer, -1) >= batch:
-            raise TakenError(f"{path} holds batch {batch} of {writer} already.")
+    for state in _attempts(path, writer, batch):
         if not state.is_plain:
             raise IngestError(f"{path} is gone, or has a feature that only Spark writes: run again.")
         if _put(path, state.version + 1, _entry(state, files, metadata, writer, batch)):
             _checkpoint(path, state.version + 1)
             return
+
+
+def _attempts(path: str, writer: str, batch: int) -> Iterator[delta.Snapshot]:
+    """The table's state before each attempt to commit, until one is successful; errors as in `append`."""
+    for attempt in range(_TRIES):
+        state = delta.snapshot(path)
+        if writer and state.transactions.get(writer, -1) >= batch:
+            raise TakenError(f"{path} holds batch {batch} of {writer} already.")
+        yield state
         time.sleep(0.01 * attempt)
     raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
 
@@ -179,14 +185,9 @@ def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -
         meta=new.meta,
         protocol=new.protocol,
     )
-    for attempt in range(_TRIES):
-        state = delta.snapshot(path)
-        if state.transactions.get(writer, -1) >= batch:
-            raise TakenError(f"{path} holds batch {batch} of {writer} already.")
+    for state in _attempts(path, writer, batch):
         if write(path, state, rows, metadata, writer, batch):
             return
-        time.sleep(0.01 * attempt)
-    raise IngestError(f"{path} takes no commit, for others were faster {_TRIES} times: run again.")
 
 
 def _changing(
@@ -194,19 +195,14 @@ def _changing(
 ) -> Iterator[dict[str, Any]]:
     """The actions of a commit that may replace all files, and columns."""
     now = int(time.time() * 1000)
-    yield {
-        "commitInfo": {
-            "timestamp": now,
-            "operation": rows.operation,
-            "operationParameters": {"mode": "Overwrite" if rows.replaces else "Append", "partitionBy": "[]"},
-            "isolationLevel": "Serializable",
-            "isBlindAppend": not state.exists,
-            "operationMetrics": rows.metrics,
-            "userMetadata": metadata,
-            "engineInfo": "ingest",
-            "txnId": str(uuid.uuid4()),
-        }
+    mode = "Overwrite" if rows.replaces else "Append"
+    parameters = {"mode": mode, "partitionBy": "[]"}
+    more = {
+        "isolationLevel": "Serializable",
+        "isBlindAppend": not state.exists,
+        "operationMetrics": rows.metrics,
     }
+    yield _info(now, metadata, rows.operation, parameters, more)
     schema = rows.schema or state.meta["schemaString"]
     if (protocol := _protocol(state.protocol or rows.protocol, schema)) != state.protocol:
         yield {"protocol": protocol}
@@ -272,21 +268,19 @@ def _entry(
 ) -> Iterator[dict[str, Any]]:
     """The actions of a commit that adds files."""
     now = int(time.time() * 1000)
-    about = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
-    yield {
-        "commitInfo": {
-            "timestamp": now,
-            "operation": "WRITE",
-            "operationParameters": about,
-            "isBlindAppend": True,
-            "userMetadata": metadata,
-            "engineInfo": "ingest",
-            "txnId": str(uuid.uuid4()),
-        }
-    }
+    parameters = {"mode": "Append", "partitionBy": orjson.dumps(state.partition_by).decode()}
+    yield _info(now, metadata, "WRITE", parameters, {"isBlindAppend": True})
     if writer:
         yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
     yield from map(_add, files)
+
+
+def _info(
+    now: int, metadata: str, operation: str, parameters: Mapping[str, str], more: Mapping[str, object]
+) -> dict[str, Any]:
+    about = {"timestamp": now, "operation": operation, "operationParameters": parameters, **more}
+    about |= {"userMetadata": metadata, "engineInfo": "ingest", "txnId": str(uuid.uuid4())}
+    return {"commitInfo": about}
 
 
 def _add(one: Added) -> dict[str, Any]:
