@@ -114,10 +114,6 @@ def _calls(node: ast.AST) -> str:
     return node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
 
 
-STILL_SHARED = {"Merged", "Place", "Plan", "Rebuilt", "Span", "Written"}
-"""Names of classes that two rooms still share; the list only gets shorter."""
-
-
 def test_a_public_class_has_a_name_of_its_own():
     """Two classes of one name make every search, import and traceback ambiguous."""
     found: dict[str, list[str]] = {}
@@ -125,7 +121,7 @@ def test_a_public_class_has_a_name_of_its_own():
         for node in ast.parse(file.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 found.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
-    assert {} == {name: files for name, files in found.items() if len(files) > 1 and name not in STILL_SHARED}
+    assert {} == {name: files for name, files in found.items() if len(files) > 1}
 
 
 def test_queries_start_spark_before_they_are_written():

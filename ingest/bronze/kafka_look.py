@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ingest.bronze.kafka_settings import BrokerError
-from ingest.bronze.offsets import Acceptance, Cluster, Gap, Place, Plan, Position, plan
+from ingest.bronze.offsets import Acceptance, Cluster, Gap, KafkaPlan, Place, Position, plan
 from ingest.config import Source
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, Decision
@@ -23,7 +23,7 @@ class Look:
     """One source's plan, with the ids that its receipts carry."""
 
     source: Source
-    plan: Plan
+    plan: KafkaPlan
     cluster: str = ""
     topics: Mapping[str, str] = field(default_factory=dict)
     trouble: str = ""  # why the cluster could not be queried
@@ -57,7 +57,7 @@ def look(
             planned = plan(source, known, cluster, is_accepted)
             return Look(source, planned, cluster.id, cluster.topics)
     except BrokerError as error:
-        return Look(source, Plan(), trouble=str(error))
+        return Look(source, KafkaPlan(), trouble=str(error))
 
 
 def accept(lake: Lake, source: Source, gaps: Iterable[Gap], batch: int) -> None:

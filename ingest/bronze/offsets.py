@@ -137,7 +137,7 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KafkaPlan:
     """What would be read from one source now, its gaps, and what else the operator should know.
 
     ``spans`` contains partitions seen for the first time even if they are empty, so that the receipts record their
@@ -161,7 +161,7 @@ def plan(
     known: Mapping[Place, Position],
     cluster: Cluster,
     accepted: Callable[[Gap], bool] = lambda _gap: False,
-) -> Plan:
+) -> KafkaPlan:
     """Plan what to read from one Kafka source.
 
     On the source's first run a partition without a position begins where ``start`` says; on later runs at its
@@ -187,7 +187,7 @@ def plan(
     kept = tuple(one for one in spans if one.end > one.start or one.place in new)
     chosen = {place for place in new if starts[place] != cluster.begins[place]} | resumed
     due = any(one.end > one.start or one.place in chosen for one in kept)
-    return Plan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
+    return KafkaPlan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
 
 
 def _warnings(

@@ -52,7 +52,7 @@ from ingest.lake.session import new_session
 from ingest.lake.settings import USER_METADATA, is_set
 
 if TYPE_CHECKING:
-    from ingest.gold.apply_arrow import Merged
+    from ingest.gold.apply_arrow import MirrorCommit
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
 # A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
@@ -182,7 +182,7 @@ def apply(
     return sorted(done, key=lambda one: one.mirror)
 
 
-def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], merged: Mapping[str, Merged]) -> bool:
+def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], merged: Mapping[str, MirrorCommit]) -> bool:
     """True if something is left to do for a mirror after Arrow's part."""
     path = plan.mirror.path
     if not (plan.mirror.keys or plan.is_keyless):
@@ -192,7 +192,7 @@ def _needs_spark(plan: Plan, folds: Mapping[str, FoldPlan], merged: Mapping[str,
     return path not in folds or bool(folds[path].work)
 
 
-def _by_arrow(lake: Lake, plain: list[FoldPlan], tell: Tell) -> dict[str, Merged]:
+def _by_arrow(lake: Lake, plain: list[FoldPlan], tell: Tell) -> dict[str, MirrorCommit]:
     if not plain:
         return {}
     from ingest.gold.apply_arrow import fold  # few need delta-rs
@@ -288,7 +288,7 @@ def _one(
     decided: dict[str, Mirror],
     again: Again | None,
     fold: FoldPlan | None,
-    merged: Merged | None,
+    merged: MirrorCommit | None,
 ) -> Folded:
     started = time.monotonic()
     result = Folded(plan.mirror.name, plan.mirror.path, "done", began=lake.now())

@@ -44,7 +44,7 @@ _PLAIN, _FEATURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MirrorCommit:
     """A mirror's commit, or why there is none."""
 
     refused: str = ""
@@ -60,19 +60,19 @@ class Merged:
             raise HeldError(self.held)
 
 
-def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, Merged]:
+def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorCommit]:
     """Fold and commit mirrors, each on its own; returns the result of each by its path.
 
     A refused mirror has no commit: Spark folds it.
     """
     began = time.monotonic()
-    found: dict[str, Merged] = {}
+    found: dict[str, MirrorCommit] = {}
     opened: dict[str, _Target] = {}
     by_path = {one.plan.mirror.path: one for one in plans}
     with ThreadPoolExecutor(_threads(lake), thread_name_prefix="arrow") as pool:
         for path, target in zip(by_path, pool.map(lambda one: _open(lake, one), plans), strict=True):
             if isinstance(target, str):
-                found[path] = Merged(target)
+                found[path] = MirrorCommit(target)
             else:
                 opened[path] = target
         works = [one.work for one in opened.values()]
@@ -305,10 +305,10 @@ def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
 # --- the commits ----------------------------------------------------------------------------------
 
 
-def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Merged:
+def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> MirrorCommit:
     """Add a mirror's new file to its log, under the batch's identifier, unless another writer was first."""
     if made.refused or made.held:
-        return Merged(made.refused, made.held)
+        return MirrorCommit(made.refused, made.held)
     before, now = fold.before, int(time.time() * 1000)
     files = [Added(made.file, made.size, {}, made.stats, now)] if made.file else []
     rows = NewRows(files, made.replaces, target.schema, _metrics(made))
@@ -319,11 +319,11 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Me
         if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):
             counts[COUNTED] = unknown
         if not commits.write(target.work.folder, before, rows, metadata, fold.writer, last):
-            return Merged("another writer has committed to it")
+            return MirrorCommit("another writer has committed to it")
     except (OSError, IngestError) as error:  # a full disk, for example: the others go on
-        return Merged(f"{type(error).__name__}: {error}")
+        return MirrorCommit(f"{type(error).__name__}: {error}")
     size = made.size if made.replaces else target.work.size + made.size
-    return Merged(version=before.version + 1, size=size, counts=counts)
+    return MirrorCommit(version=before.version + 1, size=size, counts=counts)
 
 
 def _metrics(made: Written) -> dict[str, str]:

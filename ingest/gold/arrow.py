@@ -229,7 +229,7 @@ def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
     Raises:
         CollisionError: a row with the same key is in two lanes.
     """
-    key_types = {one.name: one.type for one in work.columns if one.name in work.keys}
+    key_types = work.logical
     found: dict[Key, tuple[str, Texts, Image | None]] = {}
     for name, outcomes in apart.items():
         for texts, image in zip(outcomes.keys, outcomes.images, strict=True):
@@ -313,11 +313,10 @@ def fold(
     Raises:
         NotPlain: a key does not fit.
     """
-    key_types = {key: logical[key] for key in keys}
     try:
         if lane.whole:
-            return _refolded(events_of(rows, lane, logical), lane, keys, key_types)
-        return _in_order(rows, lane, keys, key_types)
+            return _refolded(events_of(rows, lane, logical), lane, keys, logical)
+        return _in_order(rows, lane, keys, logical)
     except KeyCellError as error:
         raise NotPlain(str(error)) from None
 

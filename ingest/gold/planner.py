@@ -88,8 +88,10 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     found = FoldPlan(plan, books, before, writer, work)
     if not work:
         return found
-    rule, changed = plan.job.rule, []
-    if mirror.keys or rule.no_key == "full_row":
+    rule = plan.job.rule
+    changed: list[Retyped] = []
+    retypes = any(step.action == retyped.ACTION for _, steps in work for step in steps.new)
+    if retypes and (mirror.keys or rule.no_key == "full_row"):
         why = _not_plain(lake.pipeline, rule, mirror, {}, work) or _why_not_read(lake, mirror, work)
         changed = retyped.found(lake, work, by_arrow=not why)
     again = before.exists and (

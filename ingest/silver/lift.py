@@ -82,7 +82,7 @@ class Refused(NamedTuple):
     detail: str
 
 
-class Place(NamedTuple):
+class LineKey(NamedTuple):
     """The key of a book line: a table's messages in one partition of one batch."""
 
     batch: int
@@ -91,24 +91,24 @@ class Place(NamedTuple):
     table: TableId
 
 
-class Span(NamedTuple):
+class TableRows(NamedTuple):
     """The messages of one place, and the range of their rows among all rows."""
 
-    place: Place
+    place: LineKey
     messages: list[Sequence[Change]]
     start: int
     end: int
 
 
-class Written(NamedTuple):
+class DecodedPage(NamedTuple):
     """All rows of one Arrow batch, as changes and as Arrow, with their order keys and their lines."""
 
-    spans: list[Span]
+    spans: list[TableRows]
     at: list[int]
     rows: list[Change]
     orders: list[str]
     page: pa.RecordBatch
-    erased: Mapping[Place, int]  # changes that a barrier stops
+    erased: Mapping[LineKey, int]  # changes that a barrier stops
 
 
 def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
@@ -162,7 +162,7 @@ class Deck:
         self.excluded: dict[TableId, bool] = {}
         self.pipeline = lifting.pipeline
         self.masks = Masks(self.pipeline) if self.pipeline.masks else None
-        self.lines: dict[Place, Line] = {}
+        self.lines: dict[LineKey, Line] = {}
         self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
@@ -267,8 +267,8 @@ class Deck:
 
     # --- writing ---
 
-    def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> Written:
-        spans: list[Span] = []
+    def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> DecodedPage:
+        spans: list[TableRows] = []
         rows: list[Change] = []
         at: list[int] = []
         for place, mine in self._grouped(bronze, batches, taken).items():
@@ -277,26 +277,26 @@ class Deck:
             for number, changes in kept.items():
                 rows += changes
                 at += [number] * len(changes)
-            spans.append(Span(place, list(mine.values()), start, len(rows)))
+            spans.append(TableRows(place, list(mine.values()), start, len(rows)))
         orders = order_keys(rows, at, self._arrivals(bronze, taken), self.epoch, self.order_by)
-        erased: Counter[Place] = Counter()
+        erased: Counter[LineKey] = Counter()
         if self.stopped:
             spans, at, rows, orders = self._without_erased(spans, at, rows, orders, erased)
         statement = partial(_statement, masks=self.masks)
         page = sheet.changes(self.name, bronze, batches, at, rows, orders, statement)
-        return Written(spans, at, rows, orders, page, erased)
+        return DecodedPage(spans, at, rows, orders, page, erased)
 
     def _without_erased(
         self,
-        spans: Sequence[Span],
+        spans: Sequence[TableRows],
         at: Sequence[int],
         rows: Sequence[Change],
         orders: Sequence[str],
-        erased: Counter[Place],
-    ) -> tuple[list[Span], list[int], list[Change], list[str]]:
+        erased: Counter[LineKey],
+    ) -> tuple[list[TableRows], list[int], list[Change], list[str]]:
         """All rows but those that a barrier stops, which are counted."""
         kept: list[int] = []
-        left: list[Span] = []
+        left: list[TableRows] = []
         for place, messages, start, end in spans:
             first = len(kept)
             for i in range(start, end):
@@ -304,7 +304,7 @@ class Deck:
                     erased[place._replace(table=rows[i].table)] += 1
                 else:
                     kept.append(i)
-            left.append(Span(place, messages, first, len(kept)))
+            left.append(TableRows(place, messages, first, len(kept)))
         return left, [at[i] for i in kept], [rows[i] for i in kept], [orders[i] for i in kept]
 
     def _is_stopped(self, change: Change, order: str) -> bool:
@@ -326,7 +326,7 @@ class Deck:
                 stopped.setdefault(at, set()).add(change.row)
         return stopped
 
-    def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[Place, Taken]:
+    def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[LineKey, Taken]:
         """Messages by book line; a message counts for its first change's table."""
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
         places = list(zip(*map(sheet.listed, columns), strict=True))
@@ -337,7 +337,7 @@ class Deck:
             if known is None:
                 known = groups[group] = {}
             known[at] = changes
-        return {Place(*place, table): mine for (place, table), mine in groups.items()}
+        return {LineKey(*place, table): mine for (place, table), mine in groups.items()}
 
     def _arrivals(self, bronze: pa.RecordBatch, taken: Taken) -> list[str]:
         """The arrival of each message as written in its order keys: its own, unless it names another one."""
@@ -352,7 +352,7 @@ class Deck:
 
     # --- books ---
 
-    def _book(self, bronze: pa.RecordBatch, written: Written) -> None:
+    def _book(self, bronze: pa.RecordBatch, written: DecodedPage) -> None:
         for place, messages, start, end in written.spans:
             line = self._line(place)
             if self._is_excluded(place.table):
@@ -386,9 +386,9 @@ class Deck:
     def _line_of(self, bronze: pa.RecordBatch, batches: pa.Array, at: int, table: TableId) -> Line:
         columns = (batches, bronze["topic"], bronze["partition"])
         number, topic, partition = (column[at].as_py() for column in columns)
-        return self._line(Place(number, topic, partition, table))
+        return self._line(LineKey(number, topic, partition, table))
 
-    def _line(self, place: Place) -> Line:
+    def _line(self, place: LineKey) -> Line:
         line = self.lines.get(place)
         if line is None:
             line = Line(place.batch, self.name, place.topic, place.partition, *place.table)
@@ -411,7 +411,7 @@ class Deck:
 
 
 def _by_table(
-    own: TableId, written: Written, start: int, end: int
+    own: TableId, written: DecodedPage, start: int, end: int
 ) -> Iterator[tuple[TableId, list[Change], list[str]]]:
     """The rows of one span by their own table, which need not be that of their message's first change."""
     rows, orders = written.rows[start:end], written.orders[start:end]

@@ -29,7 +29,7 @@ _UNORDERED = ("keys", "columns")  # of books: in the order in which tasks first 
 
 
 @dataclass(slots=True)
-class Rebuilt:
+class SilverRebuild:
     """What a rebuild of silver found, and whether it was published."""
 
     batch: int
@@ -50,7 +50,7 @@ def rebuild(
     since: int = 0,
     dry_run: bool,
     tell: Callable[[str, str], None] = lambda _subject, _step: None,
-) -> Rebuilt:
+) -> SilverRebuild:
     """Decode bronze after batch ``since`` with today's parsers and options, and publish the outcome unless ``dry_run``.
 
     The caller holds the lake's lock. An `IngestError` if bronze lacks messages, or if the new books do not balance.
@@ -74,7 +74,7 @@ def rebuild(
             decoded_with.note(lake, [source.name for source in lake.pipeline.sources], since + 1)
             if not since and was.batch:
                 condensed.decide(lake, condensed.Condensed(), "silver was decoded anew from all of bronze")
-    return Rebuilt(last, not dry_run, differences)
+    return SilverRebuild(last, not dry_run, differences)
 
 
 def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapping[str, Difference]) -> None:

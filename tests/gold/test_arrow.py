@@ -242,7 +242,7 @@ def test_a_commit_in_between_is_not_overwritten(
     path = depot.lake().path("mirrors/yard/depot")
     committed = apply_arrow._committed
 
-    def after_another(*given: Any) -> apply_arrow.Merged:
+    def after_another(*given: Any) -> apply_arrow.MirrorCommit:
         table = deltalake.DeltaTable(path)
         another = deltalake.CommitProperties(app_transactions=[deltalake.Transaction("another", 7)])
         table.create_write_transaction([], "append", table.schema(), commit_properties=another)

@@ -22,7 +22,7 @@ def test_a_mirror_changes_ways_between_any_two_batches(
 ) -> None:
     """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the other looks for."""
     from ingest.gold import apply, planner
-    from ingest.gold.apply_arrow import Merged
+    from ingest.gold.apply_arrow import MirrorCommit
     from tests.properties import lakes
 
     random, ways, refused = Random(5), Counter[str](), []
@@ -32,7 +32,7 @@ def test_a_mirror_changes_ways_between_any_two_batches(
         ways[way] += 1
         return way
 
-    def by_arrow(*given: object) -> dict[str, Merged]:
+    def by_arrow(*given: object) -> dict[str, MirrorCommit]:
         found = folded(*given)
         refused.extend(one.refused for one in found.values() if one.refused)
         return found

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from ingest.bronze import kafka
-from ingest.bronze.offsets import Gap, Place, Plan, Position
+from ingest.bronze.offsets import Gap, KafkaPlan, Place, Position
 from ingest.cli import repair_verbs
 from ingest.cli.app import app
 from ingest.config import load
@@ -65,7 +65,7 @@ class Damaged:
         of_kafka = re.sub(r"kind: files.*settle: 1s", KAFKA, files)
         of_kafka = of_kafka if having else re.sub(", database: {[^}]*}", "", of_kafka)
         self.depot.file.write_text(of_kafka, "utf-8")
-        found = SimpleNamespace(trouble="", plan=Plan(gaps=(LOST,)))
+        found = SimpleNamespace(trouble="", plan=KafkaPlan(gaps=(LOST,)))
         monkeypatch.setattr(kafka, "look", lambda *_given: found)
         monkeypatch.setattr(
             repair_verbs, "opened", lambda file, _jars: contextlib.nullcontext(Lake(spark, load(file)))
