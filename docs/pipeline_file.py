@@ -183,6 +183,10 @@ SECTIONS = (
                 "[region, placed_at]",
                 "Files are in the order of their batches ([docs/shaping.md](shaping.md)).",
             ),
+            "also": Key(
+                "[{into: eu.orders, where: \"region = 'EU'\", changes_of: true}]",
+                "Each of these tables goes into one mirror ([docs/shaping.md](shaping.md#several-mirrors-of-one-table)).",
+            ),
         },
     ),
     Section(

@@ -25,9 +25,10 @@ from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
-from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses
+from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses, targets
 from ingest.lake.deferred import cores
 from ingest.lake.envelope import SealError
+from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, WrittenTable
@@ -201,10 +202,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     now = warm.progress = warm.progress or progress(lake)
     if first or last > now.complete:
         result.failures.extend(mirrors.outdated_text(lake, one) for one in mirrors.outdated(lake))
+        result.failures.extend(one.text for one in targets.contested(lake))
     if first:
-        now = Progress(
-            now.complete, now.lagging | mirrors.awaited(lake) | mirrors.reshaped(lake) | feeds.missing(lake)
-        )
+        now = Progress(now.complete, now.lagging | mirrors.awaited(lake) | targets.unfinished(lake))
     if last <= now.complete and not now.lagging:
         return
     tell("gold", "reading the books")
@@ -245,15 +245,18 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         books = open_books(lake, now.complete, last)
     if warm.decided is None:
         warm.decided = mirrors.known(lake)
-    found = apply(
-        lake,
-        books,
-        warm.decided,
-        lambda mirror, step: tell(f"gold {mirror}", step),
-        again=rebuild.again,
-        lagging=now.lagging,
-        asleep={path: one for path, one in warm.resting.items() if one.waits and not lake.select},
-    )
+    found = []
+    for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
+        asleep = {path: one for path, one in warm.resting.items() if one.waits and not lake.select}
+        found += apply(
+            view,
+            books,
+            warm.decided,
+            lambda mirror, step: tell(f"gold {mirror}", step),
+            again=rebuild.again,
+            lagging=now.lagging & lagging,
+            asleep={path: one for path, one in asleep.items() if path in lagging},
+        )
     _follow(lake, warm.decided, found, tell)
     if not lake.select:
         warm.resting = {one.path: one for one in found if one.state in ("held", "paused")}
@@ -264,7 +267,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
 def _follow(lake: Lake, decided: Mapping[str, Mirror], found: list[Folded], tell: Tell) -> None:
     """Bring change feeds up to date, also of mirrors without new batches: a run may have been killed before."""
     states = {one.path: one for one in found}
-    for mirror in feeds.wanted(lake, decided):
+    for mirror in (one for view in targets.views(lake) for one in wanted(view, decided)):
         if lake.stop() or not lake.exists(mirror.path):
             continue
         tell(f"gold {mirror.name}", "change feed")

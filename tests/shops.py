@@ -11,15 +11,18 @@ import pytest
 
 from ingest.config import Pipeline
 from ingest.config.model import Sealing, Source, TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
 from ingest.quality import ledgers
-from ingest.quality.cells import Asked, compare
+from ingest.quality.cells import Asked, Compared, compare
 from ingest.quality.subjects import CheckedMirror, survey
 from ingest.run import Warm, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from ingest.result import Result
 
 
 def never() -> SparkSession:
@@ -37,13 +40,17 @@ class Shops:
     warm: Warm = field(default_factory=Warm)
     number: int = 0
     lines: list[str] = field(default_factory=list)
+    result: Result | None = None  # of the last run
+    more: tuple[TableRule, ...] = ()  # rules of other tables
 
     @property
     def pipeline(self) -> Pipeline:
         """Over the folder's files."""
         source = Source("s", "files", "dts-canal", path=str(self.folder / "in-*.jsonl"), settle=0)
         lake = str(self.folder / "lake")
-        return Pipeline("shops", self.folder / "x.yaml", lake, (source,), (self.rule,), seal=self.seal)
+        return Pipeline(
+            "shops", self.folder / "x.yaml", lake, (source,), (self.rule, *self.more), seal=self.seal
+        )
 
     def say(self, shop: int, kind: str, key: int, text: str = "", at: int = 0, **more: str) -> Shops:
         """A change of a shop's row."""
@@ -63,13 +70,21 @@ class Shops:
         self.lines.append(json.dumps({**where, **members, "mysqlType": types}))
         return self
 
+    def ddl(self, text: str, shop: int = 1) -> Shops:
+        """A statement of a shop."""
+        self.number += 10
+        moment = 1714521600000 + 1000 * self.number
+        where = {"database": f"shop_{shop}", "table": "item", "es": moment, "ts": moment, "id": self.number}
+        self.lines.append(json.dumps({**where, "isDdl": True, "sql": text, "type": "ALTER"}))
+        return self
+
     def run(self) -> tuple[str, str]:
         """The mirror's state and message after the next batch."""
         if self.lines:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.lines) + "\n")
             self.lines.clear()
         spark = cast("SparkSession", Deferred(never, "local[1]"))
-        found = run(spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        found = self.result = run(spark, self.pipeline, ("bronze", "silver", "gold"), self.warm)
         return (found.mirrors[0].state, found.mirrors[0].message) if found.mirrors else ("idle", "")
 
     def rows(self, path: str = "mirrors/shop/item") -> dict[int, str]:
@@ -86,6 +101,13 @@ class Shops:
             [(_, compared)] = compare(self.lake, [self.subject(since)], since, asked)
             assert ([], []) == (compared.wrong, compared.left_out)
             assert compared.keys
+
+    def compared(self, since: int) -> dict[str, Compared]:
+        """Each mirror compared with the plain fold of its changes, by its name."""
+        asked = Asked(steps_of(self.lake), lambda _table: 200)
+        lanes = ledgers.read(self.lake, since, self.lake.decoded()).lanes
+        found = compare(self.lake, survey(self.lake, lanes).subjects, since, asked)
+        return {subject.name: one for subject, one in found}
 
     def subject(self, since: int) -> CheckedMirror:
         """The mirror, as the checks of the batches after one see it."""

@@ -32,7 +32,7 @@ from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, stores
 from ingest.lake.books import Line
 from ingest.lake.identity import Seen
-from ingest.lake.mirrors import Column, target
+from ingest.lake.mirrors import Column, names, target
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader, Tables
 from ingest.silver import preview as silver
@@ -101,7 +101,8 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         lake = LakeReader(pipeline)
     if lake is not None:
         identity.check(lake, Seen())
-    known = gold.know(lake) if lake is not None else Known()
+    seen = gold.of_views(lake) if lake is not None else [(view, Known()) for view in pipeline.views]
+    known = seen[0][1]
     last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
     sources = Sources()
     if lake is not None and last > known.last and count:  # a sample of what is landed and waits for silver
@@ -112,9 +113,11 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     decoded = silver.decode(pipeline, sources.messages)
     for one in sources.described:
         _add_sample(one, decoded, sum(message[1] == one["source"] for message in sources.messages))
-    tables = gold.foresee(pipeline, known, decoded.lines, decoded.statements)
+    tables = [
+        one for view, mine in seen for one in gold.foresee(view, mine, decoded.lines, decoded.statements)
+    ]
     sampled = {line.table_id for line in decoded.lines}
-    guessed = {str(target(pipeline.rule(one), one)) for one in sampled}
+    guessed = {str(name) for one in sampled for name in names(pipeline, one)}
     for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
         described = next(one for one in sources.described if one["source"] == outdated.source)
         described["warnings"].append(outdated.sentence(pipeline, known.last))
@@ -294,7 +297,7 @@ def _idle_rules(pipeline: Pipeline, seen: set[TableId]) -> Iterator[str]:
     sources = {one for one in seen if one.table}
     if not sources:
         return
-    mirrors = {target(pipeline.rule(one), one) for one in sources}
+    mirrors = {name for one in sources for name in names(pipeline, one)}
     for rule in pipeline.tables:
         if not any(matches(rule.match, one) for one in sources):
             yield f"tables: nothing in the lake or the sample fits match: {rule.match}{nearest(rule.match, map(str, sources))}"
@@ -310,15 +313,15 @@ def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str,
     """
     for rule in pipeline.tables:
         mine = [columns.get(str(target(rule, one)), set()) for one in sources if pipeline.rule(one) == rule]
-        names = set().union(*mine)
-        for pattern in rule.mask if names else ():
-            if not any(TableRule(mask={pattern: "hmac"}).mask_of(name) for name in names):
-                yield f"mask: no column of {rule.match} fits {pattern}{nearest(pattern, names)}"
+        shown = set().union(*mine)
+        for pattern in rule.mask if shown else ():
+            if not any(TableRule(mask={pattern: "hmac"}).mask_of(name) for name in shown):
+                yield f"mask: no column of {rule.match} fits {pattern}{nearest(pattern, shown)}"
 
 
 def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]) -> Iterator[str]:
     """Columns that a rule is about and no row has shown: they may come, or be a typing error."""
-    if not any(rule.places or rule.cluster_by for rule in pipeline.tables):
+    if not any(rule.places or rule.cluster_by for rule in pipeline.every_rule):
         return
     seen: dict[TableId, set[str]] = {}
     for line in lines:
@@ -329,9 +332,14 @@ def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]
         seen.setdefault(table, set()).update(json.loads(row["columns"] or "{}"))
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
-        for name, place in (dict.fromkeys(rule.cluster_by, rule.cluster_place) | dict(rule.places)).items():
-            if shown and not fnmatch.filter(shown, name) and name not in shown and name not in rule.made:
-                yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
+        for one in (rule, *rule.also):
+            yield from _idle_in(one, shown)
+
+
+def _idle_in(rule: TableRule, shown: set[str]) -> Iterator[str]:
+    for name, place in (dict.fromkeys(rule.cluster_by, rule.cluster_place) | dict(rule.places)).items():
+        if shown and not fnmatch.filter(shown, name) and name not in shown and name not in rule.made:
+            yield f"{place} no row of {rule.match} has shown a column {name} yet{nearest(name, sorted(shown))}"
 
 
 def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:

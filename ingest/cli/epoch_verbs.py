@@ -151,7 +151,7 @@ def _concerned(lake: Lake, source: str, start: Start) -> list[Mirror]:
 
     known = mirrors.known(lake)
     tables = epochs.tables(lake, source, start.first)
-    targets = {mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables}
+    targets = {mirror_path(name) for table in tables for name in mirrors.names(lake.pipeline, table)}
     return [known[path] for path in sorted(targets & known.keys())]
 
 

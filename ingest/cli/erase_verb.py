@@ -134,6 +134,7 @@ def _foresee(found: Erasure, output_as: str) -> None:
         "keys": len(found.keys),
         "changes": len(found.changes),
         "messages": messages,
+        "also_from": [one.mirror for one in found.others],
     }
     if output_as == "json":
         output.json(told)
@@ -141,6 +142,7 @@ def _foresee(found: Erasure, output_as: str) -> None:
     output.line(
         f"{counted(found.asked, 'row')} of {found.mirror} under {counted(len(found.keys), 'key')} would be erased, "
         f"with {counted(len(found.changes), 'change')} in {counted(messages, 'message')}"
+        + "".join(f", and from {one.mirror}" for one in found.others)
     )
 
 

@@ -60,7 +60,7 @@ def maintain(
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
         from ingest.erase import late
-        from ingest.lake import mirrors
+        from ingest.lake import mirrors, targets
         from ingest.lake.schemas import BRONZE, CHANGES
         from ingest.lake.upkeep import maintain as keep
 
@@ -68,7 +68,7 @@ def maintain(
             output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
         keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
         dropped = _condense(lake, progress.tell)
-        order = mirrors.clusters(lake)
+        order = {path: one for view in targets.views(lake) for path, one in mirrors.clusters(view).items()}
         done = keep(
             lake, _tables(lake), bronze_before=before, vacuum=vacuum, clusters=order, tell=progress.tell
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import patterns, schema
-from ingest.config.model import MASKED_BY_SECRET, Pipeline
+from ingest.config.model import MASKED_BY_SECRET, Pipeline, TableRule
 from ingest.config.words import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
 
@@ -40,6 +40,7 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
                     "positions cannot be compared; give the table's rule a shard_column, or another table here",
                 )
 
+    _refuse_shared(document, pipeline)
     for i, rule in enumerate(pipeline.tables):
         by_secret = [name for name, how in rule.mask.items() if how in MASKED_BY_SECRET]
         if by_secret and not pipeline.mask_secret:
@@ -48,17 +49,58 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
                 f"{by_secret[0]}: {rule.mask[by_secret[0]]} needs a secret; write at the top "
                 "mask_secret: ${file:/path}, whose file `openssl rand -hex 32` can make",
             )
-        if rule.changes_of and "://" in pipeline.lake.removeprefix("file://"):
-            document.fault(
-                ("tables", i, "changes_of"),
-                "changes_of: needs a lake in a file system, and this one is in a store",
-            )
+        for where, one in _mirrors(i, rule):
+            if one.changes_of and "://" in pipeline.lake.removeprefix("file://"):
+                document.fault(
+                    (*where, "changes_of"),
+                    "changes_of: needs a lake in a file system, and this one is in a store",
+                )
         for key in rule.keys:
             if (how := rule.mask_of(key)) not in ("", "hmac"):
                 document.fault(
                     ("tables", i, "mask"),
                     f"the column {key} is part of the key, and {how} gives different values one text; write hmac for it",
                 )
+
+
+def _mirrors(i: int, rule: TableRule) -> Iterator[tuple[Where, TableRule]]:
+    """The rules of an entry's mirrors, with their places."""
+    yield ("tables", i), rule
+    for j, one in enumerate(rule.also):
+        yield ("tables", i, "also", j), one
+
+
+def _refuse_shared(document: Document, pipeline: Pipeline) -> None:
+    """A further mirror holds rows of its entry alone; names with parts to fill in are compared by gold."""
+    known: dict[str, tuple[Where, bool]] = {}
+    for i, rule in enumerate(pipeline.tables):
+        for where, one in _mirrors(i, rule):
+            name = _fixed(one)
+            if not name or one.exclude:
+                continue
+            first, further = known.setdefault(name, (where, one is not rule))
+            if first != where and (further or one is not rule):
+                line, _ = document.place((*first, "into"))
+                document.fault(
+                    (*where, "into"),
+                    f"the mirror {name} is filled by line {line} already, and no other rows can go into one of also:; "
+                    "use another name",
+                )
+
+
+def _fixed(rule: TableRule) -> str:
+    """The name of a rule's only mirror; empty if it depends on the table."""
+    alone = not set(rule.match) & set("*?[(")
+    if "." not in rule.into:
+        if not alone or "{" in rule.into or "." not in rule.match:
+            return ""
+        return f"{rule.match.rpartition('.')[0]}.{rule.into}" if rule.into else rule.match
+    if "{" not in rule.into:
+        return rule.into
+    parts = rule.match.split(".")
+    if not alone or len(parts) != 2:
+        return ""
+    return rule.into.format(database=parts[0], schema="", table=parts[1])
 
 
 def _mirror(pipeline: Pipeline, table: TableId) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -108,6 +108,8 @@ class TableRule:
     where_place: str = field(default="", compare=False)
     cluster_by: tuple[str, ...] = ()  # columns in whose order `ingest maintain` writes the mirror's files
     cluster_place: str = field(default="", compare=False)
+    also: tuple[TableRule, ...] = ()  # the rules of further mirrors, which have its keys, types and masks
+    into_place: str = field(default="", compare=False)  # of a further mirror's name
 
     def leaves_out(self, column: str) -> bool:
         """True if the mirror does not take the column from its source table."""
@@ -237,6 +239,9 @@ class Pipeline:
     lineage: Lineage | None = None
     alerts: tuple[AlertTarget, ...] = ()
     seal: Sealing | None = None  # None: bronze holds messages as they were sent
+    barred: frozenset[TableId] = (
+        frozenset()
+    )  # of a view: source tables whose further mirror is another table's
 
     @property
     def hides(self) -> bool:
@@ -248,8 +253,24 @@ class Pipeline:
         """True if some table has masked columns."""
         return any(rule.mask for rule in self.tables)
 
+    @property
+    def views(self) -> tuple[Pipeline, ...]:
+        """The pipeline itself, and for each place in ``also`` one that fills only the further mirrors at that place.
+
+        So each of them has one rule for a source table.
+        """
+        most = max((len(rule.also) for rule in self.tables), default=0)
+        return self, *(replace(self, tables=tuple(_at(i, self.tables))) for i in range(most))
+
+    @property
+    def every_rule(self) -> Iterator[TableRule]:
+        """The rules of all mirrors, further ones included."""
+        return (one for rule in self.tables for one in (rule, *rule.also))
+
     def rule(self, table: TableId) -> TableRule:
         """The rule of a source table: the first whose pattern fits, else the defaults."""
+        if table in self.barred:
+            return _EXCLUDED
         return _rule(self.tables, table)
 
     def masking(self, table: TableId) -> TableRule:
@@ -271,8 +292,16 @@ class Pipeline:
 
 
 _DEFAULT_RULE = TableRule()
+_EXCLUDED = TableRule(exclude=True)
 _HELPER = re.compile("_(.+)_(?:gho|ghc|del|old|new)")
 _HELPER_TABLES = ("_*_gho", "_*_ghc", "_*_del", "_*_old", "_*_new")
+
+
+def _at(place: int, rules: Iterable[TableRule]) -> Iterator[TableRule]:
+    """The rules for the further mirrors at a place in ``also``; all other tables are excluded."""
+    for rule in rules:
+        yield rule.also[place] if place < len(rule.also) else TableRule(rule.match, exclude=True)
+    yield _EXCLUDED
 
 
 def _rule(rules: tuple[TableRule, ...], table: TableId) -> TableRule:
@@ -280,5 +309,5 @@ def _rule(rules: tuple[TableRule, ...], table: TableId) -> TableRule:
         if matches(rule.match, table):
             return rule
     if any(fnmatch.fnmatchcase(table.table or "", pattern) for pattern in _HELPER_TABLES):
-        return TableRule(exclude=True)  # helper tables of online schema tools
+        return _EXCLUDED  # helper tables of online schema tools
     return _DEFAULT_RULE

@@ -30,6 +30,18 @@ from ingest.config.model import (
 from ingest.config.yaml_tree import Document, Where, is_secret, read
 from ingest.errors import ConfigError
 
+_BELONGS = "belongs to the entry, not to one of its mirrors: {}"
+_OF_THE_TABLE = {
+    "match": _BELONGS.format("also: is about the tables that the entry's match: fits"),
+    "exclude": _BELONGS.format("it leaves tables out of all of them"),
+    "keys": _BELONGS.format("its keys: hold for all of them"),
+    "mask": _BELONGS.format(
+        "values are masked when messages are decoded, before they are folded into any mirror"
+    ),
+    "also": _BELONGS.format("list all further mirrors in its also:"),
+}
+"""Keys of an entry that its further mirrors do not have, and why."""
+
 _STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
 
 
@@ -44,6 +56,8 @@ def check(path: str | Path) -> CheckedFile:
             _note(document, fault)
     _check_names(document)
     _check_options(document)
+    if keys is not None and not document.faults:
+        _check_also(document, keys)
     if document.faults or keys is None:
         raise ConfigError(document.problems())
     suites = _suites(document, keys)
@@ -80,8 +94,8 @@ def known_options(format_name: str) -> tuple[str, ...]:
 # --- faults -------------------------------------------------------------------------------------
 
 
-def _note(document: Document, fault: Mapping[str, Any]) -> None:
-    where, model = _locate(document, tuple(fault["loc"]))
+def _note(document: Document, fault: Mapping[str, Any], at: Where = ()) -> None:
+    where, model = _locate(document, (*at, *fault["loc"]))
     if fault["type"] == "union_tag_invalid":
         where = (*where, "kind")
     if where in document.references and any(place == document.place(where) for place, _ in document.faults):
@@ -126,6 +140,8 @@ def _sentence(fault: Mapping[str, Any], model: tuple[str, ...] = ()) -> str:
 
 
 def _unknown_key(key: str, model: tuple[str, ...]) -> str:
+    if model == ("tables", "also") and key in _OF_THE_TABLE:
+        return _OF_THE_TABLE[key]
     for other, keys in schema.MODELS.items():
         if other[:1] == model[:1] == ("sources",) and key in keys.model_fields:
             return f"the key {key!r} belongs to a source of kind {other[1]}, not {model[1]}"
@@ -163,6 +179,27 @@ def _check_options(document: Document) -> None:
             document.fault(where, f"the option {key!r} is unknown{words.nearest(key, known)}")
 
 
+def _check_also(document: Document, keys: schema.PipelineKeys) -> None:
+    """Check each further mirror as an entry with the match, keys and masks of its own entry."""
+    for i, entry in enumerate(keys.tables):
+        given = document.tree["tables"][i]
+        if entry.also and entry.exclude:
+            text = "exclude: leaves these tables out, so no further mirror of them can be filled"
+            document.fault(("tables", i, "also"), text)
+        for j, one in enumerate(entry.also):
+            where = ("tables", i, "also", j)
+            for name, rule in one.columns.items():
+                if "type" in rule and name not in one.made:
+                    text = "a type says how messages are read: write it under columns: of the entry"
+                    document.fault((*where, "columns", name), text)
+            shared = {name: given[name] for name in ("match", "keys", "mask") if given.get(name) is not None}
+            try:
+                schema.TableKeys.model_validate(given["also"][j] | shared)
+            except ValidationError as error:
+                for fault in error.errors(include_url=False):
+                    _note(document, fault, where)
+
+
 def _suites(document: Document, keys: schema.PipelineKeys) -> dict[int, tuple[Expectation, ...]]:
     """The expectations of the suites that ``quality:`` entries name, by the entry."""
     found = {}
@@ -187,7 +224,7 @@ def _pipeline(
     given.pop("bronze", None)
     given["lake"] = words.whole_uri(absolute(keys.lake, folder))
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
-    given["tables"] = tuple(_table(document, i, rule) for i, rule in enumerate(keys.tables))
+    given["tables"] = tuple(_table(document, ("tables", i), rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
     given["alerts"] = tuple(AlertTarget(**_given(one)) for one in keys.alerts)
     if keys.bronze and keys.bronze.seal:
@@ -198,10 +235,24 @@ def _pipeline(
     return Pipeline(name=name, file=file.absolute(), **given)
 
 
-def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
-    """A rule for tables, with what becomes of columns apart from their types."""
-    given, columns = _given(keys), _plain(keys.columns)
-    made = _plain(keys.made)
+def _table(document: Document, where: Where, keys: schema.TableKeys) -> TableRule:
+    """A rule for tables, with those of their further mirrors."""
+    given = _of_mirror(document, where, keys)
+    types = given["columns"]
+    given["also"] = tuple(
+        TableRule(
+            **_of_mirror(document, (*where, "also", j), one)
+            | {name: given[name] for name in ("match", "keys", "mask") if name in given}
+            | {"columns": {name: logical for name, logical in types.items() if name not in one.made}}
+        )
+        for j, one in enumerate(keys.also)
+    )
+    return TableRule(**given)
+
+
+def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.TableKeys) -> dict[str, Any]:
+    """A mirror's keys, with what becomes of columns apart from their types, and with the places of the rules."""
+    given, columns, made = _given(keys), _plain(keys.columns), _plain(keys.made)
     given.pop("deletes")
     for part, name in (("columns", "type"), ("names", "rename")):
         given[part] = {
@@ -218,15 +269,17 @@ def _table(document: Document, i: int, keys: schema.TableKeys) -> TableRule:
     given["without"] = tuple(column for column, rule in columns.items() if "exclude" in rule)
     if any("*" in one for one in given["without"]):
         given["include"] = tuple(column for column, rule in columns.items() if "exclude" not in rule)
-    for name in ("where", "cluster_by"):
-        line, at = document.place(("tables", i, name))
-        given[f"{name.partition('_')[0]}_place"] = f"{document.file}:{line}:{at}"
-    places = {column: document.place(("tables", i, "columns", column)) for column in columns}
-    places |= {
-        column: document.place(("tables", i, "deletes")) for column, rule in made.items() if "deletes" in rule
+
+    def place(*rest: str) -> str:
+        line, at = document.place((*where, *rest))
+        return f"{document.file}:{line}:{at}"
+
+    for name in ("where", "cluster_by", "into"):
+        given[f"{name.partition('_')[0]}_place"] = place(name)
+    given["places"] = {column: place("columns", column) for column in columns} | {
+        column: place("deletes") for column, rule in made.items() if "deletes" in rule
     }
-    given["places"] = {name: f"{document.file}:{line}:{at}" for name, (line, at) in places.items()}
-    return TableRule(**given)
+    return given
 
 
 def absolute(path: str, folder: Path) -> str:

@@ -434,25 +434,12 @@ def _at_least_one(sources: tuple[Any, ...]) -> tuple[Any, ...]:
 SourceKeys = Annotated[FileKeys | KafkaKeys, Discriminator("kind")]
 
 
-class TableKeys(_Keys):
-    """One entry of ``tables:``; the first that matches a table applies, alone."""
+class _MirrorKeys(_Keys):
+    """What each mirror of a source table has of its own."""
 
-    match: Match = key(
-        "database.table, with * for any part, or a regular expression with groups for each", "*"
-    )
-    exclude: Flag = key("leave these tables out", False)
-    into: Template | None = key(
-        "the mirror's name, with {1} for a group of match:; the source's own unless given", None
-    )
-    keys: Texts = key("the columns of the primary key", ())
     columns: dict[str, ColumnRule] = key(
         "what becomes of columns, by name: a logical type, exclude, include, or {type: ..., rename: ...}; or a column of "
         "the mirror's own: {compute: ...}, {constant: ...} or {meta: ...}",
-        {},
-    )
-    mask: Mask = key(
-        "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
-        "hmac, tokenize, last4 or null; keep leaves them as they are",
         {},
     )
     where: (
@@ -474,10 +461,42 @@ class TableKeys(_Keys):
         "what a delete does: remove the row, or keep it (soft) and set `_deleted` and `_deleted_at`", "remove"
     )
     history: Flag = key("keep every state of a row in a table of its own, `<table>__history`", False)
-
     cluster_by: Texts = key(
         "columns, at most four, by which `ingest maintain` orders the mirror's files, so that queries on them read few",
         (),
+    )
+
+    @property
+    def made(self) -> dict[str, dict[str, str]]:
+        """The rules of columns that no message carries."""
+        made = {name: rule for name, rule in self.columns.items() if rule.keys() & {*MAKING}}
+        return made | SOFT if self.deletes == "soft" else made
+
+
+class AlsoKeys(_MirrorKeys):
+    """A further mirror of the tables of an entry, with rules of its own."""
+
+    into: Template = key("its name, with {1} for a group of match:")
+
+
+class TableKeys(_MirrorKeys):
+    """One entry of ``tables:``; the first that matches a table applies, alone."""
+
+    match: Match = key(
+        "database.table, with * for any part, or a regular expression with groups for each", "*"
+    )
+    exclude: Flag = key("leave these tables out", False)
+    into: Template | None = key(
+        "the mirror's name, with {1} for a group of match:; the source's own unless given", None
+    )
+    keys: Texts = key("the columns of the primary key", ())
+    mask: Mask = key(
+        "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
+        "hmac, tokenize, last4 or null; keep leaves them as they are",
+        {},
+    )
+    also: tuple[AlsoKeys, ...] = key(
+        "further mirrors of these tables, each with into: and rules of its own", ()
     )
 
     @model_validator(mode="after")
@@ -541,12 +560,6 @@ class TableKeys(_Keys):
                 f"changes_of: needs rows with a key, and no_key: {self.no_key} is for rows without"
             )
         return self
-
-    @property
-    def made(self) -> dict[str, dict[str, str]]:
-        """The rules of columns that no message carries."""
-        made = {name: rule for name, rule in self.columns.items() if rule.keys() & {*MAKING}}
-        return made | SOFT if self.deletes == "soft" else made
 
     def _refuse_lost(self, what: str, expression: str) -> None:
         """Refuse an expression with a column that the mirror does not have as the source sends it."""
@@ -759,6 +772,7 @@ MODELS: dict[tuple[str, ...], type[BaseModel]] = {
     ("sources", "files", "database"): DatabaseKeys,
     ("sources", "kafka", "database"): DatabaseKeys,
     ("tables",): TableKeys,
+    ("tables", "also"): AlsoKeys,
     ("quality",): QualityKeys,
     ("openlineage",): LineageKeys,
     ("alerts",): AlertKeys,

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from ingest.bronze.land import last_batch
 from ingest.config import conditions
@@ -23,10 +24,11 @@ from ingest.gold import evidence
 from ingest.gold.explain import masked_key
 from ingest.gold.lane import LaneId, shard_of
 from ingest.gold.stretches import Spoken, Stretch, of_rows
-from ingest.lake import barriers, condensed, decisions, duck, feeds, histories
+from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import mirror_path
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Row, Tables
 
@@ -63,6 +65,16 @@ class ErasedChange(msgspec.Struct, frozen=True):
         return self.source, self.topic, self.partition, self.offset
 
 
+class Share(msgspec.Struct, frozen=True):
+    """What an erasure removes from a further mirror of the same tables; the members are those of an `Erasure`."""
+
+    mirror: str
+    path: str
+    keys: list[Texts]
+    rows: list[Texts]
+    alone: list[Texts]
+
+
 class Erasure(msgspec.Struct):
     """One erasure: what it was asked for, what it removes, and what it has removed so far."""
 
@@ -82,6 +94,12 @@ class Erasure(msgspec.Struct):
     changes: list[ErasedChange]
     cells: list[str]  # texts that checks may quote
     done: dict[str, dict[str, int]] = {}  # by step and table
+    others: list[Share] = []  # of further mirrors
+
+    @property
+    def of_mirrors(self) -> list[Erasure]:
+        """The same erasure for each of the mirrors."""
+        return [self, *(structs.replace(self, **structs.asdict(one)) for one in self.others)]
 
     def save(self, lake: Tables) -> None:
         """Write the file, whole."""
@@ -179,32 +197,19 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     secret = Barriers(barriers.read(lake).secret or barriers.new_secret())
     known, stretches, changes = dict(texts), list[Stretch](), list[ErasedChange]()
     cells, named = set[str](), set[Key]()
-    found_barriers = []
+    found_barriers, of_lanes = [], dict[LaneId, list[Stretch]]()
     for lane in lanes:
         mine, rows = _of_lane(lake, mirror, lane, texts, known, named)
         if mine:
             found_barriers.append(_barrier(secret, lake, mirror, lane, mine))
+            of_lanes[lane] = mine
         stretches += mine
         for row in rows:
             changes.append(_change(row, lane))
             cells.update(_cells(row))
     _refuse_unknown(lake, mirror, [cells for key, cells in texts.items() if key not in named])
     several = {one.key for one in stretches if not one.alone}
-    if several and lake.exists(histories.table_of(mirror).path):
-        raise IngestError(
-            f"A key of these rows has had another row, too, and old states of the two in {mirror.name}'s history table "
-            "cannot be distinguished: end `history:` in the pipeline file and drop the table first."
-        )
-    if several and lake.exists(feeds.path_of(mirror)):
-        raise IngestError(
-            f"A key of these rows has had another row, too, and changes of the two in {mirror.name}'s change feed cannot be "
-            "distinguished: end `changes_of:` in the pipeline file and drop the table first."
-        )
-    if several and mirror.soft:
-        raise IngestError(
-            f"A key of these rows has had another row, too, and the deleted rows of the two that {mirror.name} keeps cannot "
-            "be distinguished: take `deletes: soft` out of the pipeline file, run it, erase the rows, and write it again."
-        )
+    _refuse_several(lake, mirror, several)
     keys = {one.key for one in stretches}
     return Erasure(
         number=uuid.uuid4().hex[:12],
@@ -222,7 +227,75 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         barriers=[one.to_value() for one in found_barriers],
         changes=changes,
         cells=sorted(cells),
+        others=_others(lake, mirror, of_lanes, known),
     )
+
+
+def _refuse_several(lake: Lake, mirror: Mirror, several: Collection[object]) -> None:
+    """Refuse keys that had other rows, too, where a table cannot distinguish them."""
+    if several and lake.exists(histories.table_of(mirror).path):
+        raise IngestError(
+            f"A key of these rows has had another row, too, and old states of the two in {mirror.name}'s history table "
+            "cannot be distinguished: end `history:` in the pipeline file and drop the table first."
+        )
+    if several and lake.exists(feeds.path_of(mirror)):
+        raise IngestError(
+            f"A key of these rows has had another row, too, and changes of the two in {mirror.name}'s change feed cannot be "
+            "distinguished: end `changes_of:` in the pipeline file and drop the table first."
+        )
+    if several and mirror.soft:
+        raise IngestError(
+            f"A key of these rows has had another row, too, and the deleted rows of the two that {mirror.name} keeps cannot "
+            "be distinguished: take `deletes: soft` out of the pipeline file, run it, erase the rows, and write it again."
+        )
+
+
+def _others(
+    lake: Lake, mirror: Mirror, found: Mapping[LaneId, Sequence[Stretch]], known: Mapping[Key, Texts]
+) -> list[Share]:
+    """What goes from the further mirrors of the tables."""
+    existing = mirrors.known(lake)
+    shares: dict[str, Share] = {}
+    for lane, stretches in found.items():
+        for path in map(mirror_path, mirrors.names(lake.pipeline, lane[1])):
+            other = existing.get(path)
+            if path == mirror.path or other is None:
+                continue
+            shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], path), lane)
+            _refuse_unlike(lake, mirror, other, merged=shard is None)
+            keys = {
+                one.key: _renamed(mirror, known[one.key], other, dict([shard] if shard else []))
+                for one in stretches
+            }
+            several = {keys[one.key] for one in stretches if not one.alone}
+            _refuse_several(lake, other, several)
+            share = shares.setdefault(path, Share(other.name, path, [], [], []))
+            share.keys.extend(keys.values())
+            share.rows.extend({keys[one.key] for one in stretches if one.last or other.soft})
+            share.alone.extend(set(keys.values()) - several)
+    return list(shares.values())
+
+
+def _renamed(mirror: Mirror, texts: Texts, other: Mirror, shard: dict[str, str]) -> Texts:
+    """A key of one mirror as another one has it."""
+    cells = dict(zip(mirror.keys, texts, strict=True)) | shard
+    if not other.keys or not cells.keys() >= {*other.keys}:
+        raise IngestError(
+            f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: take it out of "
+            "also: and drop its table first."
+        )
+    return tuple(cells[name] for name in other.keys)
+
+
+def _refuse_unlike(lake: Lake, mirror: Mirror, other: Mirror, *, merged: bool) -> None:
+    """Refuse a further mirror in which the rows cannot be told from others."""
+    lanes = evidence.lanes(lake, other)
+    _refuse_renamed(lake, other, lanes)
+    if merged and not {*lanes} <= {*evidence.lanes(lake, mirror)}:
+        raise IngestError(
+            f"{other.name} holds rows of other tables than {mirror.name}, too, which only their keys distinguish: "
+            f"`{command('erase', lake.pipeline.file, other.name)}` with the key removes the row from both."
+        )
 
 
 def _refuse_renamed(lake: Lake, mirror: Mirror, lanes: Iterable[LaneId]) -> None:
@@ -265,7 +338,7 @@ def _of_lane(
 
     ``known`` learns the texts of their keys, ``named`` the keys of which there are changes.
     """
-    shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
+    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
     wanted = dict(texts)
     if shard is not None and shard[0] in mirror.keys:
         at = mirror.keys.index(shard[0])
@@ -320,7 +393,7 @@ def _barrier(
     secret: Barriers, lake: Lake, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
 ) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
-    shard = shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)
+    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
     columns = [(i, one) for i, one in enumerate(mirror.key_columns) if shard is None or one.name != shard[0]]
     ends: dict[str, list[tuple[str, str]]] = {}
     for one in stretches:

@@ -77,11 +77,12 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
         IngestError: a message is no longer decoded as it was; nothing has been removed then.
     """
     session = session_of(lake)
-    mirror = mirrors.known(lake)[erasure.path]
+    known = mirrors.known(lake)
+    parts = [(one, known[one.path]) for one in erasure.of_mirrors]
     messages = _replaced(lake, erasure)
     erasure.save(lake)
     _decide(lake, erasure)
-    for name, step in _steps(lake, session, erasure, mirror, messages):
+    for name, step in _steps(lake, session, parts, messages):
         tell(name, "erasing")
         counts = {kind: n for kind, n in step().items() if n}
         told = erasure.done.setdefault(name, {})
@@ -89,14 +90,16 @@ def erase(lake: Lake, erasure: Erasure, tell: Tell = lambda _table, _step: None)
             told[kind] = told.get(kind, 0) + count
         erasure.save(lake)
     if erasure.now:
-        for name in _tables(lake, mirror):
+        for name, mirror in {name: one for _, one in parts for name in _tables(lake, one)}.items():
             tell(name, "deleting old files")
             erasure.done.setdefault(name, {})["old files"] = _purge(lake, session, name, mirror)
             erasure.save(lake)
     certificate = _certificate(lake, erasure)
     value = {key: cell for key, cell in asdict(certificate).items() if key not in ("reason", "by")}
+    why = (erasure.reason, erasure.by)
     decisions.append(
-        lake, [Decision(ERASED, erasure.path, value, lake.decoded(), erasure.reason, erasure.by)]
+        lake,
+        [Decision(ERASED, one.path, value | {"table": one.mirror}, lake.decoded(), *why) for one, _ in parts],
     )
     planning.forget(lake)
     return certificate
@@ -130,10 +133,20 @@ Step = tuple[str, Callable[[], dict[str, int]]]
 
 
 def _steps(
-    lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror, messages: Sequence[tuple[Any, ...]]
+    lake: Lake,
+    session: SparkSession,
+    parts: Sequence[tuple[Erasure, Mirror]],
+    messages: Sequence[tuple[Any, ...]],
 ) -> Iterator[Step]:
-    history = histories.table_of(mirror)
     yield BRONZE.name, lambda: erase_messages(lake, session, messages)
+    for erasure, mirror in parts:
+        yield from _steps_of(lake, session, erasure, mirror)
+    yield CHANGES.name, lambda: _erase_changes(lake, session, parts[0][0])
+
+
+def _steps_of(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror) -> Iterator[Step]:
+    """What names the rows of one mirror, and its tables."""
+    history = histories.table_of(mirror)
     yield REJECTS.name, lambda: _erase_rejects(lake, session, erasure, mirror)
     yield DECISIONS.name, lambda: _erase_dismissals(lake, session, erasure, mirror)
     yield CHECKS.name, lambda: _erase_checks(lake, session, erasure)
@@ -144,7 +157,6 @@ def _steps(
         yield mirror.path, lambda: _erase_rows(lake, session, mirror, erasure.rows)
     if lake.exists(feeds.path_of(mirror)):
         yield feeds.path_of(mirror), lambda: _erase_feed(lake, session, mirror, erasure.keys)
-    yield CHANGES.name, lambda: _erase_changes(lake, session, erasure)
 
 
 def _merge(

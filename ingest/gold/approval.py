@@ -100,10 +100,13 @@ def _repeated(found: Iterable[Listed]) -> Iterator[Listed]:
 def _of_statement(
     lake: Tables, statement: Statement, known: dict[str, Mirror], sent: set[tuple[str, TableId]]
 ) -> Iterator[Listed]:
-    for table in statement.tables or [statement.table]:
-        rule = lake.pipeline.rule(table)
-        if rule.exclude:
-            continue
+    rules = [
+        (table, rule)
+        for table in statement.tables or [statement.table]
+        for rule in (lake.pipeline.rule(table), *lake.pipeline.rule(table).also)
+        if not rule.exclude
+    ]
+    for table, rule in rules:
         target = mirrors.target(rule, table)
         path = mirror_path(target)
         mirror = known.get(path)
@@ -141,7 +144,8 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
         raise IngestError(
             f"There is no statement {wanted!r}: `{command('ddl', lake.pipeline.file)}` lists them."
         )
-    for one in found:
+    able = [one for one in found if verb != APPROVE or one.verdict.state != policy.LOGGED]
+    for one in able or found:
         _refuse(one, verb)
     by = decisions.user()
     decisions.append(lake, [_decision(one, verb, reason, by) for one in found])

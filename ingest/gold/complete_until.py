@@ -73,7 +73,8 @@ def of_mirrors(
     for row in lines:
         table = TableId(row["database"], row["schema"], row["table"])
         if any(table):
-            lanes[str(mirrors.target(lake.pipeline.rule(table), table))].add((row["source"], row["topic"]))
+            for name in mirrors.names(lake.pipeline, table):
+                lanes[str(name)].add((row["source"], row["topic"]))
 
     with_rows = {place for places in lanes.values() for place in places}
 

@@ -86,7 +86,7 @@ def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     )
     named = [(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows]
     return sorted(
-        (lane for lane in named if mirrors.target(lake.pipeline.rule(lane[1]), lane[1]) == mirror.table),
+        (lane for lane in named if mirror.table in mirrors.names(lake.pipeline, lane[1])),
         key=str,
     )
 
@@ -104,7 +104,8 @@ def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) ->
         from ingest.gold.evidence_spark import rows_under_last_key
 
         return rows_under_last_key(lake, mirror, lane, texts)  # type: ignore[arg-type] # the only other one
-    shard = dict([found]) if (found := shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)) else {}
+    rule = mirrors.rule_for(lake.pipeline, lane[1], mirror.path)
+    shard = dict([found]) if (found := shard_of(lake.pipeline, rule, lane)) else {}
     types_of = {one.name: one.type for one in mirror.key_columns}
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}
     asked: set[Key] = set()
@@ -192,7 +193,7 @@ FOLDED = 2**62  # what is explained has been folded: nothing is pending
 
 def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[SchemaStep, Row]]:
     """The DDL effects that take part in the fold, each with its statement's row."""
-    rule = lake.pipeline.rule(lane[1])
+    rule = mirrors.rule_for(lake.pipeline, lane[1], mirror.path)
     subject = Subject(
         lane[1],
         rule.on_schema_change,

@@ -25,27 +25,12 @@ from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.tables import Tables, scan
+from ingest.lake.tables import scan
 
 AT_ONCE = 50_000  # rows in memory
 CAUSES_AT_MOST = 200_000  # changes of a lane, of which the last one of each key is looked for
 _LOGICAL = {"binary": "binary", "float": "float32", "double": "float64", "timestamp": "timestamp"}
 Cause = tuple[str | None, dt.datetime | None]
-
-
-def wanted(lake: Tables, known: Mapping[str, Mirror]) -> list[Mirror]:
-    """The mirrors that have a feed by their rules."""
-    if not known or not any(rule.changes_of for rule in lake.pipeline.tables):
-        return []
-    paths = {path for path, some in mirrors.rules(lake).items() if any(rule.changes_of for rule in some)}
-    return [one for path, one in known.items() if path in paths and one.keys]
-
-
-def missing(lake: Tables) -> frozenset[str]:
-    """The paths of mirrors whose feed has not begun."""
-    if not any(rule.changes_of for rule in lake.pipeline.tables):
-        return frozenset()
-    return frozenset(one.path for one in wanted(lake, mirrors.known(lake)) if version(lake, one) < 0)
 
 
 def follow(lake: Lake, mirror: Mirror) -> int:
@@ -182,10 +167,11 @@ class _Causes:
             wanted = f"{duck.of_lane(*lane)} AND {batches}"
             (asked,) = lake.ask(f"SELECT count(*) AS n FROM {{changes.change}} WHERE {wanted}")
             if asked["n"] <= CAUSES_AT_MOST:
-                self._read(lake, lane, wanted)
+                self._read(lake, mirror, lane, wanted)
 
-    def _read(self, lake: Lake, lane: LaneId, wanted: str) -> None:
-        shard = dict([found]) if (found := shard_of(lake.pipeline, lake.pipeline.rule(lane[1]), lane)) else {}
+    def _read(self, lake: Lake, mirror: Mirror, lane: LaneId, wanted: str) -> None:
+        rule = mirrors.rule_for(lake.pipeline, lane[1], mirror.path)
+        shard = dict([found]) if (found := shard_of(lake.pipeline, rule, lane)) else {}
         rows = lake.ask(
             'SELECT op, partial, types, before, after, "transaction", event_time FROM {changes.change} '
             f"WHERE {wanted} ORDER BY order_key"

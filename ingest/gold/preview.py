@@ -7,6 +7,7 @@ messages, and is as good as they are typical.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,8 +18,8 @@ from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, whole_of, why_spark, work_of
 from ingest.gold.schema import RESHAPED, Plan, decide
-from ingest.gold.work import Books, Job, jobs, lanes_of, open_books, stated
-from ingest.lake import mirrors, pauses
+from ingest.gold.work import Books, Job, catch_up, jobs, lanes_of, open_books, stated
+from ingest.lake import mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.mirrors import Column, Mirror
@@ -56,14 +57,25 @@ class Known:
     books: Books = field(default_factory=lambda: Books(0, 0))
     ledger: Ledger = field(default_factory=Ledger)
     mirrors: Mapping[str, Mirror] = field(default_factory=dict)
-    applied: Mapping[str, int] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
     states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     reshaped: frozenset[str] = frozenset()  # mirrors whose rules have changed, by path
 
 
-def know(lake: Tables) -> Known:
-    """Read everything that decides the next fold."""
+def of_views(lake: Tables) -> list[tuple[Pipeline, Known]]:
+    """The views of a lake's pipeline, each with what the lake knows."""
+    seen = targets.views(lake)
+    return [(view.pipeline, know(view, targets.paths(view) if seen[1:] else frozenset())) for view in seen]
+
+
+def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
+    """Read everything that decides the next fold.
+
+    Args:
+        lake: a view of the lake.
+        filled: paths of mirrors whose tables have sent rows, so that those not folded yet take all of them.
+    """
     found = Known(last=lake.decoded())
     if not found.last:
         return found
@@ -77,6 +89,9 @@ def know(lake: Tables) -> Known:
     found.applied = {
         path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
     }
+    if added := dict.fromkeys(filled - found.mirrors.keys(), 0):
+        found.books = catch_up(lake, found.books, added)
+        found.applied |= added
     return found
 
 
@@ -98,7 +113,7 @@ def foresee(
     """
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
-    books = Books(known.books.complete, last, known.books.histories, more)
+    books = replace(known.books, last=last, lines=more)
     logged = [*known.ledger.statements, *ledgers.of_rows(statements, {}).statements]
     ledger = Ledger(resolved(sorted(logged, key=lambda one: one.order), books.lanes))
     books = stated(pipeline, books, ledger.statements)

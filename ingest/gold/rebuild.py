@@ -18,7 +18,7 @@ from ingest.gold import tables
 from ingest.gold.apply import Folded, apply
 from ingest.gold.completed import STAGE
 from ingest.gold.work import Books, open_books
-from ingest.lake import decisions, duck, faults, histories, mirrors, rejects
+from ingest.lake import decisions, duck, faults, histories, mirrors, rejects, targets
 from ingest.lake.commits import Staged
 from ingest.lake.compare import Difference, as_sets, by_key
 from ingest.lake.datafiles import table_of
@@ -68,7 +68,8 @@ def rebuild(
             "Nothing has been decoded yet, so that there is nothing to fold: `ingest run` first."
         )
     books = open_books(lake, 0, last)
-    return [_apart(lake, books, mirror, dry_run, tell) for mirror in chosen(known, names)]
+    wanted = chosen(known, names)
+    return [_apart(targets.of(lake, mirror), books, mirror, dry_run, tell) for mirror in wanted]
 
 
 def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) -> Rebuilt:

@@ -11,7 +11,7 @@ from ingest.gold import policy
 from ingest.gold.policy import Subject
 from ingest.lake import lanes
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, rule_for
 
 
 def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
@@ -27,7 +27,7 @@ def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple
         statements = read[0].of(source, table, last)
         if not statements:
             return ()
-        rule = lake.pipeline.rule(table)
+        rule = rule_for(lake.pipeline, table, mirror.path)
         known = {one.name: one.type for one in mirror.sent} | dict(rule.declared)
         excluded = lambda other: lake.pipeline.rule(other).exclude  # noqa: E731
         subject = Subject(table, rule.on_schema_change, known, excluded, last)

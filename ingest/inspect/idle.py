@@ -7,7 +7,7 @@ from collections.abc import Collection
 from ingest.bronze import files
 from ingest.bronze.positions import read_so_far
 from ingest.config import Pipeline
-from ingest.lake import decoded_with, identity, mirrors, snapshots, stores
+from ingest.lake import decoded_with, identity, mirrors, snapshots, stores, targets
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE, CHECKS, RUNS
 from ingest.lake.tables import LakeReader, Tables
@@ -55,6 +55,6 @@ def _is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:
         marks = lake.last_marks(RUNS.name)
         if marks.get("complete") != lake.decoded() or marks.get("lagging"):
             return False
-        if mirrors.outdated(lake) or mirrors.awaited(lake) or mirrors.reshaped(lake):
+        if mirrors.outdated(lake) or mirrors.awaited(lake) or targets.unfinished(lake):
             return False
     return "quality" not in stages or lake.last_marks(CHECKS.name).get("checked", -1) >= lake.decoded()

@@ -259,11 +259,11 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
         source = TableId(row["database"], row["schema"], row["table"])
         if not source.table:
             continue
-        name = str(known_mirrors.target(lake.pipeline.rule(source), source))
-        kept = found.setdefault(name, {"newest": None, "rejected": 0})
-        times = [one for one in (kept["newest"], row["newest"]) if one is not None]
-        kept["newest"] = max(times, default=None)
-        kept["rejected"] += row["rejected"]
+        for name in map(str, known_mirrors.names(lake.pipeline, source)):
+            kept = found.setdefault(name, {"newest": None, "rejected": 0})
+            times = [one for one in (kept["newest"], row["newest"]) if one is not None]
+            kept["newest"] = max(times, default=None)
+            kept["rejected"] += row["rejected"]
     return found
 
 

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from ingest.lake import mirrors
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import TableSchema
@@ -46,9 +47,24 @@ def schema_of(mirror: Mirror) -> TableSchema:
 
 def existing(lake: Tables, known: Iterable[Mirror]) -> list[Mirror]:
     """The feeds that exist."""
-    if not any(rule.changes_of for rule in lake.pipeline.tables):
+    if not any(rule.changes_of for rule in lake.pipeline.every_rule):
         return []
     return [feed for one in known if lake.exists((feed := table_of(one)).path)]
+
+
+def wanted(lake: Tables, known: Mapping[str, Mirror]) -> list[Mirror]:
+    """The mirrors that have a feed by their rules in a view of the lake."""
+    if not known or not any(rule.changes_of for rule in lake.pipeline.tables):
+        return []
+    paths = {path for path, some in mirrors.rules(lake).items() if any(rule.changes_of for rule in some)}
+    return [one for path, one in known.items() if path in paths and one.keys]
+
+
+def missing(lake: Tables) -> frozenset[str]:
+    """The paths of mirrors whose feed has not begun."""
+    if not any(rule.changes_of for rule in lake.pipeline.tables):
+        return frozenset()
+    return frozenset(one.path for one in wanted(lake, mirrors.known(lake)) if version(lake, one) < 0)
 
 
 def version(lake: Tables, mirror: Mirror) -> int:

@@ -175,6 +175,19 @@ def target(rule: TableRule, source: TableId) -> TableId:
     }.get(len(parts), lambda: TableId(parts[0], parts[1], ".".join(parts[2:])))()
 
 
+def names(pipeline: Pipeline, source: TableId) -> list[TableId]:
+    """The mirrors of a source table: the first, and the further ones of its entry."""
+    rule = pipeline.rule(source)
+    return [target(one, source) for one in (rule, *rule.also)]
+
+
+def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
+    """The rule by which a source table's rows go into the mirror of a path; that of its first mirror if none does."""
+    rule = pipeline.rule(source)
+    fitting = (one for one in rule.also if mirror_path(target(one, source)) == path)
+    return rule if not rule.also or mirror_path(target(rule, source)) == path else next(fitting, rule)
+
+
 def feeding(pipeline: Pipeline, lanes: Iterable[tuple[str, TableId]]) -> frozenset[tuple[str, TableId]]:
     """The lanes, each a source with one of its tables, whose rows a mirror holds.
 
@@ -242,7 +255,9 @@ class Clusters:
 
 
 def clusters(lake: Tables) -> dict[str, Clusters]:
-    """For each mirror by its path, what the pipeline file says of the order of its files; those without are left out."""
+    """For each mirror of a view by its path, what the pipeline file says of the order of its files; those without are
+    left out.
+    """
     if not any(rule.cluster_by for rule in lake.pipeline.tables):
         return {}
     asked = {

@@ -25,12 +25,13 @@ import pyarrow.compute as pc
 
 from ingest import types
 from ingest.change import TableId
+from ingest.config import TableRule
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, typed
 from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import row_counts
@@ -449,6 +450,9 @@ class _Check:
         """True if a key that one lane has deleted may be another one's."""
         return self.subject.merges(self.lake.pipeline)
 
+    def _rule(self, table: TableId) -> TableRule:
+        return rule_for(self.lake.pipeline, table, self.subject.path)
+
     def plan(self) -> list[_Reading]:
         """How each lane's changes are read."""
         self.lanes = [
@@ -470,7 +474,7 @@ class _Check:
         return self.lanes
 
     def _planned(self, lane: CheckedLane) -> _Reading:
-        mirror, rule = self.mirror, self.lake.pipeline.rule(lane.table)
+        mirror, rule = self.mirror, self._rule(lane.table)
         named = str(lane.table) if len(self.lake.pipeline.sources) == 1 else f"{lane.source}:{lane.table}"
         shard = (rule.shard_column, named) if rule.shard_column else None
         begins = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
@@ -552,7 +556,7 @@ class _Check:
         """A mirror without a key: compare all its rows as a multiset."""
         wanted: Counter[row_counts.Content] = Counter()
         for one in self.lanes:
-            appends = self.lake.pipeline.rule(one.lane.table).no_key == "append"
+            appends = self._rule(one.lane.table).no_key == "append"
             changes, *_ = one.sample.chosen()
             wanted += row_counts.folded(one.history(changes, linked=True), self.mirror, appends=appends)
         self.found.keys = sum(wanted.values())

@@ -14,7 +14,7 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.lake import duck, mirrors
-from ingest.lake.mirrors import Mirror, target
+from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
@@ -120,11 +120,13 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
     )
     for row in lanes:
         source = TableId(*(row[name] for name in _LANE))
-        mirror = target(lake.pipeline.rule(source), source)
-        table = tables.setdefault(mirror_path(mirror), TableFact(str(mirror), mirror_path(mirror), mirror))
-        table.lanes.append((row["source"], source))
         newest = _moment(row["newest"])
-        table.newest = max(filter(None, (table.newest, newest)), default=None)
+        for mirror in mirrors.names(lake.pipeline, source):
+            table = tables.setdefault(
+                mirror_path(mirror), TableFact(str(mirror), mirror_path(mirror), mirror)
+            )
+            table.lanes.append((row["source"], source))
+            table.newest = max(filter(None, (table.newest, newest)), default=None)
     names = ("messages", "change_messages", "ddl", "control", "routed_out", "rejected")
     sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names)
     newest_first = lake.ask(
@@ -257,8 +259,9 @@ def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> N
     )
     for row in newest:
         source = TableId(*(row[name] for name in _LANE))
-        table = tables.get(mirror_path(target(lake.pipeline.rule(source), source)))
-        if table is not None and len(table.ddl) < SHOWN_DDL:
+        for table in map(tables.get, map(mirror_path, mirrors.names(lake.pipeline, source))):
+            if table is None or len(table.ddl) >= SHOWN_DDL:
+                continue
             statement = row["statement"] or ""
             pending = statement in waiting.get(table.path, ())
             table.ddl.append(

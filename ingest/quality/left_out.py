@@ -10,6 +10,7 @@ from ingest.errors import counted
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import ERASED
 from ingest.lake.lake import Lake
+from ingest.lake.mirrors import rule_for
 from ingest.lake.schemas import CHANGES
 from ingest.quality.catalogue import LEFT_OUT, Metric
 from ingest.quality.subjects import CheckedMirror
@@ -49,7 +50,7 @@ def source_rows(
 
 
 def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
-    rules = [lake.pipeline.rule(lane.table) for lane in subject.lanes]
+    rules = [rule_for(lake.pipeline, lane.table, subject.path) for lane in subject.lanes]
     return any(rule.without or rule.mask or rule.on_schema_change == "ignore" for rule in rules)
 
 
@@ -77,7 +78,7 @@ def _of_columns(
     known = {one.name for one in subject.mirror.columns}
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
-        rule = lake.pipeline.rule(lane.table)
+        rule = rule_for(lake.pipeline, lane.table, subject.path)
         for name in seen.get((lane.source, lane.table), {}):
             if name not in known:
                 without[name] = name

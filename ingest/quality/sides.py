@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ingest import types
-from ingest.config import Pipeline
 from ingest.lake import exact, mirrors
 from ingest.lake.images import image_sql
 from ingest.lake.keys import cell_sql
 from ingest.lake.lake import Lake
+from ingest.lake.mirrors import rule_for
 from ingest.lake.names import literal, quoted
 from ingest.lake.schemas import CHANGES
 from ingest.lake.statements import Statement
@@ -60,8 +60,8 @@ class Side:
             return False  # the check of cells decides which deleted rows are kept
         if self.subject.merges(self.lake.pipeline):
             return False  # the check of cells decides which table's row a mirror holds
-        shard = {_shard_column(self.lake.pipeline, lane) for lane in self.subject.lanes}
-        return not shard & set(mirror.keys)
+        rules = (rule_for(self.lake.pipeline, lane.table, self.subject.path) for lane in self.subject.lanes)
+        return not {rule.shard_column for rule in rules} & set(mirror.keys)
 
     @property
     def lanes(self) -> list[tuple[int, CheckedLane]]:
@@ -99,7 +99,8 @@ class Side:
     def begins(self, logged: Sequence[Statement]) -> None:
         """Record where lanes began again, by the DDL ledger."""
         for i, lane in self.lanes:
-            found = beginning(logged, self.lake.pipeline, lane.source, lane.table, self.subject.applied)
+            rule = rule_for(self.lake.pipeline, lane.table, self.subject.path)
+            found = beginning(logged, rule, lane.source, lane.table, self.subject.applied)
             if found is not None:
                 self.cleared[i] = found
 
@@ -127,10 +128,6 @@ class Side:
     def key_json(self) -> str:
         """SQL for a key as JSON under the source's names."""
         return exact.key_json_sql((one.name, f"k{i}") for i, one in enumerate(self.columns))
-
-
-def _shard_column(pipeline: Pipeline, lane: CheckedLane) -> str:
-    return pipeline.rule(lane.table).shard_column
 
 
 Told = tuple[Side, int, CheckedLane]

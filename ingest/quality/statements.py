@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ingest.change import TableId
-from ingest.config import Pipeline
+from ingest.config import Pipeline, TableRule
 from ingest.ddl import Effect
 from ingest.lake import lanes
 from ingest.lake.decisions import DISMISS
@@ -57,10 +57,12 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
     found: dict[str, list[str]] = {}
     for one in statements:
         for table in one.tables:
-            rule = pipeline.rule(table)
-            if one.decided or rule.exclude or rule.on_schema_change == "ignore" or not _is_open(one, table):
+            first = pipeline.rule(table)
+            if one.decided or first.exclude or not _is_open(one, table):
                 continue
-            found.setdefault(mirror_path(target(rule, table)), []).append(one.text)
+            for rule in (first, *first.also):
+                if rule.on_schema_change != "ignore":
+                    found.setdefault(mirror_path(target(rule, table)), []).append(one.text)
     return found
 
 
@@ -69,11 +71,11 @@ def _is_open(one: Statement, table: TableId) -> bool:
 
 
 def beginning(
-    statements: Iterable[Statement], pipeline: Pipeline, source: str, table: TableId, last: int
+    statements: Iterable[Statement], rule: TableRule, source: str, table: TableId, last: int
 ) -> tuple[str, int] | None:
-    """Place and batch of the newest statement at which a new table begins."""
+    """Place and batch of the newest statement at which a new table begins, by the rule of one of its mirrors."""
     found, presence = None, Presence()
-    if pipeline.rule(table).on_schema_change == "ignore":
+    if rule.on_schema_change == "ignore":
         return None
     for one in statements:
         if one.source != source or one.batch > last or one.decided == DISMISS:

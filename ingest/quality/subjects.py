@@ -9,9 +9,9 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline, matches
-from ingest.lake import faults, mirrors
+from ingest.lake import faults, mirrors, targets
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, feeding, target
+from ingest.lake.mirrors import Mirror, feeding, rule_for, target
 from ingest.lake.names import mirror_path
 from ingest.order import same_place
 from ingest.quality.ledgers import LANE, SUMS
@@ -82,7 +82,9 @@ class CheckedMirror:
     def merges(self, pipeline: Pipeline) -> bool:
         """True if it has rows of several source tables that only their key distinguishes."""
         lanes = feeding(pipeline, ((lane.source, lane.table) for lane in self.lanes))
-        return len(lanes) > 1 and not any(pipeline.rule(table).shard_column for _, table in lanes)
+        return len(lanes) > 1 and not any(
+            rule_for(pipeline, table, self.path).shard_column for _, table in lanes
+        )
 
     @property
     def keyed(self) -> bool:
@@ -129,6 +131,7 @@ def survey(
         only: check only the mirrors of these paths.
     """
     known = mirrors.known(lake) if decided is None else decided
+    seen = targets.views(lake)
     made, found, touched = Survey(), dict[str, CheckedMirror](), set(also)
     for row in lines:
         booked = made.booked.setdefault(row["source"], Booked())
@@ -138,11 +141,17 @@ def survey(
             continue
         source = TableId(*(row.get(name) for name in LANE[1:]))
         booked.tables |= {str(source), str(source._replace(database=None))}
-        table = target(lake.pipeline.rule(source), source)
-        path = mirror_path(table)
-        found.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(_lane(row, source))
-        if row.get("new"):
-            touched.add(path)
+        for view in seen:
+            rule = view.pipeline.rule(source)
+            if rule.exclude and view is not lake:
+                continue
+            table = target(rule, source)
+            path = mirror_path(table)
+            found.setdefault(path, CheckedMirror(table, path, known.get(path))).lanes.append(
+                _lane(row, source)
+            )
+            if row.get("new"):
+                touched.add(path)
     made.subjects = [
         found[path]
         for path in sorted(found)

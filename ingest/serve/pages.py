@@ -160,8 +160,8 @@ def _flow(lake: LakeReader) -> list[tuple[str, int]]:
     found: dict[str, int] = {}
     for row in rows:
         source = TableId(row["database"], row["schema"], row["table"])
-        name = str(mirrors.target(lake.pipeline.rule(source), source))
-        found[name] = found.get(name, 0) + row["n"]
+        for name in map(str, mirrors.names(lake.pipeline, source)):
+            found[name] = found.get(name, 0) + row["n"]
     return sorted(((name, n) for name, n in found.items() if n), key=lambda one: (-one[1], one[0]))
 
 

@@ -113,12 +113,15 @@ def _lanes(lake: Lake, done: int, upto: int) -> dict[Keys, list[LaneId]]:
 
 
 def _keys(lake: Lake, known: Mapping[str, mirrors.Mirror], table: TableId) -> Keys:
-    """The key that identifies a table's changes; empty if all changes are needed."""
-    rule = lake.pipeline.rule(table)
-    mirror = known.get(mirror_path(mirrors.target(rule, table)))
-    if mirror is None or mirror.eras or rule.history or rule.soft or rule.exclude:
-        return ()
-    return tuple(key for key in mirror.keys if key != rule.shard_column)
+    """The key that identifies a table's changes in all of its mirrors; empty if all changes are needed."""
+    first = lake.pipeline.rule(table)
+    found = set[Keys]()
+    for rule in (first, *first.also):
+        mirror = known.get(mirror_path(mirrors.target(rule, table)))
+        if mirror is None or mirror.eras or rule.history or rule.soft or rule.exclude:
+            return ()
+        found.add(tuple(key for key in mirror.keys if key != rule.shard_column))
+    return found.pop() if len(found) == 1 else ()
 
 
 def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFrame:

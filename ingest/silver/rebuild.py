@@ -93,7 +93,7 @@ def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapp
     for row in rows:
         table = TableId(*row[1:])
         if row["kind"] == "change" and not lake.pipeline.rule(table).exclude:
-            paths.add(mirror_path(mirrors.target(lake.pipeline.rule(table), table)))
+            paths.update(map(mirror_path, mirrors.names(lake.pipeline, table)))
     if paths:
         decisions.append(lake, [mirrors.announced(paths, known, last)])
 

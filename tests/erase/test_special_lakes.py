@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from ingest.change import TableId
 from ingest.config.model import Sealing, TableRule
 from ingest.erase import late, remove
 from ingest.erase import plan as planning
+from ingest.errors import IngestError
 from ingest.lake import barriers, decisions, sealing
 from ingest.lake.decisions import KEY_DROPPED, Decision
 from ingest.lake.envelope import SealError
@@ -73,6 +75,35 @@ def test_a_row_that_moved_goes_from_all_tables(tmp_path: Path) -> None:
     )
     shops.run()
     assert [("shop_2", "new")] == [(table, text.split('"')[-2]) for table, text in texts(shops)]
+
+
+def test_a_row_goes_from_all_mirrors_of_its_table(tmp_path: Path) -> None:
+    """A mirror with other rules would keep the row, under its own key's columns, or the row of another shard would go."""
+    rule = replace(MERGED, into="", also=(replace(SHARDED, names={"id": "number"}, without=("text",)),))
+    shops = Shops(tmp_path, rule).say(1, "INSERT", 1, "gone").say(2, "INSERT", 1, "stays")
+    assert ("done", "") == shops.run()
+    planning.refuse(shops.lake)
+    erasure = planning.plan(shops.lake, "shop_1.item", [("1",)], "asked", now=False)
+    assert [("shop_1", 1)] == places(erasure)
+    key = [("1", "shop_1.item")]
+    assert [planning.Share("shop.item", "mirrors/shop/item", key, key, key)] == erasure.others
+    assert ["shop_1.item", "shop.item"] == [one.mirror for one in erasure.of_mirrors]
+    back = planned(shops.lake, "1", "shop_1.item")
+    assert [("shop_1.item", [("1",)])] == [(one.mirror, one.rows) for one in back.others]
+    erasure.save(shops.lake)
+    waiting = planning.unfinished(shops.lake)
+    assert waiting is not None
+    assert erasure.others == waiting.others
+
+
+def test_a_mirror_in_which_the_row_cannot_be_told_apart_refuses(tmp_path: Path) -> None:
+    """The row of another table would go, or stay, unnoticed."""
+    rule = replace(MERGED, into="", also=(MERGED,))
+    shops = Shops(tmp_path, rule).say(1, "INSERT", 1, "gone").say(2, "INSERT", 2, "stays")
+    assert ("done", "") == shops.run()
+    with pytest.raises(IngestError, match=r"`ingest erase .*x.yaml shop.item` with the key"):
+        planning.plan(shops.lake, "shop_1.item", [("1",)], "asked", now=False)
+    assert {"shop_1.item", "shop_2.item"} == {one.mirror for one in planned(shops.lake, "1").others}
 
 
 KEY = "0f" * 32

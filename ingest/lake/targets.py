@@ -1,0 +1,119 @@
+"""Several mirrors of one source table: the lake as seen by the rules of one further mirror at a time.
+
+Everything that folds, checks or compares knows one rule for a source table. A view has it: the same lake, with the rules
+of the further mirrors at one place in ``also:``, and no others (`ingest.config.model.Pipeline.views`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from ingest.change import TableId
+from ingest.config import Pipeline
+from ingest.lake import feeds, lanes
+from ingest.lake.mirrors import Mirror, known, reshaped, target
+from ingest.lake.names import mirror_path
+from ingest.lake.tables import Tables
+
+AnyLake = TypeVar("AnyLake", bound=Tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Contested:
+    """A further mirror of a table that another entry's rows go into."""
+
+    table: TableId
+    mirror: TableId
+    place: str  # file:line:column of its name
+    other: TableId  # a table whose rows go into it
+
+    @property
+    def text(self) -> str:
+        """What is wrong, and what to do."""
+        return (
+            f"{self.place} rows of {self.table} would go into {self.mirror}, which holds rows of {self.other} by another "
+            "entry of tables: or of also:; none of them went there: give one of the two another name.".lstrip()
+        )
+
+
+def views(lake: AnyLake) -> list[AnyLake]:
+    """The lake itself, then once for each place in ``also:`` with the rules of the further mirrors there.
+
+    A further mirror holds rows of its entry alone: what `contested` lists is left out.
+    """
+    if not _several(lake):
+        return [lake]
+    return [lake, *(_seen(lake, one) for one in _split(lake.pipeline, _tables(lake))[0][1:])]
+
+
+def contested(lake: Tables) -> list[Contested]:
+    """The further mirrors that another entry's rows go into."""
+    return _split(lake.pipeline, _tables(lake))[1] if _several(lake) else []
+
+
+def of(lake: AnyLake, mirror: Mirror) -> AnyLake:
+    """The lake by the rules that fill a mirror; the lake itself if nothing fills it."""
+    return next((view for view in views(lake)[1:] if mirror.path in paths(view)), lake)
+
+
+def paths(view: Tables) -> frozenset[str]:
+    """The mirrors of the tables that have sent rows, by the rules of a view."""
+    found = ((view.pipeline.rule(table), table) for table in _tables(view))
+    return frozenset(mirror_path(target(rule, table)) for rule, table in found if not rule.exclude)
+
+
+def shared(lake: AnyLake, found: Collection[str]) -> list[tuple[AnyLake, frozenset[str]]]:
+    """The views, each with its own of some mirrors' paths; the first has those that no rule fills any more, too."""
+    first, *further = views(lake)
+    mine = [frozenset(found) & paths(view) for view in further]
+    return [(first, frozenset(found).difference(*mine)), *zip(further, mine, strict=True)]
+
+
+def unfinished(lake: Tables) -> frozenset[str]:
+    """The paths of mirrors that a run has to fold without new messages.
+
+    Their rules have changed, their change feed has not begun, or a further mirror was added.
+    """
+    found = frozenset[str]()
+    for view in views(lake):
+        found |= reshaped(view) | feeds.missing(view)
+        if _several(lake):
+            found |= paths(view) - known(view).keys()
+    return found
+
+
+def _several(lake: Tables) -> bool:
+    return any(rule.also for rule in lake.pipeline.tables)
+
+
+def _tables(lake: Tables) -> list[TableId]:
+    return sorted({table for _, table in lanes.with_rows(lake)}, key=str)
+
+
+def _seen(lake: AnyLake, pipeline: Pipeline) -> AnyLake:
+    view = copy.copy(lake)
+    view.pipeline = pipeline
+    return view
+
+
+def _split(pipeline: Pipeline, tables: Collection[TableId]) -> tuple[list[Pipeline], list[Contested]]:
+    """The views of a pipeline, each without the tables whose further mirror another entry's rows go into."""
+    fills: dict[str, tuple[object, TableId]] = {}
+    found, left_out = list[Pipeline](), list[Contested]()
+    for place, view in enumerate(pipeline.views):
+        barred = set[TableId]()
+        for table in tables:
+            rule = view.rule(table)
+            if rule.exclude:
+                continue
+            mirror = target(rule, table)
+            entry = (place, rule.match, rule.into) if place else ()
+            owner, other = fills.setdefault(mirror_path(mirror), (entry, table))
+            if place and owner != entry:
+                barred.add(table)
+                left_out.append(Contested(table, mirror, rule.into_place, other))
+        found.append(replace(view, barred=frozenset(barred)) if barred else view)
+    return found, left_out
