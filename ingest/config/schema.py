@@ -310,7 +310,7 @@ def key(meaning: str, default: Any = ...) -> Any:
 class _Keys(BaseModel):
     """A mapping that may hold the keys below and no others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -324,7 +324,7 @@ class _Keys(BaseModel):
 class OptionKeys(_Keys):
     """What a message cannot say of itself; a format may know further keys of its own."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
     table: Tables = key("the table, for messages that name none; or a map of topics to tables", ())
     timezone: Zone = key("the zone of times written without one", "UTC")
@@ -615,7 +615,7 @@ class TableKeys(_MirrorKeys):
 class ExpectationKeys(BaseModel):
     """A Great Expectations type; its arguments are further keys."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
     type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = key(
         "the expectation's name in Great Expectations; its arguments are further keys"

@@ -80,7 +80,7 @@ def of_mirrors(
 
     @cache
     def until_batch(batch: int) -> Mapping[tuple[str, str | None], list[_Reached]]:
-        return _partitions(lines if batch >= decoded else reached(lake, batch))
+        return _partitions(lines if batch >= decoded else reached(lake, batch) if batch > 0 else [])
 
     @cache
     def found(source: str, topic: str | None, batch: int) -> Complete:

@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jinja2
 from markupsafe import Markup, escape
 
 from ingest.errors import counted
@@ -31,6 +30,9 @@ from ingest.quality.catalogue import (
     shown,
 )  # fmt: skip
 from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
+
+if TYPE_CHECKING:
+    import jinja2
 
 LIGHTS = {"bad": "Failing", "warn": "Warning", "good": "Good", "none": "Not checked"}
 _WORST = ("bad", "warn", "none", "good")
@@ -364,6 +366,8 @@ def moment(at: dt.datetime | None) -> str:
 @cache
 def environment(*packages: str) -> jinja2.Environment:
     """The environment of the report's templates; templates of other packages, which share its parts, come first."""
+    import jinja2  # the problems that a page lists are asked for by verbs that draw none
+
     found = jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(one) for one in (*packages, "ingest.quality")]),
         autoescape=True,

@@ -55,3 +55,16 @@ def test_a_question_costs_little(verb: str, lake: Written, tmp_path: Path) -> No
     """Who asks ten questions in an incident waits ten times for what one import too many takes."""
     words = [word.format(file=lake.file, folder=tmp_path) for word in VERBS[verb]]
     assert any(spent(words) < SECONDS for _ in range(TRIES))
+
+
+@pytest.mark.parametrize(("words", "code"), [(["formats", "-o", "json"], 0), (["nonsense"], 2)])
+def test_the_quick_end_loses_nothing(words: list[str], code: int) -> None:
+    """A process that ends at once must still write what it printed, and do what others left for its end."""
+    script = (
+        "import atexit, sys; from ingest.cli.app import main; "
+        f"atexit.register(print, 'last'); sys.argv = ['ingest', *{words!r}]; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (code, True) == (done.returncode, done.stdout.endswith("last\n"))
+    assert (code == 2) == ("there is no verb" in done.stderr)
+    assert (code == 0) == (len(done.stdout) > 1000)
