@@ -6,8 +6,6 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from pyspark.sql import functions as F
-
 from ingest import formats
 from ingest.change import TableId
 from ingest.errors import counted
@@ -15,7 +13,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import open_sql
-from ingest.lake.schemas import BOOKS, REJECTS
+from ingest.lake.schemas import REJECTS
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, CheckedMirror
@@ -41,29 +39,16 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
 def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
     if subject.applied >= subject.last:
         return Metric("up_to_date", 0, subject.name)
-    waiting = (
-        lake.read(BOOKS.name)
-        .where((F.col("batch") > subject.applied) & (F.col("changes") > 0))
-        .where(_in_lanes(subject))
-        .agg(F.countDistinct("batch").alias("n"), F.sum("changes").alias("changes"))
-        .first()
+    lanes = " OR ".join(f"({duck.of_lane(one.source, one.table)})" for one in subject.lanes)
+    [waiting] = lake.ask(
+        f"""SELECT count(DISTINCT batch) AS n, CAST(sum(changes) AS BIGINT) AS changes FROM {{books}}
+        WHERE batch > {subject.applied} AND changes > 0 AND ({lanes or "false"})"""
     )
-    assert waiting is not None
     batches, changes = counted(waiting["n"], "decoded batch", "decoded batches"), waiting["changes"] or 0
     detail = (
         f"{batches} with {counted(changes, 'change')} not applied yet: the mirror is held or its fold failed"
     )
     return Metric("up_to_date", float(waiting["n"]), subject.name, detail=detail)
-
-
-def _in_lanes(subject: CheckedMirror) -> Any:
-    wanted = F.lit(False)
-    for lane in subject.lanes:
-        same = F.col("source") == lane.source
-        for name, part in zip(_TABLE, lane.table, strict=True):
-            same &= F.col(name).eqNullSafe(F.lit(part))
-        wanted |= same
-    return wanted
 
 
 def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
