@@ -47,6 +47,7 @@ class About:
         binary: True where a message is not JSON text.
         event_marks: texts in lower case of which a table event without a position holds one.
         order_by: what orders changes where the source does not say: ``sequence`` or ``arrival``.
+        split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
     """
 
     title: str
@@ -64,6 +65,7 @@ class About:
     binary: bool = False
     order_by: str = "sequence"
     event_marks: tuple[str, ...] = ()
+    split_moves: bool = False
 
     @property
     def by_arrival(self) -> bool:

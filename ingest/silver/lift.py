@@ -146,6 +146,9 @@ def lift_to_files(how: Lifting, layout: Layout) -> Callable[[Batches], Batches]:
     return run
 
 
+_ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
+
+
 class Deck:
     """One source's decoder: its parser, hints and audit counts."""
 
@@ -164,6 +167,9 @@ class Deck:
         self.masks = Masks(self.pipeline) if self.pipeline.masks else None
         self.lines: dict[LineKey, Line] = {}
         self.anchors = lifting.anchors if formats.load(source.format).ABOUT.event_marks else None
+        self.left: dict[tuple[str, int], Change] | None = (
+            {} if formats.load(source.format).ABOUT.split_moves else None
+        )  # by topic and partition, the delete that came last, if no other row came after it
         self.barriers = lifting.barriers
         self.stopped = lifting.barriers.of(name)
         self.replaced: dict[int, Replaced] = {}  # of the batch at hand, by row
@@ -236,7 +242,42 @@ class Deck:
                 refused.append(Refused(at, error.code, error.detail))
             except Exception as error:
                 refused.append(_stumbled(at, error))
+        if self.left is not None:
+            self._join_moves(taken, columns[2], sheet.listed(bronze.column("partition")), self.left)
         return taken, refused
+
+    @staticmethod
+    def _join_moves(
+        taken: Taken, topics: Sequence[str], partitions: Sequence[int], left: dict[tuple[str, int], Change]
+    ) -> None:
+        """Name the old key of a row that lacks values, where the delete before it has the same position.
+
+        Kafka's headers name it; files have none.
+        """
+        for at, changes in taken.items():
+            stream = topics[at], partitions[at]
+            for i, one in enumerate(changes):
+                if one.op is Op.DELETE:
+                    left[stream] = one
+                    continue
+                if one.op not in _ROW_OPS:
+                    continue
+                gone = left.pop(stream, None)
+                if (
+                    gone is None
+                    or not (one.partial and one.op is Op.UPDATE and one.before is None and one.sequence)
+                    or (one.table, one.sequence) != (gone.table, gone.sequence)
+                ):
+                    continue
+                keys = one.keys or gone.keys
+                images = gone.before or {}
+                before = {key: images[key] for key in keys if key in images} or images
+                note = f"{one.note}; the key changed" if one.note else "the key changed"
+                taken[at] = [
+                    *changes[:i],
+                    msgspec.structs.replace(one, before=before, note=note),
+                    *changes[i + 1 :],
+                ]
 
     def _parse_either(self, message: Message, hints: Hints) -> Iterable[Change]:
         """Parse a message, or a row read from the source itself, which has another form."""

@@ -203,3 +203,39 @@ def test_a_record_too_large_to_land_is_told():
     cut = Message(b"good", headers=((OVERSIZE, b"99"),))
     (page,) = deck({b"good": [change(Op.INSERT, after={"id": "1"})]}).lift(bronze([cut]))
     assert "record-too-large" == json.loads(page.to_pylist()[0]["payload"])["reason"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_a_moved_row_names_its_old_key(size: int):
+    """A file has no headers: without the old key, an unchanged large value of a moved row would become NULL."""
+
+    def event(op: str, lsn: int, **images: object) -> Message:
+        source = {"connector": "postgresql", "db": "depot", "schema": "s", "table": "parcels", "lsn": lsn}
+        return Message(json.dumps({"op": op, "source": source, **images}).encode())
+
+    large = "__debezium_unavailable_value"
+    messages = [
+        event("d", 7, before={"no": 1, "text": None}),
+        Message(b'{"ts_ms": 1714521600000}'),
+        event("c", 7, after={"no": 2, "text": large}),
+        event("u", 7, after={"no": 3, "text": large}),
+        event("d", 8, before={"no": 4, "text": None}),
+        event("c", 9, after={"no": 5, "text": large}),
+    ]
+    source, rule = Source("s", "files", "debezium", path="/none"), TableRule(keys=("no",))
+    how = Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), (rule,)))
+    pages = [bronze(messages[at : at + size], at) for at in range(0, len(messages), size)]
+    whole = [
+        page.set_column(
+            page.schema.get_field_index("partition"), "partition", pa.array([0] * page.num_rows, pa.int32())
+        )
+        for page in pages
+    ]
+    found = [row for page in lift(how)(iter(whole)) for row in page.to_pylist()]
+    moved = {
+        row["offset"]: (row["op"], row["before"])
+        for row in found
+        if row["kind"] == "change" and row["op"] != "delete"
+    }
+    assert {2: ("update", '{"no":"1"}'), 3: ("update", None), 5: ("update", None)} == moved
+    assert 1 == sum(json.loads(row["payload"])["inherits"] for row in found if row["kind"] == "book")
