@@ -18,6 +18,7 @@ from __future__ import annotations
 from ingest.ddl.effect_model import (
     ACTIONS,
     COMPUTED,
+    COPIED,
     EXCHANGED,
     UNREAD,
     ColumnDefinition,

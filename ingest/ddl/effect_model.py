@@ -33,6 +33,7 @@ ACTIONS = tuple(
 )
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
+COPIED = "copied"  # note of a column that the copy of a table was created with
 COMPUTED = "computed"  # note of a retyped column whose values an expression of the statement gives
 _LOSSY = frozenset(
     "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column".split()
@@ -113,6 +114,12 @@ def of_column(action: str, table: TableId, column: ColumnDefinition) -> Effect:
     """A column definition as the effect that makes or changes the column."""
     given = {one.name: getattr(column, one.name) for one in fields(column) if one.name != "name"}
     return Effect(action, table, column.name, **given)
+
+
+def definition_of(effect: Effect) -> ColumnDefinition:
+    """The column definition of an effect that makes or changes a column."""
+    given = {one.name: getattr(effect, one.name) for one in fields(ColumnDefinition) if one.name != "name"}
+    return ColumnDefinition(effect.column or "", **given)
 
 
 def kind_of(effects: Iterable[Effect], known: Mapping[str, str] | None = None) -> Kind:

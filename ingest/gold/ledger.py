@@ -13,6 +13,7 @@ from ingest.ddl import Effect
 from ingest.gold import policy
 from ingest.gold.policy import Subject
 from ingest.lake.duck import name
+from ingest.lake.lanes import sent_columns
 from ingest.lake.resolve import Lanes, resolved
 from ingest.lake.statements import Decided, Statement, decided, decision_on, recorded, statement_id
 from ingest.lake.tables import Tables
@@ -55,7 +56,8 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
     rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{ddl}} WHERE {of_use}")
     if not rows:
         return Ledger()
-    return Ledger(resolved(of_rows(rows, decided(lake)).statements, lanes), recorded(lake))
+    statements = of_rows(rows, decided(lake)).statements
+    return Ledger(resolved(statements, lanes, sent_columns(lake)), recorded(lake))
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, EXCHANGED, UNREAD, Effect, columns
+from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.resolve import RESPELT, UNSEEN, Presence, is_archive, leaves_open
@@ -114,7 +114,10 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
         case "add_column":
             return effect.column not in subject.known
         case "modify_column":
-            return effect.type is not None and effect.type != subject.known.get(effect.column or "")
+            old = subject.known.get(effect.column or "")
+            if effect.note == COPIED and old is not None and effect.type is not None:
+                return types.delta(types.grown(old, effect.type)) != types.delta(old)
+            return effect.type is not None and effect.type != old
         case "create_table":
             return effect.note != "if-not-exists"
         case "swap_table":

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from functools import cache
+
 from ingest.change import TableId
+from ingest.lake import duck
+from ingest.lake.books import merged_columns
+from ingest.lake.resolve import Sent
 from ingest.lake.tables import Tables
 
 
@@ -12,3 +19,23 @@ def with_rows(lake: Tables) -> set[tuple[str, TableId]]:
         'SELECT DISTINCT source, "database", "schema", "table" FROM {books} WHERE "table" IS NOT NULL AND changes > truncates'
     )
     return {(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows}
+
+
+def sent_columns(lake: Tables) -> Sent:
+    """The columns that a table's rows have had; read once for each table that is asked for."""
+
+    @cache
+    def sent(source: str, table: TableId) -> Mapping[str, tuple[str, str]]:
+        rows = lake.ask(
+            f"""SELECT columns, min(order_high) AS high FROM {{books}}
+            WHERE changes > 0 AND order_high IS NOT NULL AND {duck.of_lane(source, table)} GROUP BY columns"""
+        )
+        kinds: dict[str, str] = {}
+        places: dict[str, str] = {}
+        for row in rows:
+            columns = json.loads(row["columns"] or "{}")
+            kinds = merged_columns(kinds, columns)
+            places |= {name: min(row["high"], places.get(name, row["high"])) for name in columns}
+        return {name: (places[name], kind) for name, kind in kinds.items()}
+
+    return sent

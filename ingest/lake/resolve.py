@@ -9,16 +9,21 @@ expressed here as its effect on the table, so that policy and checks need not ha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ingest import types
 from ingest.change import NO_TABLE, TableId
-from ingest.ddl import UNREAD, Effect
+from ingest.ddl import UNREAD, ColumnDefinition, Effect
+from ingest.ddl.columns import implicit
+from ingest.ddl.effect_model import COPIED, definition_of, of_column
 from ingest.lake.decisions import DISMISS
 from ingest.lake.statements import Statement
 from ingest.order import is_weak, order_of, same_place
 
 Lanes = Iterable[tuple[str, TableId]]
+Sent = Callable[[str, TableId], Mapping[str, tuple[str, str]]]
+"""For a source's table, the columns that its rows have had: a place before which each came, and its logical type."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
 _BY_TURNS = (
@@ -34,12 +39,17 @@ _UNKNOWN_DEFAULTS = (
 )  # notes of a column whose value no statement contains
 
 
-def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
+def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, tuple[str, str]]:
+    return {}
+
+
+def resolved(statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothing_sent) -> list[Statement]:
     """The statements with effects on the tables under the rows' names.
 
     Args:
         statements: all of the ledger, in order.
         lanes: the source tables that have sent rows.
+        sent: the columns of their rows; asked only where a copy that was created with columns replaces a table.
     """
     named: dict[str, _Names] = defaultdict(_Names)
     for source, table in lanes:
@@ -50,7 +60,7 @@ def resolved(statements: Sequence[Statement], lanes: Lanes) -> list[Statement]:
     for one in statements:
         names = named[one.source]
         respelt = replace(one, table=names.of(one.table), effects=tuple(_respelt(one, names)))
-        tracked = made.setdefault(one.source, _Made(names))
+        tracked = made.setdefault(one.source, _Made(names, sent))
         meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
         found.append(deliveries.take(replace(respelt, effects=meant)))
     return found
@@ -223,9 +233,13 @@ class _Made:
     """What was done to tables since they were created or renamed."""
 
     names: _Names
+    sent: Sent = _nothing_sent
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
     origin: dict[TableId, TableId] = field(default_factory=dict)  # new name to old name
     unread: set[TableId] = field(default_factory=set)
+    structures: dict[TableId, _Structure] = field(
+        default_factory=dict
+    )  # by name; of a name that is unused now, the last one
 
     def take(self, statement: Statement) -> Iterator[Effect]:
         """One statement's effects, with renames replaced by what they do."""
@@ -233,7 +247,7 @@ class _Made:
             self.unread.add(statement.table)
         for effect in statement.effects:
             if effect.action == "rename_table" and isinstance(effect.to, TableId):
-                yield from self._renamed(effect, effect.table, effect.to)
+                yield from self._renamed(effect, effect.table, effect.to, statement)
                 continue
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
@@ -242,9 +256,20 @@ class _Made:
                 self.effects[effect.table] = [effect]
             elif effect.table in self.effects:
                 self.effects[effect.table].append(effect)
+            self._structure(effect)
             yield effect
 
-    def _renamed(self, effect: Effect, old: TableId, new: TableId) -> Iterator[Effect]:
+    def _structure(self, effect: Effect) -> None:
+        if effect.action != "create_table":
+            self.structures.setdefault(effect.table, _Structure()).take(effect)
+        elif effect.note != "if-not-exists" or effect.table not in self.structures:
+            like = self.structures.get(effect.to) if isinstance(effect.to, TableId) else None
+            self.structures[effect.table] = like.copy() if like else _Structure()
+            self.structures[effect.table].take(effect)
+
+    def _renamed(self, effect: Effect, old: TableId, new: TableId, statement: Statement) -> Iterator[Effect]:
+        before = self.structures.get(new, _Structure())
+        self.structures[new] = self.structures.get(old, _Structure())
         done, origin = self.effects.get(old), self.origin.get(old)
         unread = old in self.unread
         self._forget(old)
@@ -253,6 +278,10 @@ class _Made:
         if is_copy(old, new):
             unseen = done is None or unread
             yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
+            if done and done[0].action == "create_table" and done[0].columns:
+                rows = self.sent(statement.source, new)
+                earlier = {name: kind for name, (place, kind) in rows.items() if place < statement.order}
+                yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
             yield from (_onto(new, one) for one in done or () if one.action != "create_table")
         elif old in self.names.exact or done is None or unread:
             self.origin[new] = old
@@ -279,6 +308,78 @@ class _Made:
         self.effects.pop(table, None)
         self.origin.pop(table, None)
         self.unread.discard(table)
+
+
+@dataclass(slots=True)
+class _Structure:
+    """A table's columns and key, as far as statements tell them."""
+
+    columns: dict[str, ColumnDefinition | None] = field(default_factory=dict)  # by folded name
+    gone: set[str] = field(default_factory=set)  # folded names
+    keys: tuple[str, ...] = ()
+
+    def copy(self) -> _Structure:
+        return _Structure(dict(self.columns), set(self.gone), self.keys)
+
+    def take(self, effect: Effect) -> None:
+        name, to = (effect.column or "").casefold(), str(effect.to).casefold()
+        match effect.action:
+            case "create_table":
+                self.columns |= {one.name.casefold(): one for one in effect.columns}
+                self.keys = effect.keys or self.keys
+            case "add_column" | "modify_column":
+                if effect.type is not None or name not in self.columns:
+                    self.columns[name] = None if effect.type is None else definition_of(effect)
+                self.gone.discard(name)
+            case "drop_column":
+                self.columns.pop(name, None)
+                self.gone.add(name)
+            case "rename_column":
+                self.columns[to] = self.columns.pop(name, None)
+                self.gone = self.gone - {to} | {name}
+                self.keys = tuple(str(effect.to) if key.casefold() == name else key for key in self.keys)
+            case "add_primary_key" | "drop_primary_key":
+                self.keys = effect.keys
+
+    def changed_to(self, made: Effect, rows: Mapping[str, str]) -> Iterator[Effect]:
+        """What differs in a copy of the table, which was created with its columns and filled from it.
+
+        Args:
+            made: the CREATE of the copy.
+            rows: the columns that rows have had before, with their types.
+        """
+        kinds = {name.casefold(): kind for name, kind in rows.items()}
+        had = self.columns.keys() | (kinds.keys() - self.gone)
+        lost = had - {one.name.casefold() for one in made.columns}
+        for one in made.columns:
+            name = one.name.casefold()
+            if name not in had:
+                column = implicit(one)
+                if lost:  # it may have the values of a column that it replaces
+                    column = replace(column, default=None, has_default=True, note=UNREAD)
+                yield replace(of_column("add_column", made.table, column), guarded=True)
+            elif self._retypes(one, self.columns.get(name), kinds.get(name, "unknown")):
+                column = replace(one, note=one.note or COPIED)
+                effect = of_column("modify_column", made.table, column)
+                yield replace(effect, solid=one.nullable is False and self._is_nullable(name))
+        for name in sorted(lost & self.columns.keys()):
+            known = self.columns[name]
+            yield Effect("drop_column", made.table, known.name if known else name)
+        if self.keys and made.keys and self.keys != made.keys:
+            yield Effect("add_primary_key", made.table, keys=made.keys)
+
+    def _is_nullable(self, name: str) -> bool:
+        known = self.columns.get(name)
+        return known is not None and known.nullable is not False
+
+    @staticmethod
+    def _retypes(new: ColumnDefinition, old: ColumnDefinition | None, sent: str) -> bool:
+        if new.type is None or new.note == "generated":
+            return False
+        if old is not None and old.type is not None:
+            kept = old.nullable is False or new.nullable is not False
+            return (new.type, new.declared) != (old.type, old.declared) or not kept
+        return sent != "unknown" and types.delta(sent) != types.delta(new.type)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
     """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
     ordered = sorted(rows, key=lambda row: str(row["order_key"]))
     said = decided(lake) if ordered else {}
-    return resolved([_statement(row, said) for row in ordered], sent)
+    return resolved([_statement(row, said) for row in ordered], sent, lanes.sent_columns(lake))
 
 
 def _statement(row: Mapping[str, Any], said: Decided) -> Statement:

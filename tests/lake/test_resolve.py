@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ingest import ddl
 from ingest.change import TableId
-from ingest.ddl import Effect
-from ingest.lake.resolve import UNSEEN, is_archive, is_copy, resolved
+from ingest.ddl import UNREAD, Effect
+from ingest.lake.resolve import UNSEEN, is_archive, is_copy, leaves_open, resolved
 from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 
@@ -111,6 +111,60 @@ def test_a_copy_whose_statements_were_not_sent() -> None:
         said("RENAME TABLE depot TO _depot_old, _depot_new TO depot"), [("src", table("depot"))]
     )
     assert Effect("swap_table", table("depot"), to=table("_depot_new"), note=UNSEEN) in swap.effects
+
+
+SWAP = "RENAME TABLE depot TO _depot_old, _depot_new TO depot"
+COPY = (
+    "CREATE TABLE _depot_new (id INT PRIMARY KEY, a VARCHAR(9), gate INT NOT NULL DEFAULT 7, n INT NOT NULL)"
+)
+
+
+def onto(*texts: str, sent: dict[str, tuple[str, str]] | None = None) -> list[Effect]:
+    """What the last statement does to the table's columns and key."""
+    found = resolved(said(*texts), [("src", table("depot"))], lambda _source, _table: sent or {})[-1]
+    return [one for one in found.effects if one.action not in ("rename_table", "swap_table")]
+
+
+def test_a_copy_that_was_created_with_a_new_column() -> None:
+    """No ALTER tells of the column, and rows that are not sent again would have NULL instead of its default."""
+    made = "CREATE TABLE depot (id INT PRIMARY KEY, a VARCHAR(9))"
+    for texts, sent in (
+        ((made,), None),
+        ((), {"id": ("0", "int32"), "A": ("0", "string")}),
+        ((), {"id": ("0", "int32"), "a": ("0", "string"), "gate": ("9", "int32")}),  # sent by later rows
+    ):
+        found = onto(*texts, COPY, SWAP, sent=sent)
+        assert [("add_column", "gate", "7", True), ("add_column", "n", "0", True)] == [
+            (one.action, one.column, one.default, one.guarded) for one in found
+        ]
+    assert [] == onto(made, "CREATE TABLE _depot_new LIKE depot", SWAP)
+    assert [] == onto(
+        made.replace("depot", "_depot_new"), SWAP, sent={"id": ("0", "int32"), "a": ("0", "string")}
+    )
+
+
+def test_a_copy_that_was_created_with_another_type_key_or_without_a_column() -> None:
+    """What the copy's own definition changes happens to rows that are not sent again, as by an ALTER."""
+    made = "CREATE TABLE depot (id INT PRIMARY KEY, price DECIMAL(10,4), note TEXT)"
+    copy = "CREATE TABLE _depot_new (id INT, price DECIMAL(10,2) NOT NULL, PRIMARY KEY (id, price))"
+    retyped, dropped, rekeyed = onto(made, copy, SWAP)
+    assert ("modify_column", "price", "decimal(10,2)", True) == (
+        retyped.action, retyped.column, retyped.type, retyped.solid,
+    )  # fmt: skip
+    assert ("drop_column", "note") == (dropped.action, dropped.column)
+    assert ("add_primary_key", ("id", "price")) == (rekeyed.action, rekeyed.keys)
+    sent = {"id": ("0", "int32"), "price": ("0", "float64")}
+    assert [("modify_column", "price")] == [(one.action, one.column) for one in onto(copy, SWAP, sent=sent)]
+
+
+def test_a_column_of_a_copy_that_may_have_been_renamed() -> None:
+    """One column goes and another comes: whether it has the values of the first no message says."""
+    made = "CREATE TABLE depot (id INT PRIMARY KEY, a VARCHAR(9))"
+    copy = "CREATE TABLE _depot_new (id INT PRIMARY KEY, b VARCHAR(9) DEFAULT 'x')"
+    added, dropped = onto(made, copy, SWAP)
+    assert ("b", None, UNREAD) == (added.column, added.default, added.note)
+    assert leaves_open(added, table("depot"))
+    assert ("drop_column", "a") == (dropped.action, dropped.column)
 
 
 def test_names_of_helper_tables() -> None:
