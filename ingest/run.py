@@ -56,6 +56,9 @@ class Warm:
     decoded: int = 0  # the last batch that silver has finished
     checked: int | None = None  # the last batch that quality has looked at
     resting: dict[str, Folded] = field(default_factory=dict)  # mirrors that are held or paused, by path
+    tables: int = (
+        0  # source tables with rows, when these were held: a further one may be what a statement names
+    )
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
     reported: tuple[str, ...] = ()  # failures that `runs` holds already
     looked: bool = False  # whether this process has looked for batches decoded with other settings
@@ -243,6 +246,8 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         return list(warm.resting.values())
     with paced(lake.spark, 0, lake.snapshot(BOOKS.name).size or 0):
         books = open_books(lake, now.complete, last)
+    if warm.tables != len(books.lanes):
+        warm.tables, warm.resting = len(books.lanes), {}
     if warm.decided is None:
         warm.decided = mirrors.known(lake)
     found = []

@@ -24,7 +24,7 @@ from ingest.change import TableId
 from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.resolve import RESPELT, UNSEEN, Presence, is_archive, leaves_open
+from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, is_archive, leaves_open
 from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
@@ -86,6 +86,8 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         return HELD
     if statement.decided == APPROVE:
         return APPLIED
+    if any(effect.note == DOUBTED for effect in effects):
+        return HELD
     if any(_renamed_into(effect, subject) for effect in effects):
         return HELD if subject.rows else NOTICED
     if subject.policy == "ignore":
@@ -156,6 +158,11 @@ def _phrase(effect: Effect, subject: Subject) -> str:
             return _retyped(effect, subject)
         case "rename_table" if effect.to == subject.table:
             return f"removes the rows of {effect.to}; those sent under {effect.table} stay there: load them again"
+        case "create_table" if effect.note == DOUBTED:
+            return (
+                f"removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "
+                "another table, dismiss it"
+            )
         case "swap_table" if effect.note == UNSEEN:
             return (
                 f"goes on with the rows of {effect.table}; what was done to {effect.to} before is not known"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from functools import cache
 
+from ingest import types
 from ingest.change import TableId
 from ingest.lake import duck
-from ingest.lake.books import merged_columns
-from ingest.lake.resolve import Sent
+from ingest.lake.resolve import Sent, SentColumn
 from ingest.lake.tables import Tables
 
 
@@ -25,17 +25,18 @@ def sent_columns(lake: Tables) -> Sent:
     """The columns that a table's rows have had; read once for each table that is asked for."""
 
     @cache
-    def sent(source: str, table: TableId) -> Mapping[str, tuple[str, str]]:
+    def sent(source: str, table: TableId) -> Mapping[str, SentColumn]:
         rows = lake.ask(
-            f"""SELECT columns, min(order_high) AS high FROM {{books}}
+            f"""SELECT columns, min(order_low) AS low, min(order_high) AS high FROM {{books}}
             WHERE changes > 0 AND order_high IS NOT NULL AND {duck.of_lane(source, table)} GROUP BY columns"""
         )
-        kinds: dict[str, str] = {}
-        places: dict[str, str] = {}
+        found: dict[str, SentColumn] = {}
         for row in rows:
-            columns = json.loads(row["columns"] or "{}")
-            kinds = merged_columns(kinds, columns)
-            places |= {name: min(row["high"], places.get(name, row["high"])) for name in columns}
-        return {name: (places[name], kind) for name, kind in kinds.items()}
+            for name, logical in json.loads(row["columns"] or "{}").items():
+                one = SentColumn(row["low"], row["high"], logical)
+                known = found.get(name, one)
+                kind = types.common(known.type, logical)
+                found[name] = SentColumn(min(one.low, known.low), min(one.high, known.high), kind)
+        return found
 
     return sent

@@ -11,20 +11,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ingest import types
 from ingest.change import NO_TABLE, TableId
 from ingest.ddl import UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, definition_of, of_column
-from ingest.lake.decisions import DISMISS
+from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.statements import Statement
 from ingest.order import is_weak, order_of, same_place
 
 Lanes = Iterable[tuple[str, TableId]]
-Sent = Callable[[str, TableId], Mapping[str, tuple[str, str]]]
-"""For a source's table, the columns that its rows have had: a place before which each came, and its logical type."""
+
+
+class SentColumn(NamedTuple):
+    """A column that rows of a table have had: no row had it before ``low``, some row had it up to ``high``."""
+
+    low: str
+    high: str
+    type: str
+
+
+Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
+"""The columns that the rows of a source's table have had."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
+DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
 _BY_TURNS = (
     "create_table",
@@ -39,7 +51,7 @@ _UNKNOWN_DEFAULTS = (
 )  # notes of a column whose value no statement contains
 
 
-def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, tuple[str, str]]:
+def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, SentColumn]:
     return {}
 
 
@@ -49,17 +61,19 @@ def resolved(statements: Sequence[Statement], lanes: Lanes, sent: Sent = _nothin
     Args:
         statements: all of the ledger, in order.
         lanes: the source tables that have sent rows.
-        sent: the columns of their rows; asked only where a copy that was created with columns replaces a table.
+        sent: the columns of their rows; asked only where a copy that was created with columns replaces a table, and
+            where a CREATE names a table in another letter case.
     """
     named: dict[str, _Names] = defaultdict(_Names)
     for source, table in lanes:
         named[source].add(table)
     made: dict[str, _Made] = {}
-    deliveries = _Deliveries()
+    deliveries, spellings = _Deliveries(), _Spellings(sent)
     found = []
     for one in statements:
         names = named[one.source]
-        respelt = replace(one, table=names.of(one.table), effects=tuple(_respelt(one, names)))
+        effects = tuple(_respelt(one, names, spellings))
+        respelt = replace(one, table=names.of(one.table), effects=effects)
         tracked = made.setdefault(one.source, _Made(names, sent))
         meant = respelt.effects if one.decided == DISMISS else tuple(tracked.take(respelt))
         found.append(deliveries.take(replace(respelt, effects=meant)))
@@ -202,7 +216,47 @@ def _folded(table: TableId) -> tuple[str | None, ...]:
     return tuple(part and part.casefold() for part in table)
 
 
-def _respelt(statement: Statement, names: _Names) -> Iterator[Effect]:
+@dataclass(slots=True)
+class _Spellings:
+    """Which names in another letter case are known to mean the same table.
+
+    A server that keeps the case may have two tables; the rows of the second one come after its CREATE.
+    """
+
+    sent: Sent
+    same: set[tuple[str, TableId, TableId]] = field(default_factory=set)
+    there: set[tuple[str, TableId]] = field(default_factory=set)  # tables that statements have created
+    gone: set[tuple[str, TableId]] = field(
+        default_factory=set
+    )  # dropped or renamed away in the rows' spelling
+
+    def note(self, statement: Statement, effect: Effect, table: TableId) -> str | None:
+        """The note of an effect on a table; takes account of it."""
+        source = statement.source
+        one = source, table
+        if effect.action in ("drop_table", "rename_table"):
+            if effect.table == table or (source, effect.table, table) in self.same:
+                self.gone.add(one)
+            return effect.note
+        if effect.action != "create_table" or (effect.note == "if-not-exists" and one not in self.gone):
+            return effect.note
+        spelling = (source, effect.table, table)
+        known = effect.table == table or one in self.gone or spelling in self.same
+        if not known and statement.decided != APPROVE and self._existed(statement, table):
+            return DOUBTED
+        self.same.add(spelling)
+        self.there.add(one)
+        self.gone.discard(one)
+        return effect.note
+
+    def _existed(self, statement: Statement, table: TableId) -> bool:
+        if (statement.source, table) in self.there:
+            return True
+        seen = self.sent(statement.source, table)
+        return any(one.low < statement.order for one in seen.values())
+
+
+def _respelt(statement: Statement, names: _Names, spellings: _Spellings) -> Iterator[Effect]:
     for effect in statement.effects:
         if effect.action == "drop_database":
             yield from _dropped(effect, names)
@@ -210,7 +264,12 @@ def _respelt(statement: Statement, names: _Names) -> Iterator[Effect]:
         table, to = names.of(effect.table), effect.to
         if isinstance(to, TableId) and names.of(to) != table:
             to = names.of(to)
-        note = RESPELT if effect.action == "truncate" and table != effect.table else effect.note
+        note = spellings.note(statement, effect, table)
+        if note == DOUBTED and statement.decided == DISMISS:  # another table, which has sent no row yet
+            names.add(effect.table)
+            table = effect.table
+        if effect.action == "truncate" and table != effect.table:
+            note = RESPELT
         yield replace(effect, table=table, to=to, note=note)
 
 
@@ -280,7 +339,7 @@ class _Made:
             yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
             if done and done[0].action == "create_table" and done[0].columns:
                 rows = self.sent(statement.source, new)
-                earlier = {name: kind for name, (place, kind) in rows.items() if place < statement.order}
+                earlier = {name: one.type for name, one in rows.items() if one.high < statement.order}
                 yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
             yield from (_onto(new, one) for one in done or () if one.action != "create_table")
         elif old in self.names.exact or done is None or unread:

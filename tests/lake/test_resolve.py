@@ -7,7 +7,7 @@ from dataclasses import replace
 from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
-from ingest.lake.resolve import UNSEEN, is_archive, is_copy, leaves_open, resolved
+from ingest.lake.resolve import DOUBTED, UNSEEN, SentColumn, is_archive, is_copy, leaves_open, resolved
 from ingest.lake.statements import Statement
 from ingest.order import Order, order_key
 
@@ -66,6 +66,42 @@ def test_two_tables_that_differ_in_case_stay_two() -> None:
     assert [[table("Depot")], [table("DEPOT")]] == named
 
 
+def test_a_table_made_in_another_letter_case() -> None:
+    """A server that keeps the case has two tables; the rows of the first would go with the CREATE of the second."""
+    create, drop = "CREATE TABLE Depot (id INT PRIMARY KEY)", "DROP TABLE {}"
+
+    def notes(*texts: str, decided: str = "", low: str = "0") -> list[tuple[str | None, str | None]]:
+        statements = said(*texts)
+        statements[-1] = replace(statements[-1], decided=decided)
+        seen = {"id": SentColumn(low, "9", "int32")}
+        last = resolved(statements, [("src", table("depot"))], lambda _source, _table: seen)[-1]
+        return [(one.table.table, one.note) for one in last.effects]
+
+    assert [("depot", DOUBTED)] == notes(create)
+    assert [("depot", DOUBTED)] == notes(drop.format("Depot"), create), (
+        "the dropped one may be the second, too"
+    )
+    assert [("depot", None)] == notes(drop.format("depot"), create)
+    assert [("depot", None)] == notes(create, low="9"), "no row came before it"
+    assert [("depot", None)] == notes(create, drop.format("Depot"), create, low="9")
+    assert [("depot", None)] == notes(create, decided="approve")
+    assert [("Depot", DOUBTED)] == notes(create, decided="dismiss")
+    assert [("depot", "if-not-exists")] == notes(create.replace("TABLE", "TABLE IF NOT EXISTS"))
+    assert [("depot", DOUBTED)] == notes(create.lower(), create, low="9")
+
+
+def test_a_dismissed_create_is_of_another_table() -> None:
+    """What is done to the second table later must not change the first."""
+    create, alter = said("CREATE TABLE Depot (id INT PRIMARY KEY)", "ALTER TABLE Depot ADD COLUMN a INT")
+    seen = {"id": SentColumn("0", "9", "int32")}
+    found = resolved(
+        [replace(create, decided="dismiss"), alter],
+        [("src", table("depot"))],
+        lambda _source, _table: seen,
+    )
+    assert [table("Depot")] == found[1].tables
+
+
 def test_a_dropped_database_drops_its_tables() -> None:
     """No message names the tables that go with a database."""
     assert [[("drop_database", "None"), ("drop_table", "depot"), ("drop_table", "hall")]] == meant(
@@ -119,7 +155,7 @@ COPY = (
 )
 
 
-def onto(*texts: str, sent: dict[str, tuple[str, str]] | None = None) -> list[Effect]:
+def onto(*texts: str, sent: dict[str, SentColumn] | None = None) -> list[Effect]:
     """What the last statement does to the table's columns and key."""
     found = resolved(said(*texts), [("src", table("depot"))], lambda _source, _table: sent or {})[-1]
     return [one for one in found.effects if one.action not in ("rename_table", "swap_table")]
@@ -130,8 +166,15 @@ def test_a_copy_that_was_created_with_a_new_column() -> None:
     made = "CREATE TABLE depot (id INT PRIMARY KEY, a VARCHAR(9))"
     for texts, sent in (
         ((made,), None),
-        ((), {"id": ("0", "int32"), "A": ("0", "string")}),
-        ((), {"id": ("0", "int32"), "a": ("0", "string"), "gate": ("9", "int32")}),  # sent by later rows
+        ((), {"id": SentColumn("0", "0", "int32"), "A": SentColumn("0", "0", "string")}),
+        (
+            (),
+            {
+                "id": SentColumn("0", "0", "int32"),
+                "a": SentColumn("0", "0", "string"),
+                "gate": SentColumn("9", "9", "int32"),
+            },
+        ),  # sent by later rows
     ):
         found = onto(*texts, COPY, SWAP, sent=sent)
         assert [("add_column", "gate", "7", True), ("add_column", "n", "0", True)] == [
@@ -139,7 +182,9 @@ def test_a_copy_that_was_created_with_a_new_column() -> None:
         ]
     assert [] == onto(made, "CREATE TABLE _depot_new LIKE depot", SWAP)
     assert [] == onto(
-        made.replace("depot", "_depot_new"), SWAP, sent={"id": ("0", "int32"), "a": ("0", "string")}
+        made.replace("depot", "_depot_new"),
+        SWAP,
+        sent={"id": SentColumn("0", "0", "int32"), "a": SentColumn("0", "0", "string")},
     )
 
 
@@ -153,7 +198,7 @@ def test_a_copy_that_was_created_with_another_type_key_or_without_a_column() -> 
     )  # fmt: skip
     assert ("drop_column", "note") == (dropped.action, dropped.column)
     assert ("add_primary_key", ("id", "price")) == (rekeyed.action, rekeyed.keys)
-    sent = {"id": ("0", "int32"), "price": ("0", "float64")}
+    sent = {"id": SentColumn("0", "0", "int32"), "price": SentColumn("0", "0", "float64")}
     assert [("modify_column", "price")] == [(one.action, one.column) for one in onto(copy, SWAP, sent=sent)]
 
 
