@@ -241,9 +241,8 @@ def main() -> int:
     session = _Session()
     for where in (PLAIN, SPARK):
         mutants = [mutant for mutant in wanted if mutant.where == where]
-        for tests in dict.fromkeys(
-            mutant.tests for mutant in mutants
-        ):  # first the healthy tree, which must pass
+        # first the healthy tree, which must pass
+        for tests in dict.fromkeys(mutant.tests for mutant in mutants):
             mine = [mutant for mutant in mutants if mutant.tests == tests]
             for mutant in (None, *mine):
                 missed += _line(mutant, where, *_tried(mutant, where, tests, session))

@@ -45,9 +45,8 @@ def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     found = {}
     for i, name in enumerate(names):
         with pytest.MonkeyPatch.context() as patch:
-            if (
-                i < 2 or name == PLAIN
-            ):  # by Spark, and with deletion vectors, which mirrors so small would not get
+            # by Spark, and with deletion vectors, which mirrors so small would not get
+            if i < 2 or name == PLAIN:
                 patch.setattr(apply, "REWRITTEN", 0)
                 patch.setattr(planner, "MOST", -1)
             folder, batches = tmp_path_factory.mktemp(name), 2 if i < 2 else 1

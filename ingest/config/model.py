@@ -102,9 +102,8 @@ class TableRule:
     changes_of: bool = False
     plain_tables: bool = False
     history: bool = False
-    places: Mapping[str, str] = field(
-        default_factory=dict, compare=False
-    )  # file:line:column of columns' rules
+    # file:line:column of columns' rules
+    places: Mapping[str, str] = field(default_factory=dict, compare=False)
     where_place: str = field(default="", compare=False)
     cluster_by: tuple[str, ...] = ()  # columns in whose order `ingest maintain` writes the mirror's files
     cluster_place: str = field(default="", compare=False)
@@ -209,9 +208,8 @@ class Sealing:
 
     master_key: str = field(default="", repr=False)
     command: tuple[str, ...] = ()  # prints the master key
-    previous_master_key: str = field(
-        default="", repr=False
-    )  # until all data keys are wrapped by the other one
+    # until all data keys are wrapped by the other one
+    previous_master_key: str = field(default="", repr=False)
     keep_days: int | None = None  # after so many days `ingest maintain` drops a day's key
 
 
@@ -231,9 +229,8 @@ class Pipeline:
     plain_tables: bool = False
     every: float | None = None  # seconds between two runs by `ingest serve`; None: it runs only when asked
     horizon_days: int = 7  # how long time travel and manifests are promised
-    rewrite_budget: int | None = (
-        None  # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
-    )
+    # bytes of a mirror that a batch may rewrite without Spark; None: by the batch
+    rewrite_budget: int | None = None
     writer: str = "arrow"  # arrow | spark: of bronze, silver and the small tables
     condense_after: float | None = None  # seconds after which superseded changes go from silver
     lineage: Lineage | None = None

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
 FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
-_PLAIN, _FEATURES = (
-    2,
-    7,
-)  # writer protocol versions: those in between do not say which features a table uses
+# writer protocol versions: those in between do not say which features a table uses
+_PLAIN, _FEATURES = (2, 7)
 
 
 @dataclass(frozen=True, slots=True)

@@ -500,9 +500,8 @@ def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]
 
 _YEAR = r"(000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})"
 _NOTHING = r"[^\s\S]"
-_DEFINED = frozenset(
-    {"integer", "decimal", "float", "binary"}
-)  # whose values Arrow converts exactly as `value_of` does
+# whose values Arrow converts exactly as `value_of` does
+_DEFINED = frozenset({"integer", "decimal", "float", "binary"})
 _CLOCK = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _FIXED = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),

@@ -148,9 +148,8 @@ def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -
         after = _after(effects, keys)
         if place < last.high or after == keys:
             continue
-        if after or (
-            unnamed is not None and unnamed.high > place
-        ):  # else no row without the key has arrived yet
+        # else no row without the key has arrived yet
+        if after or (unnamed is not None and unnamed.high > place):
             keys = after
             told.append(Era(place, keys))
     end = max(last.high, told[-1].place)

@@ -49,9 +49,8 @@ class Lane:
     inherits_ever: int = 0
     ddl_ever: int = 0
     changes_ever: int = 0
-    shard: tuple[str, str] | None = (
-        None  # the column that distinguishes its rows from other lanes', and its value
-    )
+    # the column that distinguishes its rows from other lanes', and its value
+    shard: tuple[str, str] | None = None
     stamps: Stamps = NO_STAMPS  # what its changes get when they are read
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
     merged: bool = False  # its mirror holds rows of other lanes, too, which only their key distinguishes
@@ -68,9 +67,8 @@ class Steps:
 
     ever: tuple[SchemaStep, ...] = ()
     new: tuple[SchemaStep, ...] = ()
-    doubtful: bool = (
-        False  # a new one adds a column that the mirror has: only each row's history tells what it fills
-    )
+    # a new one adds a column that the mirror has: only each row's history tells what it fills
+    doubtful: bool = False
 
     def behind(self, place: str | None) -> Steps:
         """The steps after a place; none if there is no place."""
@@ -95,9 +93,8 @@ class Steps:
             if step.action == "drop_column":
                 dropped.add(step.column)
             elif step.action == "add_column" and step.column not in dropped:
-                sure = not step.guarded and str(step.order) <= (
-                    folded_high or ""
-                )  # no row before it had the column
+                # no row before it had the column
+                sure = not step.guarded and str(step.order) <= (folded_high or "")
                 doubtful |= not sure and column_name(step.column, set()) in present
         return replace(self, doubtful=doubtful)
 

@@ -33,9 +33,8 @@ class Standing:
 
     clears: bool = False  # a truncate or a new incarnation: they are deleted
     steps: Sequence[SchemaStep] = ()  # new steps that fill columns
-    shard: tuple[str, str] | None = (
-        None  # the Delta column and value that distinguish the lane's rows from others'
-    )
+    # the Delta column and value that distinguish the lane's rows from others'
+    shard: tuple[str, str] | None = None
 
     @property
     def condition(self) -> str | None:
@@ -178,10 +177,8 @@ def _fills(
             values[name] = _Standing(F.col(f"t.{quoted(column)}"), leaving[column])
     for step in steps:
         name = step.to or step.column
-        if step.action in (
-            "new_incarnation",
-            "retype_column",
-        ):  # if a type changes values, no row is only filled
+        # if a type changes values, no row is only filled
+        if step.action in ("new_incarnation", "retype_column"):
             continue
         if step.action == "drop_column":  # the name is reused for another column
             values[name] = _Standing(F.lit(None).cast("string"))

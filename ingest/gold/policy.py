@@ -214,9 +214,8 @@ class Shown:
     columns: dict[str, str] = field(default_factory=dict)
     gone: dict[str, str] = field(default_factory=dict)  # column -> order key; only where drops are applied
     comments: dict[str, str] = field(default_factory=dict)
-    again: set[str] = field(
-        default_factory=set
-    )  # names that were dropped and reused since: other columns now
+    # names that were dropped and reused since: other columns now
+    again: set[str] = field(default_factory=set)
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:

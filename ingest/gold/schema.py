@@ -80,9 +80,8 @@ def decide(
     _refuse_unordered(job)
     frozen = max(applied, first)
     subjects = {name: subject_of(pipeline, job, mirror, name, frozen) for name in job.lines}
-    settled = (
-        applied if mirror is not None and mirror.columns else 0
-    )  # before its first rows nothing was applied
+    # before its first rows nothing was applied
+    settled = applied if mirror is not None and mirror.columns else 0
     hold = min(_holds(job, ledger, subjects, settled), key=lambda one: one.batch, default=None)
     if hold is not None:
         job = job.before(hold.batch)
@@ -159,9 +158,8 @@ def _refuse_unordered(job: Job) -> None:
 
 def _refuse_lossy(pipeline: Pipeline, job: Job, keys: Collection[str]) -> None:
     """Rows are identified by their key; without one by all their values, which also identify a repeated message."""
-    named = {
-        key: job.rule.mask_of(key) for key in keys if key != job.rule.shard_column
-    }  # no message contains it
+    # no message contains it
+    named = {key: job.rule.mask_of(key) for key in keys if key != job.rule.shard_column}
     if not keys and job.rule.no_key != "hold":
         named = {name: "" if how == KEEP else how for name, how in job.rule.mask.items()}
     for name, how in named.items():

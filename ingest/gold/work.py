@@ -50,9 +50,8 @@ class History:
     truncates: int = 0
     ddl: int = 0
     servers: set[str] = field(default_factory=set)
-    keys: set[tuple[str, ...]] = field(
-        default_factory=set
-    )  # as messages named them: moves were counted by these
+    # as messages named them: moves were counted by these
+    keys: set[tuple[str, ...]] = field(default_factory=set)
 
     def recounted(self, keys: Collection[str], earlier: Sequence[Era]) -> History:
         """The same for a key other than that of the messages: any update may change it.
@@ -91,9 +90,8 @@ class Books:
     last: int
     histories: dict[LaneId, History] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
-    lagging: dict[str, int] = field(
-        default_factory=dict
-    )  # by path, the last batch that a lagging mirror has folded
+    # by path, the last batch that a lagging mirror has folded
+    lagging: dict[str, int] = field(default_factory=dict)
 
     def applied(self, path: str) -> int:
         """The last batch that a mirror has folded, if known without reading its log."""

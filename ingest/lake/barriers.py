@@ -39,9 +39,8 @@ class Barrier:
     table: TableId
     keys: tuple[str, ...]  # the source's names of the key columns
     types: tuple[str, ...]  # their logical types when the row was erased
-    stretches: Mapping[
-        str, tuple[tuple[str, str], ...]
-    ]  # a digest's first and last order keys, both included
+    # a digest's first and last order keys, both included
+    stretches: Mapping[str, tuple[tuple[str, str], ...]]
 
     def to_value(self) -> list[Any]:
         """As a decision holds it."""

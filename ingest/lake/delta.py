@@ -82,9 +82,8 @@ class Snapshot:
     size: int | None = None  # bytes of its data files, if the log has the sum
     files: tuple[DataFile, ...] = ()
     partition_by: tuple[str, ...] = ()
-    physical: Mapping[str, str] = field(
-        default_factory=dict
-    )  # a column's name in the files, where it differs
+    # a column's name in the files, where it differs
+    physical: Mapping[str, str] = field(default_factory=dict)
     comments: Mapping[str, str] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)  # as in the log
     protocol: Mapping[str, Any] = field(default_factory=dict)

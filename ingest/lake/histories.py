@@ -9,12 +9,8 @@ from ingest.lake.names import MIRRORS, column_name, folded
 
 SUFFIX = "__history"
 FOLDER = "histories/"
-FROM, TO, CURRENT, TAKEN = (
-    "%from",
-    "%to",
-    "%current",
-    "%taken",
-)  # no source column's Delta name contains a percent sign
+# no source column's Delta name contains a percent sign
+FROM, TO, CURRENT, TAKEN = ("%from", "%to", "%current", "%taken")
 _EXTRA = (
     (FROM, "valid_from", "timestamp"),
     (TO, "valid_to", "timestamp"),

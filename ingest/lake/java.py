@@ -24,9 +24,8 @@ from ingest.lake import cache
 OLDEST = 17
 _PROBE_SECONDS = 30
 _DROPPED = "--add-modules=jdk.incubator.vector"
-_DROPPED_SINCE_24 = (
-    "--add-opens=java.base/sun.security.action=ALL-UNNAMED"  # removed from Java: another warning
-)
+# removed from Java: another warning
+_DROPPED_SINCE_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _LAUNCHER = """\
 #!/bin/sh
 for argument do

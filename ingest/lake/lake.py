@@ -46,14 +46,12 @@ class Lake(Tables):
     stop: Callable[[], bool] = lambda: False  # True asks a run to end after the commit in flight
     shadow: str = ""  # the folder that a rebuild writes to, before its tables are compared and published
     shadowed: tuple[str, ...] = ()  # the tables in that folder: their names, or prefixes of names
-    kept: dict[str, tuple[object, object]] = field(
-        default_factory=dict
-    )  # cached reads of tables, by path, with their version
+    # cached reads of tables, by path, with their version
+    kept: dict[str, tuple[object, object]] = field(default_factory=dict)
     _known: set[str] = field(default_factory=set)
     _landings: dict[int, str | None] = field(default_factory=dict)
-    _creating: threading.RLock = field(
-        default_factory=threading.RLock
-    )  # one thread creates or extends a table, or appends a frame
+    # one thread creates or extends a table, or appends a frame
+    _creating: threading.RLock = field(default_factory=threading.RLock)
 
     def path(self, name: str) -> str:
         """The absolute path of a table by its name under the lake."""

@@ -38,17 +38,10 @@ Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
-_BY_TURNS = (
-    "create_table",
-    "drop_table",
-    "truncate",
-)  # statements that may legitimately occur twice within a second
-_UNKNOWN_DEFAULTS = (
-    "expression",
-    "generated",
-    "identity",
-    UNREAD,
-)  # notes of a column whose value no statement contains
+# statements that may legitimately occur twice within a second
+_BY_TURNS = ("create_table", "drop_table", "truncate")
+# notes of a column whose value no statement contains
+_UNKNOWN_DEFAULTS = ("expression", "generated", "identity", UNREAD)
 
 
 def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, SentColumn]:
@@ -91,9 +84,8 @@ One migration runs the same text in several databases within a second.
 class _Deliveries:
     """The statements delivered so far, for the tables as they are now."""
 
-    first: dict[_Mark, tuple[Statement, str]] = field(
-        default_factory=dict
-    )  # and the place of the last delivery
+    # and the place of the last delivery
+    first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)
     of_table: dict[tuple[str, TableId], set[_Mark]] = field(default_factory=dict)
     made: dict[tuple[str, TableId], _Mark] = field(default_factory=dict)  # the CREATE by which a table exists
     gone: set[tuple[str, TableId]] = field(default_factory=set)

@@ -45,9 +45,8 @@ class TableSchema:
     ddl: str
     partition_by: tuple[str, ...] = ()
     statistics: str = ""  # the columns that Delta keeps statistics of
-    repeated: str = (
-        ""  # the columns whose values repeat often: their files contain each value once (dictionary)
-    )
+    # the columns whose values repeat often: their files contain each value once (dictionary)
+    repeated: str = ""
 
     @property
     def columns(self) -> StructType:

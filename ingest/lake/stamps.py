@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
 Rows = TypeVar("Rows", "pa.Table", "pa.RecordBatch")
 TIME = "event_time"
-_COLUMNS = {
-    "batch": "batch",
-    "event_time": TIME,
-    "operation": "op",
-}  # metadata: the column of `changes` that has it
+# metadata: the column of `changes` that has it
+_COLUMNS = {"batch": "batch", "event_time": TIME, "operation": "op"}
 
 
 @dataclass(frozen=True, slots=True)

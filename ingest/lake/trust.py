@@ -95,9 +95,8 @@ def _pkcs12(pems: list[bytes]) -> bytes:
     certificates = {}
     for pem in pems:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # old authorities with serial numbers that a later standard forbids
+            # old authorities with serial numbers that a later standard forbids
+            warnings.simplefilter("ignore")
             try:
                 certificate = x509.load_pem_x509_certificate(pem)
             except ValueError:  # a certificate that Python cannot read would not help Java either

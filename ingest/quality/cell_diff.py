@@ -64,9 +64,8 @@ class Expected:
     rows: dict[Key, Cells] = field(default_factory=dict)
     known: set[Key] = field(default_factory=set)
     partly: set[Key] = field(default_factory=set)  # keys of rows with unknown cells
-    unfit: set[tuple[Key, str]] = field(
-        default_factory=set
-    )  # cells whose texts are not values of their types
+    # cells whose texts are not values of their types
+    unfit: set[tuple[Key, str]] = field(default_factory=set)
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)  # each key in the source's spelling
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
     filtered: set[Key] = field(default_factory=set)  # keys of rows that do not meet the mirror's condition

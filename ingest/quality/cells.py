@@ -77,9 +77,8 @@ class Compared:
     wrong: list[Wrong] = field(default_factory=list)
     twice: set[Key] = field(default_factory=set)  # inserted with other values while they were there
     texts: dict[Key, tuple[str, ...]] = field(default_factory=dict)
-    filled: set[tuple[Key, str]] = field(
-        default_factory=set
-    )  # cells that are known, and are values of their types
+    # cells that are known, and are values of their types
+    filled: set[tuple[Key, str]] = field(default_factory=set)
 
 
 def compare(

@@ -144,9 +144,8 @@ class _Found:
     subjects: list[CheckedMirror]
     metrics: list[Metric]
     broken: list[CheckResult]
-    stated: dict[
-        str, tuple[int, str]
-    ]  # the newest batch with a statement of each source, and the highest place of one
+    # the newest batch with a statement of each source, and the highest place of one
+    stated: dict[str, tuple[int, str]]
 
 
 def _look(

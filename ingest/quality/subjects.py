@@ -197,12 +197,8 @@ _COUNTS = (
 )
 
 
-_TYPES = {
-    "long": "BIGINT",
-    "integer": "INT",
-    "short": "SMALLINT",
-    "byte": "TINYINT",
-}  # by their names in the log
+# by their names in the log
+_TYPES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
 
 
 def _look_up(lake: Lake, subject: CheckedMirror) -> None:

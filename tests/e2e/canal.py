@@ -128,9 +128,8 @@ def main(conf: str, *jar_files: str) -> None:
     """Do as Canal's own launcher until SIGTERM: the producer, the instances, and the loop between them."""
     import jpype
 
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, [signal.SIGTERM]
-    )  # for all threads, so that only sigwait sees it
+    # for all threads, so that only sigwait sees it
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     jpype.startJVM(*_JAVA, f"-Duser.timezone={ZONE}", classpath=[conf, *jar_files])
     properties = _loaded(f"{conf}/canal.properties")
     canal = jpype.JPackage("com").alibaba.otter.canal

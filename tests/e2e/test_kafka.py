@@ -141,9 +141,8 @@ def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
     assert (30, []) == (first.read, first.failures)
     last_of_the_segment = Sent(None, b"0", timestamp=1_700_000_000_020)
     topics.send(name, [*sent(range(7, 10)), last_of_the_segment])
-    topics.send(
-        name, [Sent(canal(9, 1), b"9")]
-    )  # much later: a new segment, so that the one before is compacted
+    # much later: a new segment, so that the one before is compacted
+    topics.send(name, [Sent(canal(9, 1), b"9")])
     topics.until(lambda: [41, 42, 43, 44, 45, 46] == [offset for offset, *_ in topics.held(name)])
     second = run(spark, made, LAND, warm)
     assert (6, 5, 1, []) == (second.read, second.changes, second.control, second.failures)

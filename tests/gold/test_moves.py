@@ -18,12 +18,8 @@ NAME = ("s", TableId("shop", None, "item"))
         (["id"], ["id"], False, False),
         (["id", "day"], ["day"], False, False),
         (["id"], ["order_id"], False, False),  # counted by the key that the table had then
-        (
-            ["id"],
-            ["order_id"],
-            True,
-            True,
-        ),  # the file's old name: no message says when the column got its new one
+        # the file's old name: no message says when the column got its new one
+        (["id"], ["order_id"], True, True),
         (["id"], ["id", "day"], False, True),
     ],
 )

@@ -82,9 +82,8 @@ def test_a_report_made_while_a_batch_is_under_way_is_of_the_batch_before(
     """A headline of one batch over the books of the next one adds up to nothing."""
     made = Written(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
-    monkeypatch.setattr(
-        made, "_run", lambda *_given, **_more: None
-    )  # landed and decoded; not folded, checked or recorded
+    # landed and decoded; not folded, checked or recorded
+    monkeypatch.setattr(made, "_run", lambda *_given, **_more: None)
     made.take(
         [
             change("INSERT", "bins", 2, {"id": "2", "word": "y"}),

@@ -96,9 +96,8 @@ def test_messages_go_only_when_nothing_needs_them(spark: SparkSession, tmp_path:
     lake = Lake(spark, depot.pipeline)
     assert [0] == [one.messages for one in maintain(lake, ["bronze"], bronze_before=tomorrow)]
     run(spark, depot.pipeline, ["silver"])
-    assert [0] == [
-        one.messages for one in maintain(lake, ["bronze"], bronze_before=tomorrow)
-    ]  # a reject waits
+    # a reject waits
+    assert [0] == [one.messages for one in maintain(lake, ["bronze"], bronze_before=tomorrow)]
 
     whole = Depot(tmp_path / "whole")
     whole.grow(broken=False)

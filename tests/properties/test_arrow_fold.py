@@ -75,9 +75,8 @@ def _content(work: Work, keys: Sequence[str]) -> lakes.Typed:
 
 
 def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> Work:
-    logical = dict(
-        zip(feed.keys, ("int64", *kind.key_types), strict=True)
-    )  # the first one numbers the history
+    # the first one numbers the history
+    logical = dict(zip(feed.keys, ("int64", *kind.key_types), strict=True))
     columns = tuple(ColumnWork(name, name, one) for name, one in {**logical, **COLUMNS}.items())
     return Work("mirror", str(folder / "mirror"), feed.keys, columns, ())
 

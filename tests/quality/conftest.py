@@ -45,12 +45,8 @@ def _name(i: int) -> str:
     return f"{WORDS[i % len(WORDS)]}_{i // len(WORDS)}" if i >= len(WORDS) else WORDS[i]
 
 
-OF_RULES = {
-    "rows_left_out",
-    "columns_left_out",
-    "columns_masked",
-    "changes_erased",
-}  # most tables have no such rule
+# most tables have no such rule
+OF_RULES = {"rows_left_out", "columns_left_out", "columns_masked", "changes_erased"}
 
 
 def _table(i: int) -> f.TableFact:

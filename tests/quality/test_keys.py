@@ -57,9 +57,8 @@ def test_large_mirrors_are_checked_alike(
         name: small[name] for name in ("key_not_null", "missing_rows", "ghost_rows")
     }
     assert 2 == small["key_unique"]
-    assert (
-        small | {"key_unique": 1} == large
-    )  # of keys that the batch did not touch, none can be doubled by it
+    # of keys that the batch did not touch, none can be doubled by it
+    assert small | {"key_unique": 1} == large
 
 
 def test_few_changes_are_checked_alike_without_a_job(

@@ -82,9 +82,8 @@ CALLS = {
         ),
     ),
     "merge": Call("ingest.gold.merge", "merge", lambda *_given, **_named: "mirror"),
-    "commit": Call(
-        "ingest.gold.apply_arrow", "_committed", lambda *_given, **_named: "mirror"
-    ),  # its file is written
+    # its file is written
+    "commit": Call("ingest.gold.apply_arrow", "_committed", lambda *_given, **_named: "mirror"),
     "alter": Call(
         "ingest.gold.tables",
         "add_columns",

@@ -145,9 +145,8 @@ def test_statements_keep_names_and_types_and_no_values() -> None:
         effect = told["add_column", column]
         assert (image[column], kind, None) == (effect["default"], effect["type"], effect["declared"])
     assert ("12.50", "decimal(10,2)") == tuple(told["add_column", "rank"][one] for one in ("default", "type"))
-    assert (
-        "computed" == told["modify_column", "email"]["note"]
-    )  # what the source makes of the values is not known
+    # what the source makes of the values is not known
+    assert "computed" == told["modify_column", "email"]["note"]
     for charset, note in {"latin1": "computed", "utf8mb4": None}.items():
         text = f"ALTER TABLE shop.customers CONVERT TO CHARACTER SET {charset}"
         [effect] = masks.statement(effects(text, "mysql", "shop")).effects

@@ -298,10 +298,8 @@ def test_a_repair_is_messages_and_never_a_write(bins: Bins) -> None:
     assert 1 == bins.type("--settled", "--repair").exit_code
     [again] = list(bins.file.parent.glob("lake/snapshots/shop/*-3/chunk-000001*"))
     [row] = ingest_snapshot.parse(Message(again.read_bytes().strip()), Hints())
-    assert ((5, 5, 3), "newer") == (
-        row.sequence,
-        (row.after or {})["word"],
-    )  # it wins, although none has landed
+    # it wins, although none has landed
+    assert ((5, 5, 3), "newer") == (row.sequence, (row.after or {})["word"])
 
 
 def test_a_comparison_is_due_after_a_while(bins: Bins) -> None:

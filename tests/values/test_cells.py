@@ -60,9 +60,8 @@ def test_plain_and_spark_type_keys_alike(spark: SparkSession) -> None:
     for i, logical in enumerate(LOGICAL):
         value, exact = cast(F.col("text"), logical), key_is_exact(F.col("text"), logical)
         value = value if exact is None else F.when(exact, value)
-        cells.append(
-            F.when(value.isNotNull(), F.hash(value)).alias(f"h{i}")
-        )  # a hash takes -0.0 for 0.0, as joins do
+        # a hash takes -0.0 for 0.0, as joins do
+        cells.append(F.when(value.isNotNull(), F.hash(value)).alias(f"h{i}"))
         cells.append(value.isNotNull().alias(f"f{i}"))
         cells.append(value.eqNullSafe(F.expr(checked("text", logical))).alias(f"c{i}"))
     rows = {row["text"]: row for row in frame.select("text", *cells).collect()}

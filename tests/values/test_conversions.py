@@ -239,9 +239,8 @@ def test_other_databases_convert_only_what_all_do() -> None:
     assert rule.certain
     assert not conversion("string", "string", "char(9)", mysql=False).certain  # filled up with blanks
     assert KEEP == conversion("string(3)", "string", "varchar(3)", mysql=False)
-    assert KEEP == conversion(
-        "string", "string", "VARCHAR2(3 CHAR)", mysql=False
-    )  # refused if a value is longer
+    # refused if a value is longer
+    assert KEEP == conversion("string", "string", "VARCHAR2(3 CHAR)", mysql=False)
     rule = conversion("timestamp", "timestamp", "timestamptz(3)", mysql=False)
     assert "2024-01-02T03:04:05.124Z" == rule.of("2024-01-02T03:04:05.1235Z")
     assert not rule.doubted("2024-01-02T03:04:05.1235Z")

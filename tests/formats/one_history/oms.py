@@ -158,9 +158,8 @@ def _streamx(column: Column, text: str) -> Any:
     if kind != "DATE":
         return text
     count = ticks(text + " 00:00:00" if logical == "date" else text, 1000)
-    return (
-        count if logical.startswith("timestamp") else count - EIGHT_HOURS
-    )  # the source's clock is eight hours ahead
+    # the source's clock is eight hours ahead
+    return count if logical.startswith("timestamp") else count - EIGHT_HOURS
 
 
 # --- SharePlex ----------------------------------------------------------------------------------
