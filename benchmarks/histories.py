@@ -4,6 +4,8 @@
     python -m benchmarks.histories spark                  # 10,000 histories, then all mirrors rebuilt
     python -m benchmarks.histories arrow                  # the same, small mirrors by Arrow as in a run
     python -m benchmarks.histories plain --from 41 --histories 1
+    python -m benchmarks.histories rules                  # 10,000 histories under random rules, in 100 lakes
+    python -m benchmarks.histories rules --erase 10       # and rows erased in every tenth lake
 
 A wrong history is printed with its number and its events, and the exit code is 1.
 """
@@ -15,6 +17,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from multiprocessing import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,14 +36,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.histories", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("fold", choices=("plain", "spark", "arrow"))
-    parser.add_argument("--histories", type=int, default=0, help="1,000,000 plain, 10,000 in Spark")
+    parser.add_argument("fold", choices=("plain", "spark", "arrow", "rules"))
+    parser.add_argument("--histories", type=int, default=0, help="1,000,000 plain, 10,000 else")
     parser.add_argument(
-        "--from", type=int, default=0, dest="first", help="the first history's number (plain)"
+        "--from", type=int, default=0, dest="first", help="the first history's or lake's number"
     )
     parser.add_argument("--batches", type=int, default=16, help="batches that carry them all (Spark)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes (plain)")
+    parser.add_argument(
+        "--erase", type=int, default=0, help="erase rows in every so many lakes, by Spark (rules)"
+    )
     asked = parser.parse_args()
+    if asked.fold == "rules":
+        return rules(asked.first, asked.histories or 10_000, asked.processes, asked.erase)
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
     return spark(asked.histories or 10_000, asked.batches, None if asked.fold == "arrow" else 0)
@@ -79,6 +87,52 @@ def _share(bounds: tuple[int, int]) -> tuple[int, list[Wrong]]:
         if wrong:
             found.append(wrong)
     return changes, found
+
+
+# --- under rules ---
+
+LAKE = 100  # histories of a lake
+
+
+def rules(first: int, count: int, processes: int, erase: int) -> int:
+    """Run lakes of histories under random rules, and judge their mirrors by the rules applied to the sources."""
+    started = time.monotonic()
+    lakes = range(first, first + -(-count // LAKE))
+    found: Iterable[tuple[int, int, int, list[str]]]
+    if erase:
+        from ingest.lake.session import session, stop
+
+        spark = session("histories", profile="batch")
+        try:
+            found = [_ruled(seed, spark if seed % erase == 0 else None) for seed in lakes]
+        finally:
+            stop(spark)
+        changes, rows, erased, wrong = _summed(found)
+    else:
+        with Pool(processes) as pool:
+            changes, rows, erased, wrong = _summed(pool.imap_unordered(_ruled, lakes))
+    print(
+        f"{len(lakes) * LAKE:,} histories under rules in {len(lakes)} lakes, {changes:,} messages, {rows:,} rows, "
+        f"{erased:,} erased, {wrong:,} wrong; {time.monotonic() - started:.0f} s"
+    )
+    return 1 if wrong else 0
+
+
+def _ruled(seed: int, spark: SparkSession | None = None) -> tuple[int, int, int, list[str]]:
+    from tests.properties import ruled_lakes
+
+    with tempfile.TemporaryDirectory(prefix="histories-") as folder, ruled_lakes.parsed():
+        return ruled_lakes.checked(seed, Path(folder), LAKE, spark)
+
+
+def _summed(found: Iterable[tuple[int, int, int, list[str]]]) -> tuple[int, int, int, int]:
+    """The sums, with what is wrong printed as it comes."""
+    changes = rows = erased = bad = 0
+    for one in found:
+        changes, rows, erased, bad = changes + one[0], rows + one[1], erased + one[2], bad + len(one[3])
+        for text in one[3]:
+            print(text, flush=True)
+    return changes, rows, erased, bad
 
 
 # --- in Spark ---

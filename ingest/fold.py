@@ -119,7 +119,8 @@ class Table:
     its message is repeated, the old key may have a new row of the same transaction.
 
     With ``soft`` a row that is deleted, cleared or leaves its key is kept in ``dead`` as it was last, until its key has a
-    row again. It is a row of the mirror, and nothing else: no later change takes values from it.
+    row again. It is a row of the mirror, and nothing else: no later change takes values from it. Only if messages are
+    repeated, a partial update makes a row of what it carries, and its delete ends that row: ``ended`` has the rest.
     """
 
     keys: tuple[str, ...]
@@ -129,6 +130,7 @@ class Table:
     inherited: dict[tuple[object, ...], Image | None] = field(default_factory=dict)
     soft: bool = False
     dead: dict[Key, Row] = field(default_factory=dict)
+    ended: dict[Key, Row] = field(default_factory=dict)
 
     def row(self, key: Key) -> Row | None:
         """The mirror's row of a key: the existing one, or the deleted one that is kept."""
@@ -139,7 +141,10 @@ class Table:
         row = self.rows.pop(key, None)
         if row is not None and self.soft:
             at = instant(event.change.event_time) if isinstance(event, Placed) else None
-            self.dead[key] = replace(row, values={**row.values, DELETED: "true", DELETED_AT: at})
+            if not row.complete and key in self.ended:
+                row = replace(row, values={**self.ended[key].values, **row.values})
+            row = replace(row, values={**row.values, DELETED: "true", DELETED_AT: at})
+            self.dead[key] = self.ended[key] = row
         return row
 
     def key(self, *images: Image | None) -> Key:

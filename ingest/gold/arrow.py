@@ -480,6 +480,8 @@ def _refolded(
     for _step in steps(table, events.found):
         pass
     _, clears = max(clearings, default=("", False))
+    if table.soft:  # an earlier clearing ended rows, too, which a late one changes
+        clears = any(new for _, new in clearings)
     every = clears or lane.since or lane.merged
     wanted = events.texts.keys() if every else _linked(touched, links)
     return events.outcomes(table, dict.fromkeys(wanted, True)), clears and not table.soft

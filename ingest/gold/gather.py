@@ -101,8 +101,10 @@ def gather(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps, toleran
         happened = _happened(mine, mirror, lane, shape, floor, tolerant)
         return Gathered(outcomes(happened, mirror, shape), shape, clears)
     since = "" if steps.doubtful else _since(steps, floor if clears else None)
-    if mirror.soft and clears:  # each of the lane's rows becomes a deleted one
-        since, floor, clears = "", None, False
+    if mirror.soft:  # each row that a clearing meets becomes a deleted one
+        if clears or any(batch >= lane.first for _, batch, _ in truncates):
+            since = ""
+        floor, clears = None, False
     happened = _happened(mine, mirror, lane, shape, None if steps.new else floor, tolerant, since)
     beyond = Beyond(tuple(at for at, *_ in truncates), steps.ever, tuple(time for *_, time in truncates))
     shape = Shape(True, True, clears)

@@ -20,6 +20,14 @@ class Database:
         self.columns = columns
         self.rows: dict[Key, Row] = {}
         self.told: dict[Key, set[str]] = {}
+        self.dead: dict[Key, tuple[Row, int]] = {}  # keys without a row that had one, with its end by `clock`
+        self.clock = 0  # the statement's time
+
+    def _ends(self, key: Key) -> None:
+        """A row that messages told of leaves its key."""
+        if told := self.told.pop(key, None):
+            row = self.rows[key]
+            self.dead[key] = {one: row[one] if one in told else None for one in self.columns}, self.clock
 
     def stand(self, key: Key, row: Row) -> None:
         """A row from before the capture: it is there, and nobody has heard of it."""
@@ -30,33 +38,38 @@ class Database:
         assert key not in self.rows
         self.rows[key] = dict(row)
         self.told[key] = set(self.columns)
+        self.dead.pop(key, None)
 
     def update(self, key: Key, changed: Mapping[str, str | None], *, whole: bool) -> Row:
         """Change some columns; ``whole`` says that the message shows the whole row."""
         self.rows[key].update(changed)
         self.told.setdefault(key, set()).update(self.columns if whole else changed)
+        self.dead.pop(key, None)
         return self.rows[key]
 
     def move(self, old: Key, new: Key, changed: Mapping[str, str | None], *, whole: bool) -> Row:
         """Give a row another key, and change some columns."""
         assert new not in self.rows
-        self.rows[new] = self.rows.pop(old)
-        self.told[new] = self.told.pop(old, set())
+        told = self.told.get(old, set())
+        self._ends(old)
+        self.rows[new], self.told[new] = self.rows.pop(old), told
         return self.update(new, changed, whole=whole)
 
     def delete(self, key: Key) -> Row:
         """Remove a row."""
-        self.told.pop(key, None)
+        self._ends(key)
         return self.rows.pop(key)
 
     def truncate(self) -> None:
         """Remove all rows."""
+        for key in self.rows:
+            self._ends(key)
         self.rows.clear()
-        self.told.clear()
 
     def read(self) -> dict[Key, Row]:
         """A snapshot of all rows, after which all are known."""
         self.told = {key: set(self.columns) for key in self.rows}
+        self.dead = {key: row for key, row in self.dead.items() if key not in self.rows}
         return self.rows
 
     def known(self) -> dict[Key, Row]:

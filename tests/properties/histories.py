@@ -90,6 +90,12 @@ class History:
     keys: tuple[str, ...]
     sent: list[Sent] = field(default_factory=list)
     rows: dict[Key, Row] = field(default_factory=dict)
+    dead: dict[Key, tuple[Row, int]] = field(default_factory=dict)  # see `Database.dead`
+
+
+def moment(clock: int) -> int:
+    """The time of a history's step, in microseconds."""
+    return 1_714_521_600_000_000 + 1_000_000 * clock
 
 
 Spelt = tuple[tuple[object, tuple[str, ...]], ...]
@@ -166,6 +172,7 @@ class Writer:
         return Change(
             op=op, table=history.table, keys=history.keys, types=history.types, before=before, after=after,
             partial=partial, phase=phase, half=half, sequence=self.sequence() if phase else (),
+            event_time=moment(self.database.clock),
         )  # fmt: skip
 
     def send(self, *changes: Change) -> None:
@@ -306,7 +313,7 @@ def history(kind: Kind, number: int, *, table: TableId | None = None, shared: bo
     if kind.truncate_at:  # the truncates are everybody's: so are the places
         writer.number, writer.wide = 95, False
     (_scribble if kind.lawless else _write)(writer)
-    made.rows = writer.database.known()
+    made.rows, made.dead = writer.database.known(), writer.database.dead
     return made
 
 
@@ -331,6 +338,7 @@ def _write(writer: Writer) -> None:
         elif step == snapshot:
             _snapshot(writer)
         writer.step()
+        writer.database.clock = step
         if step in kind.truncate_at:
             writer.send(*_truncate(writer))
         else:

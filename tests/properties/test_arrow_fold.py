@@ -191,22 +191,30 @@ def test_no_history_with_deleted_rows_is_wrong(kind: Kind, tmp_path: Path) -> No
 
 
 def _live_and_dead(feed: lakes.Feed, work: Work, folder: Path) -> tuple[lakes.Typed, lakes.Typed]:
-    """The existing rows and the deleted ones, by watching the fold that knows nothing of deleted rows."""
+    """The existing rows and the deleted ones, by watching the fold that knows nothing of deleted rows.
+
+    A partial update that is repeated makes a row of what it carries: its delete leaves the rest as it was.
+    """
     kinds = {one.name: one.type for one in work.columns}
     table = Table(feed.keys, {key: kinds[key] for key in feed.keys})
     by_place = {row["order_key"]: row for row in _all_changes(folder)}
     times = {order_of(place): row["event_time"] for place, row in by_place.items()}
     events = [Placed(order_of(place), change_of(row, feed.keys)) for place, row in by_place.items()]
-    there, dead = dict[Any, Any](), dict[Any, Any]()
+    there, dead, ended = dict[Any, Any](), dict[Any, Any](), dict[Any, Any]()
     for step in steps(table, events):
         for key in there.keys() - table.rows.keys():
-            dead[key] = *there[key], True, times[step.event.order]
+            ended[key] = ended.get(key, {}) | there[key]
+            dead[key] = *_cells(ended[key], kinds), True, times[step.event.order]
         there = {
-            key: tuple(_value(row.values.get(name), kinds[name]) for name in COLUMNS)
+            key: dict.fromkeys(COLUMNS if row.complete else ()) | row.values
             for key, row in table.rows.items()
         }
         dead = {key: row for key, row in dead.items() if key not in there}
-    return there, dead
+    return {key: _cells(row, kinds) for key, row in there.items()}, dead
+
+
+def _cells(row: dict[str, str | None], kinds: dict[str, str]) -> tuple[object, ...]:
+    return tuple(_value(row.get(name), kinds[name]) for name in COLUMNS)
 
 
 def _value(text: str | None, logical: str) -> object:

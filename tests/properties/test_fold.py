@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from ingest.change import Change, Op
-from ingest.fold import fold
+from ingest.fold import Table, fold, steps
 from tests.properties.checks import checked
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import KINDS, Kind, Sent, history
@@ -50,6 +50,23 @@ def test_a_repeated_message_inherits_what_it_did() -> None:
     for batches in ([[sent]], [[sent, sent]], [[sent], [sent], [sent]]):
         rows = fold(placed(batches), ("k0",))
         assert expected == {key: row.values["n"] for key, row in rows.items()}
+
+
+@pytest.mark.parametrize("sequence", [(5,), ()])
+def test_a_repeated_message_leaves_a_deleted_row_as_it_was(sequence: tuple[int, ...]) -> None:
+    """A row that is kept after its delete would lose what a partial update before it does not carry."""
+    types = {"k0": "string", "n": "string", "s": "string"}
+    made = Change(
+        op=Op.INSERT, after={"k0": "1", "n": "1", "s": "kept"}, sequence=sequence and (4,), types=types
+    )
+    changed = Change(op=Op.UPDATE, after={"k0": "1", "n": "2"}, partial=True, sequence=sequence, types=types)
+    gone = Change(op=Op.DELETE, before={"k0": "1"}, sequence=sequence, types=types, row=1)
+    last = Sent(0, (changed, gone))
+    for batches in ([[Sent(0, (made,)), last]], [[Sent(0, (made,)), last], [last], [last]]):
+        table = Table(("k0",), soft=True)
+        assert len(list(steps(table, placed(batches)))) > 2
+        assert {} == table.rows
+        assert ("1", "2", "kept") == tuple(table.dead["1",].values[name] for name in types)
 
 
 def _seen(kind: Kind, numbers: range) -> Counter[str]:
