@@ -89,7 +89,10 @@ def batches(kind: Kind, number: int) -> Iterator[Step]:
     names = [*made.keys, *(name for name in COLUMNS if name not in made.keys)]
     columns = tuple(Column(name, name, made.types.get(name, "string")) for name in names)
     mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", made.keys, columns)
-    events = placed(deliver(made))
+    events = [
+        one._replace(change=msgspec.structs.replace(one.change, event_time=None))
+        for one in placed(deliver(made))
+    ]  # `as_row` has no times
     for batch in sorted({event.order.arrival[0] for event in events}):
         new = [event for event in events if event.order.arrival[0] == batch]
         old = [event for event in events if event.order.arrival[0] < batch]
