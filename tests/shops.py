@@ -52,14 +52,23 @@ class Shops:
             "shops", self.folder / "x.yaml", lake, (source,), (self.rule, *self.more), seal=self.seal
         )
 
-    def say(self, shop: int, kind: str, key: int, text: str = "", at: int = 0, **more: str) -> Shops:
-        """A change of a shop's row."""
+    def say(
+        self,
+        shop: int,
+        kind: str,
+        key: int,
+        text: str = "",
+        at: int = 0,
+        old: int | None = None,
+        **more: str | None,
+    ) -> Shops:
+        """A change of a shop's row, which had another key before if ``old`` says so."""
         self.number += 10
         place, row = at or self.number, {"id": str(key), "text": text, **more}
         members: dict[str, Any] = {
             "data": [row],
             "pkNames": ["id"],
-            "old": None,
+            "old": None if old is None else [{"id": str(old)}],
             "sql": "",
             "isDdl": False,
             "type": kind,

@@ -140,10 +140,10 @@ def reconcile(
             known = looking.complete(lake).get(mirror)
             return known.until if known else None
 
-        for table in wanted:
+        for table, view in ((one, view) for one in wanted for view in comparing.views_of(lake, chosen, one)):
             try:
                 one = comparing.reconcile(
-                    lake,
+                    view,
                     chosen,
                     table,
                     passed=passed,
@@ -161,9 +161,9 @@ def reconcile(
             cause = _causes(lake, pipeline, chosen.name, one)
             listed = [*comparing.listed(one.differences, most), *comparing.listed(one.not_judged, most)]
             rows += [_row(pipeline, one, each, each in one.not_judged, cause) for each in listed]
-            _keep(lake, comparing.mirror_of(lake, chosen, table).table, one)
+            mirror = comparing.mirror_of(view, chosen, table)
+            _keep(lake, mirror.table, one)
             if repair and one.differences and one.keys:
-                mirror = comparing.mirror_of(lake, chosen, table)
                 where, read, gone = read_again(
                     pipeline, chosen, table, mirror, [each.key for each in one.differences]
                 )
@@ -175,6 +175,8 @@ def reconcile(
         output.json({"tables": [_summary(one) for one in found], "rows": rows})
     else:
         names = "table rows ranges equal missing surplus different on_the_way not_judged seconds".split()
+        if len({one.table for one in found}) < len(found):
+            names.insert(1, "mirror")
         output.listing([_summary(one) for one in found], names, "table")
         for row in rows:
             output.line(_sentence(row))

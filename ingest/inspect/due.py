@@ -29,11 +29,12 @@ def next_due(lake: Tables, source: Source) -> dt.datetime | None:
 
 
 def _when(lake: Tables, source: Source, table: TableId, last: Mapping[str, Row]) -> dt.datetime:
-    found = last.get(str(mirrors.target(lake.pipeline.rule(table), table)))
-    if found is None or found["state"] == WARN:
+    names = map(str, mirrors.names(lake.pipeline, table))
+    found = [last[name] for name in names if name in last]  # some further mirrors cannot be compared
+    if not found or any(one["state"] == WARN for one in found):
         return NOW
     every = (source.database.reconcile_every if source.database else None) or 0.0
-    compared: dt.datetime = found["checked_at"]
+    compared: dt.datetime = min(one["checked_at"] for one in found)
     return compared + dt.timedelta(seconds=every)
 
 

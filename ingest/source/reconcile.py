@@ -29,9 +29,10 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.config.model import Database
 from ingest.errors import IngestError
-from ingest.lake import delta, duck, mirrors
+from ingest.lake import delta, duck, mirrors, targets
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables, scan
+from ingest.lake.targets import AnyLake
 from ingest.source import digest
 from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, key_conditions, keys_of, literals
 from ingest.source.database import (
@@ -206,6 +207,20 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
     return found
 
 
+def views_of(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
+    """The views of the lake whose mirror of a table can be compared with it; the first one if there is none."""
+    found = (view for view in targets.views(lake) if not view.pipeline.rule(table).exclude)
+    return [view for view in found if _is_comparable(view, source, table)] or [lake]
+
+
+def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
+    try:
+        mirror_of(view, source, table)
+    except IngestError:
+        return False
+    return True
+
+
 def tables_of(lake: Tables, source: Source) -> list[TableId]:
     """The tables of a source that have come by its stream."""
     rows = lake.ask(
@@ -214,7 +229,7 @@ def tables_of(lake: Tables, source: Source) -> list[TableId]:
     )
     found = sorted((TableId(row["database"], row["schema"], row["table"]) for row in rows), key=str)
     known_now = {one.table for one in mirrors.known(lake).values()}
-    return [one for one in found if mirrors.target(lake.pipeline.rule(one), one) in known_now]
+    return [one for one in found if not known_now.isdisjoint(mirrors.names(lake.pipeline, one))]
 
 
 # --- the two sides --------------------------------------------------------------------------------

@@ -216,7 +216,7 @@ def described(
         one
         for one in table.columns
         if (one.generated and streamed and one.name not in streamed)
-        or (not one.text and rule.leaves_out(one.name))
+        or (not one.text and all(each.leaves_out(one.name) for each in (rule, *rule.also)))
     )
     columns = tuple(
         agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns if one not in left_out

@@ -41,7 +41,7 @@ def mirror(
     book = {
         "batch": [1], "source": [source], "topic": ["in"], "partition": pa.array([0], pa.int32()),
         "database": pa.array([table.database], pa.string()), "schema": pa.array([table.schema], pa.string()),
-        "table": [table.table], "messages": [1], "change_messages": [1], "changes": [1], "ddl": [0], "control": [0], "routed_out": [0], "rejected": [0],
+        "table": [table.table], "messages": [1], "change_messages": [1], "changes": [1], "truncates": [0], "ddl": [0], "control": [0], "routed_out": [0], "rejected": [0],
         "order_high": [order_key(high or Order(0, 1, (5, 5), 0, (1, 0, 0, 0), 0))], "columns": [json.dumps(dict(columns))],
         "event_high": [dt.datetime.fromisoformat(reached).replace(tzinfo=dt.UTC)],
     }  # fmt: skip
