@@ -116,7 +116,6 @@ def _of_statement(
             table,
             rule.on_schema_change,
             {**types, **rule.declared},
-            lambda other: lake.pipeline.rule(other).exclude,
             sys.maxsize if mirror is None else folded,
             (statement.source, table) in sent or bool(types),
         )

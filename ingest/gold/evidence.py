@@ -198,7 +198,6 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
         lane[1],
         rule.on_schema_change,
         {**{one.name: one.type for one in mirror.sent}, **rule.declared},
-        lambda table: lake.pipeline.rule(table).exclude,
         FOLDED,
     )
     steps = ledgers.steps(ledgers.read(lake, sent.with_rows(lake)).of(*lane), subject, 1).ever

@@ -15,7 +15,7 @@ the table's policy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from ingest.change import TableId
 from ingest.ddl import COMPUTED, COPIED, EXCHANGED, UNREAD, Effect, columns
 from ingest.fold import SchemaStep
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, is_archive, leaves_open
+from ingest.lake.resolve import DOUBTED, RESPELT, UNSEEN, Presence, is_archive, is_copy, leaves_open
 from ingest.lake.statements import Statement, touched
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
@@ -34,7 +34,7 @@ PARTLY = "partly"  # applied, but existing rows lack values that only the source
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The table of the mirror in question: its policy, its columns' types, and excluded tables around it.
+    """The table of the mirror in question: its policy, and its columns' types.
 
     Nothing up to batch ``frozen`` is frozen: it is the mirror's first batch, or the last one folded since. ``rows`` is
     False for a table that has sent no rows; ``names`` are the columns of new rows.
@@ -43,7 +43,6 @@ class Subject:
     table: TableId
     policy: str
     known: Mapping[str, str] = field(default_factory=dict)
-    excluded: Callable[[TableId], bool] = lambda _table: False
     frozen: int = 0
     rows: bool = True
     names: frozenset[str] = frozenset()
@@ -106,7 +105,7 @@ def _renamed_into(effect: Effect, subject: Subject) -> bool:
         and effect.to == subject.table
         and effect.table != subject.table
         and not is_archive(subject.table, effect.table)
-        and not subject.excluded(effect.table)
+        and not is_copy(effect.table, subject.table)
     )
 
 

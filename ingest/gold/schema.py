@@ -134,7 +134,6 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
         lane[1],
         job.rule.on_schema_change,
         {**known, **job.rule.declared},
-        lambda table: pipeline.rule(table).exclude,
         frozen,
         job.has_changes or bool(mirror and mirror.columns),
         frozenset(job.columns_of(lane)),

@@ -29,8 +29,7 @@ def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple
             return ()
         rule = rule_for(lake.pipeline, table, mirror.path)
         known = {one.name: one.type for one in mirror.sent} | dict(rule.declared)
-        excluded = lambda other: lake.pipeline.rule(other).exclude  # noqa: E731
-        subject = Subject(table, rule.on_schema_change, known, excluded, last)
+        subject = Subject(table, rule.on_schema_change, known, last)
         return policy.steps(statements, subject)
 
     return steps

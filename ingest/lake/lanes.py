@@ -27,13 +27,14 @@ def sent_columns(lake: Tables) -> Sent:
     @cache
     def sent(source: str, table: TableId) -> Mapping[str, SentColumn]:
         rows = lake.ask(
-            f"""SELECT columns, min(order_low) AS low, min(order_high) AS high FROM {{books}}
-            WHERE changes > 0 AND order_high IS NOT NULL AND {duck.of_lane(source, table)} GROUP BY columns"""
+            f"""SELECT columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out FROM {{books}}
+            WHERE (routed_out > 0 OR (changes > 0 AND order_high IS NOT NULL)) AND {duck.of_lane(source, table)} GROUP BY columns"""
         )
         found: dict[str, SentColumn] = {}
         for row in rows:
-            for name, logical in json.loads(row["columns"] or "{}").items():
-                one = SentColumn(row["low"], row["high"], logical)
+            columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
+            for name, logical in columns.items():
+                one = SentColumn(row["low"] or "", row["high"] or "", logical)
                 known = found.get(name, one)
                 kind = types.common(known.type, logical)
                 found[name] = SentColumn(min(one.low, known.low), min(one.high, known.high), kind)

@@ -34,7 +34,7 @@ class SentColumn(NamedTuple):
 
 
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
-"""The columns that the rows of a source's table have had."""
+"""The columns that the rows of a source's table have had; one without a name stands for rows that a rule excludes."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
@@ -331,7 +331,9 @@ class _Made:
             yield Effect("swap_table", new, to=old, note=UNSEEN if unseen else None)
             if done and done[0].action == "create_table" and done[0].columns:
                 rows = self.sent(statement.source, new)
-                earlier = {name: one.type for name, one in rows.items() if one.high < statement.order}
+                earlier = {
+                    name: one.type for name, one in rows.items() if name and one.high < statement.order
+                }
                 yield from (_onto(new, one) for one in before.changed_to(done[0], earlier))
             yield from (_onto(new, one) for one in done or () if one.action != "create_table")
         elif old in self.names.exact or done is None or unread:
@@ -341,7 +343,12 @@ class _Made:
         elif origin == new:
             yield Effect("swap_table", new, to=old)
             yield from (_onto(new, one) for one in done)
-        elif done and done[0].action == "create_table" and done[0].note != "as-select":
+        elif (
+            done
+            and done[0].action == "create_table"
+            and done[0].note != "as-select"
+            and not self.sent(statement.source, old)  # rows of a table that a rule excludes
+        ):
             yield Effect("drop_table", old)  # it was empty, and its name is unused
             yield from (_onto(new, replace(one, note=None) if one is done[0] else one) for one in done)
         else:

@@ -128,6 +128,18 @@ def test_an_empty_table_renamed_into_another() -> None:
     assert ("rename_table", "next") in meant(texts, "depot", "next")[2], "its rows are in another mirror"
 
 
+def test_a_table_with_left_out_rows_renamed_into_another() -> None:
+    """A filled table that a rule excludes must not pass for an empty one: its rows would be missing, unseen."""
+    texts = said("CREATE TABLE next LIKE depot", "RENAME TABLE depot TO old, next TO depot")
+    out = {"": SentColumn("", "", "unknown")}
+    last = resolved(
+        texts, [("src", table("depot"))], lambda _source, one: out if one.table == "next" else {}
+    )[-1]
+    assert [("rename_table", "depot"), ("rename_table", "next")] == [
+        (one.action, one.table.table) for one in last.effects
+    ]
+
+
 def test_the_copy_of_an_online_schema_tool() -> None:
     """What the tool did to its copy happens to the table where the copy takes its place."""
     texts = said(

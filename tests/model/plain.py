@@ -174,9 +174,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     types: dict[str, str] = {}
     for row in lane.changes:
         types = merged_columns(types, json.loads(row["types"] or "{}"))
-    subject = Subject(
-        table, rule.on_schema_change, {**types, **rule.columns}, lambda other: pipeline.rule(other).exclude
-    )
+    subject = Subject(table, rule.on_schema_change, {**types, **rule.columns})
     mine = [one for one in statements if one.kind != "none" and policy.concerns(one, table)]
     mirror, changes = Mirror(), lane.changes
     states = {one.id: policy.judge(one, subject).state for one in mine}
