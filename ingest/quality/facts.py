@@ -55,6 +55,11 @@ class DdlFact:
     at: dt.datetime | None = None
     pending: bool = False
 
+    @property
+    def is_idle(self) -> bool:
+        """True if it changes no column and nobody has to decide."""
+        return self.kind == "none" and not self.pending
+
 
 @dataclass(slots=True)
 class BatchFact:

@@ -339,6 +339,7 @@ def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
             "pipeline": one.name, "light": one.light, "state": one.word, "lag_seconds": one.lag, "batch": one.batch,
             "tables": len(one.tables), "not_ok": one.bad, "open_rejects": one.rejects,
             "pending_statements": one.statements, "failing_checks": one.failing,
+            "complete_until": one.complete_until, "complete_reason": one.complete_reason,
             "last_run": one.status.get("last_run"),
             "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
         }

@@ -237,7 +237,10 @@ class Fleet:
         except Exception as error:
             trouble = Trouble("bad", _said(error), command("validate", member.file))
             return PipelineState(name, member, "bad", "Cannot be read", [trouble])
-        troubles = sorted(_troubles(member, wrong), key=lambda one: LIGHTS.index(one.light))
+        troubles = sorted(
+            _troubles(member, wrong, {one["table"] for one in found["tables"]}),
+            key=lambda one: LIGHTS.index(one.light),
+        )
         light = troubles[0].light if troubles else "good"
         states = [row["state"] for row in found["tables"] if row["state"] != "ok"]
         if states:
@@ -267,6 +270,8 @@ class Trouble:
     light: str
     text: str
     command: str = ""
+    page: str = ""  # the one that shows more
+    table: str = ""  # which that page is of, if it is a table's
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,18 +324,33 @@ class PipelineState:
         return sum(self.checks.get(state, 0) for state in (FAIL, ERROR))
 
     @property
+    def complete_until(self) -> str | None:
+        """The source time before which no change is expected in any mirror; None if that is not known."""
+        found: str | None = self.status.get("complete_until")
+        return found
+
+    @property
+    def complete_reason(self) -> str:
+        """By what that is known, or why not."""
+        return str(self.status.get("complete_reason") or "")
+
+    @property
     def ended(self) -> dt.datetime | None:
         """When the last run ended."""
         last = self.status.get("last_run")
         return dt.datetime.fromisoformat(last["ended"]) if last else None
 
 
-def _troubles(member: Member, wrong: Iterable[Cause]) -> Iterator[Trouble]:
+def _troubles(member: Member, wrong: Iterable[Cause], tables: set[str]) -> Iterator[Trouble]:
     if member.fault:
         yield Trouble("bad", member.fault, command("validate", member.file))
     for one in wrong:
         text = causes.without(one.sentence, one.command)
-        yield Trouble("bad" if one.severity == causes.ERROR else "warn", text, one.command)
+        table = one.subject.rpartition(": ")[0]
+        verb = next((verb for verb in ("rejects", "ddl") if one.command == command(verb, member.file)), "")
+        page = verb or ("table" if table in tables else "")
+        light = "bad" if one.severity == causes.ERROR else "warn"
+        yield Trouble(light, text, one.command, page, table if page == "table" else "")
 
 
 def _said(error: Exception) -> str:

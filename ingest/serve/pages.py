@@ -230,12 +230,18 @@ def table(fleet: Fleet, asked: Query) -> View:
     })  # fmt: skip
 
 
-def _spent(batches: Sequence[BatchFact]) -> dict[str, float]:
-    """What the shown batches took of a mirror's disk and of everybody's time."""
+def _spent(batches: Sequence[BatchFact]) -> dict[str, Any]:
+    """What the shown batches took of a mirror's disk and of everybody's time, and how that went."""
+    ordered = batches[::-1]
     return {
         "batches": len(batches), "seconds": sum(one.seconds for one in batches),
         "bytes": sum(one.counts.get("rewritten_bytes", 0) for one in batches),
         "cpu": sum(one.cpu or 0.0 for one in batches), "cpu_known": sum(one.cpu is not None for one in batches),
+        "trends": {
+            "Seconds": [one.seconds for one in ordered],
+            "CPU seconds": [one.cpu for one in ordered if one.cpu is not None],
+            "Written": [one.counts.get("rewritten_bytes", 0) for one in ordered],
+        },
     }  # fmt: skip
 
 

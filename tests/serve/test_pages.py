@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 import json
 import re
 import shutil
@@ -134,6 +135,64 @@ def without_ages(found: object) -> object:
     """JSON without what changes from moment to moment."""
     text = json.dumps(found)
     return json.loads(text, object_hook=lambda one: {k: v for k, v in one.items() if not k.startswith("lag")})
+
+
+def test_every_trouble_leads_to_the_page_of_it(client: Client) -> None:
+    """A sentence without a way leaves it to whoever is woken to find out where to look."""
+    for page in ("fleet", "pipeline"):
+        text = client.get(PAGES[page]).text
+        links = {html.unescape(one) for one in re.findall(r'see</span> <a href="([^"]+)"', text)}
+        wanted = {"/table?pipeline=depot&table=depot.box", "/table?pipeline=depot&table=depot.bins"}
+        if page == "pipeline":
+            wanted |= {"/rejects?pipeline=depot", "/ddl?pipeline=depot"}
+        assert wanted == links
+        assert {200} == {client.get(one).code for one in links}
+
+
+def test_until_when_all_is_complete_is_said_of_each_pipeline(client: Client, tmp_path: Path) -> None:
+    """A scheduler that asks for many pipelines at once needs the number that it waits for."""
+    made = Written(tmp_path, "harbour")
+    made.take([change("INSERT", "ships", 1, {"id": "1", "word": "x"}, es=int(time.time() * 1000))])
+    both = client_of(made.file, client.service.fleet.member("depot").file)
+    found = {one["pipeline"]: one for one in both.get("/api/status").json}
+    for name, one in found.items():
+        status = both.get(f"/api/status?pipeline={name}").json
+        assert (status["complete_until"], status["complete_reason"]) == (
+            one["complete_until"],
+            one["complete_reason"],
+        )
+    assert (True, False) == (
+        found["depot"]["complete_until"] is None,
+        found["harbour"]["complete_until"] is None,
+    )
+    assert found["harbour"]["complete_until"][:16].replace("T", " ") in words(both.get("/").text)
+
+
+def test_what_a_table_costs_is_shown_with_its_trend(tmp_path: Path) -> None:
+    """One number says what was spent; whether it grows is what must be known before the disk is full."""
+    made = Written(tmp_path)
+    for n in range(4):
+        made.take([change("INSERT", "bins", n + 1, {"id": str(n), "word": "x"})])
+        counts = json.dumps({"inserted": 1, "cpu_ms": 20 * 4**n, "rewritten_bytes": 1000 * 3**n})
+        row = {"run": f"r{n}", "pipeline": "depot", "batch": n + 1, "stage": "gold", "subject": "depot.bins", "state": "done",
+               "started_at": made.now, "seconds": 0.1 * 2**n, "counts": counts, "message": ""}  # fmt: skip
+        made.product("runs", [row], complete=n + 1, lagging=[])
+    text = client_of(made.file).get("/table?pipeline=depot&table=depot.bins").text
+    lines = {}
+    for label in ("Seconds", "CPU seconds", "Written"):
+        tile = re.findall(f"<dt>{label}</dt>(.*?)</div>", text)[0]
+        lines[label] = [
+            int(point.split(",")[1]) for point in re.findall(r'points="([^"]+)"', tile)[0].split()
+        ]
+    assert sorted(lines["CPU seconds"], reverse=True) == lines["CPU seconds"]  # a drawing counts downwards
+    assert {"Seconds": 8, "CPU seconds": 4, "Written": 8} == {label: len(ys) for label, ys in lines.items()}
+
+
+def test_statements_without_effect_are_folded_away(client: Client) -> None:
+    """Twelve comments in the ledger hide the one statement that waits."""
+    text = client.get(PAGES["table"]).text
+    shown, _, rest = text.partition("4 without effect on the columns</summary>")
+    assert ("ADD COLUMN more" in shown, "COMMENT" in shown, "COMMENT" in rest) == (True, False, True)
 
 
 def test_metrics_are_those_of_the_verb(client: Client, lake: Written) -> None:
