@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from ingest.lake import mirrors
 from ingest.lake.schemas import BY_NAME
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
-from ingest.serve.work import JobRunner
+from ingest.serve.work import ACTIONS, JobRunner
 from tests.e2e import chromium
 from tests.e2e.test_report_browser import _CONTRASTS, SIZES, VIEWS
+from tests.e2e.test_serve_session import Hands
 from tests.lakes import ROOT
 from tests.serve.conftest import depot, listening  # noqa: F401 - a fixture
 from tests.serve.test_pages import PAGES
@@ -105,6 +107,56 @@ def test_a_button_does_what_it_says(browser: chromium.Browser, address: str, lak
     until(browser, "document.body.innerText.includes('said <b>so</b>')")
     assert "ingest ddl approve" in browser.run("document.querySelector('.lead').innerText")
     assert [] == browser.said()
+
+
+DONE = {  # the action, its page, whether a reason is written, its button, and the command
+    "run": ("/pipeline?pipeline=depot", False, "Run now", "ingest run"),
+    "retry": ("/pipeline?pipeline=depot", False, "Retry held and failed mirrors", "ingest retry"),
+    "pause": ("/table?pipeline=depot&table=depot.bins", True, "Pause", "ingest pause"),
+    "resume": ("/table?pipeline=depot&table=depot.shelf1", True, "Resume", "ingest resume"),
+    "replay": ("/rejects?pipeline=depot", False, "Replay all messages", "ingest replay"),
+    "dismiss-reject": ("/reject?pipeline=depot&number=1", True, "Dismiss", "ingest rejects dismiss"),
+    "approve": ("/ddl?pipeline=depot", True, "Approve", "ingest ddl approve"),
+    "dismiss": ("/ddl?pipeline=depot", True, "Dismiss", "ingest ddl dismiss"),
+}
+
+
+def test_every_action_is_done_by_the_keyboard_alone(
+    browser: chromium.Browser, address: str, lake: Written
+) -> None:
+    """Who cannot use a mouse is on call, too: each stop on the way to a button can be seen, and Enter presses it."""
+    paused = next(one for one in mirrors.known(lake.reader).values() if one.name == "depot.shelf1")
+    lake.decide("pause", paused.path, {})
+    hands = Hands(browser)
+    assert DONE.keys() == ACTIONS.keys()
+    for page, reasoned, button, typed in DONE.values():
+        browser.open(f"{address}{page}", width=1280, height=900, dark=True)
+        if reasoned:
+            hands.go_to(f"Reason: {button}")
+            hands.write("by hand")
+        hands.follow(button, typed)
+        hands.reads("said <b>so</b>")
+        hands.follow("Back to depot", "Books: from messages to mirrors")
+    assert [] == browser.said()
+
+
+def test_what_is_read_is_reached_by_the_keyboard_alone(browser: chromium.Browser, address: str) -> None:
+    """From all pipelines to a table, a row, a query and back, as each of them is asked for in the night."""
+    hands = Hands(browser)
+    browser.open(address, width=1280, height=900, dark=False)
+    hands.follow("depot", "What needs attention")
+    hands.follow("depot.bins", "Explain a row")
+    hands.press("Tab")
+    while not browser.run("document.activeElement.name === 'key'"):
+        hands.press("Tab")
+    hands.write("2")
+    hands.follow("Explain", "insert carries the row")
+    hands.follow("SQL", "read-only")
+    while not browser.run("document.activeElement.name === 'q'"):
+        hands.press("Tab")
+    hands.write("SELECT count(*) AS n FROM depot.bins")
+    hands.follow("Run", "1 row")
+    hands.follow("All pipelines", "1 of 1 pipeline needs attention now.")
 
 
 def test_the_keyboard_reaches_everything(browser: chromium.Browser, address: str) -> None:
