@@ -41,9 +41,9 @@ def slice_of(n: int, *, broken: bool = True) -> list[str]:
     return [*lines, *(['{"broken": \n'] if broken else [])]
 
 
-def depot(folder: Path, *, batches: int = 4) -> Written:
+def depot(folder: Path, *, batches: int = 4, name: str = "depot") -> Written:
     """A lake with a held table, rejects, a statement that waits and a failing check."""
-    made = Written(folder, "depot", "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n")
+    made = Written(folder, name, "tables:\n  - {match: depot.bins, on_schema_change: freeze}\n")
     for n in range(batches):
         held = {"depot.box": KEYLESS} if n == batches - 1 else None
         made.take(slice_of(n, broken=n % 2 == 0), held=held)
