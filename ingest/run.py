@@ -101,7 +101,7 @@ def run(
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     lake.select, lake.stop = select, stop
     pace(spark, 0)  # reads to find out what there is to do
-    teller = Teller(lake)
+    emitter = Teller(lake)
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
         identity.check(lake, warm.seen)
         wanted = [stage for stage in STAGES if stage in set(stages)]
@@ -113,17 +113,17 @@ def run(
             try:
                 _STAGES[stage](lake, warm, result, tell)
             except Exception as error:
-                told = f"{stage} stopped: {faults.said(error)}"
-                teller.end([told], result.messages, [])
-                result.failures.append(told)
+                said = f"{stage} stopped: {faults.said(error)}"
+                emitter.end([said], result.messages, [])
+                result.failures.append(said)
                 with suppress(Exception):  # the cause that stopped the stage may prevent this write, too
                     _record(lake, warm, result)
                 if isinstance(error, IngestError) or faults.fault(error) is None:
                     raise
-                raise StoppedError(f"{told}.") from error
+                raise StoppedError(f"{said}.") from error
             result.stages[stage] = time.monotonic() - started
             if result.batch is not None:
-                teller.start()
+                emitter.start()
         warm.seen = identity.look(lake)
         if not warm.looked:
             newest = lake.decoded()
@@ -131,8 +131,8 @@ def run(
             result.warnings += _written_by_spark(lake)
             warm.looked = True
         if _record(lake, warm, result):
-            teller.end(result.failures, result.messages, _written(result))
-    result.warnings.extend(teller.warnings)
+            emitter.end(result.failures, result.messages, _written(result))
+    result.warnings.extend(emitter.warnings)
     if result.stopped:
         result.warnings.append(f"stopped before the end of {result.stopped}: the next run does the rest.")
     return result
@@ -142,8 +142,8 @@ def _written_by_spark(lake: Lake) -> list[str]:
     """A warning if Arrow should write but cannot reach the lake."""
     if lake.pipeline.writer == "spark" or lake.takes_commits:
         return []
-    told = f"Spark writes bronze, silver and the small tables, for Arrow does not reach {lake.pipeline.lake}"
-    return [f"{told}: `writer: spark` in the pipeline file ends this warning."]
+    said = f"Spark writes bronze, silver and the small tables, for Arrow does not reach {lake.pipeline.lake}"
+    return [f"{said}: `writer: spark` in the pipeline file ends this warning."]
 
 
 def _written(result: Result) -> list[WrittenTable]:
@@ -195,8 +195,8 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
     if decoded.batches:
         result.batch = decoded.batches[-1]
     if result.rejected:
-        told = "1 message was" if result.rejected == 1 else f"{result.rejected} messages were"
-        result.warnings.append(f"{told} rejected: see `ingest rejects`.")
+        said = "1 message was" if result.rejected == 1 else f"{result.rejected} messages were"
+        result.warnings.append(f"{said} rejected: see `ingest rejects`.")
 
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
@@ -220,8 +220,8 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         if unfit := one.counts.get(COUNTED):
             result.warnings.append(f"{one.mirror}: {unfit} values do not fit: see `ingest rejects`.")
         if unread := one.counts.get(UNREAD):
-            told = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
-            result.warnings.append(f"{one.mirror}: {told}: see `ingest ddl`.")
+            said = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
+            result.warnings.append(f"{one.mirror}: {said}: see `ingest ddl`.")
     result.stopped = "gold" if lake.stop() else ""
     result.incomplete = bool(lake.select or result.stopped)
     unfinished = frozenset(one.path for one in result.mirrors if one.state in UNFINISHED)
@@ -359,7 +359,7 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
         yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment)
     for one in result.mirrors:
         if one.state != "skipped":
-            told = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
-            yield (*head, "gold", one.mirror, one.state, *told, None)
+            about = (one.began or now, one.seconds, one.version, json.dumps(one.counts), one.message)
+            yield (*head, "gold", one.mirror, one.state, *about, None)
     for text in result.failures:
         yield (*head, "alarm", None, "alarm", now, 0.0, None, "{}", text, None)

@@ -167,7 +167,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         try:
             found = _look(source, file, state)
         except OSError as error:
-            found = f"{_UNREADABLE} ({error.strerror or error}): nothing of it was read now; mend that"
+            found = f"{_UNREADABLE} ({error.strerror or error}): nothing of it was read now; repair that"
         if isinstance(found, str):
             alarms.append(Alarm(source.name, file.path, f"{shown(file.path)} {found}."))
             if source.by_arrival and found.startswith((_UNREADABLE, _DAMAGED)):
@@ -188,8 +188,8 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
 
 
 def _unlisted(source: Source, error: Exception) -> Alarm:
-    told = first_line(error)
-    text = f"cannot be listed ({type(error).__name__}: {told[:300]}): nothing of it was read now; mend that."
+    why = first_line(error)
+    text = f"cannot be listed ({type(error).__name__}: {why[:300]}): nothing of it was read now; repair that."
     return Alarm(source.name, source.path, f"{shown(source.path)} {text}")
 
 
@@ -223,7 +223,7 @@ def _look(source: Source, file: Found, state: FileState | None) -> Piece | str |
         return _piece(source, file, 0)
     if (file.size, file.mtime) == (state.size, state.mtime):
         if state.damage:
-            return f"{_DAMAGED} ({state.damage.rstrip('.')}): mend it, or take it away"
+            return f"{_DAMAGED} ({state.damage.rstrip('.')}): repair it, or take it away"
         return (
             _piece(source, file, state.position) if state.unread(packed) and _finished(source, file) else None
         )

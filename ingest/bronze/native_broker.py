@@ -41,7 +41,7 @@ def connected(source: Source) -> Iterator[Cluster]:
     try:
         yield _described(admin, source)
     except (KafkaException, TimeoutError) as error:
-        admin.poll(0)  # why no broker could be reached comes beside the answers
+        admin.poll(0)  # why no broker could be reached comes apart from the answers
         raise refused(source, heard[0] if heard else _reason(error)) from None
 
 

@@ -272,9 +272,9 @@ def _text(alert: Alert, pipeline: Pipeline) -> str:
 
 def _headline(pipeline: Pipeline, alerts: list[Alert]) -> str:
     begun = sum(one.state != OVER for one in alerts)
-    told = [counted(begun, "trouble")] if begun else []
-    told += [f"{len(alerts) - begun} over"] if begun < len(alerts) else []
-    return f"{pipeline.name}: {', '.join(told)}"
+    parts = [counted(begun, "trouble")] if begun else []
+    parts += [f"{len(alerts) - begun} over"] if begun < len(alerts) else []
+    return f"{pipeline.name}: {', '.join(parts)}"
 
 
 def _document(pipeline: Pipeline, alerts: list[Alert]) -> dict[str, Any]:

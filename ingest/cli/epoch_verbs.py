@@ -110,7 +110,7 @@ def decide(
         paths = [one.path for one in found]  # a command killed from here on leaves them as they are
         decisions.append(lake, [mirrors.announced(paths, paths, lake.decoded())])
     if withdraw or not begun:
-        epochs.decide(lake, source, start, reason, stands=not withdraw)
+        epochs.decide(lake, source, start, reason, valid=not withdraw)
     done = {one.table: one.complete for one in snapshots}
     for table in tables:
         if done.get(table) not in (True, complete):

@@ -101,8 +101,8 @@ def _verify(file: Path, texts: list[str], output_as: str) -> None:
         )
         for name in found.unread:
             output.note(f"not read: {name}")
-        told = f"{counted(len(found.hits), 'hit')} in {counted(found.files, 'file')} of {found.size} bytes"
-        output.line(told)
+        said = f"{counted(len(found.hits), 'hit')} in {counted(found.files, 'file')} of {found.size} bytes"
+        output.line(said)
     if found.hits or found.unread:
         raise typer.Exit(1)
 
@@ -128,7 +128,7 @@ def _planned(lake: Lake, table: str, key: list[str], where: str, reason: str, *,
 
 def _foresee(found: Erasure, output_as: str) -> None:
     messages = len({one.place for one in found.changes if one.topic is not None})
-    told: dict[str, Any] = {
+    said: dict[str, Any] = {
         "table": found.mirror,
         "rows": found.asked,
         "keys": len(found.keys),
@@ -137,7 +137,7 @@ def _foresee(found: Erasure, output_as: str) -> None:
         "also_from": [one.mirror for one in found.others],
     }
     if output_as == "json":
-        output.json(told)
+        output.json(said)
         return
     output.line(
         f"{counted(found.asked, 'row')} of {found.mirror} under {counted(len(found.keys), 'key')} would be erased, "

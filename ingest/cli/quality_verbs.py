@@ -121,7 +121,7 @@ def _report(lake: Tables, out: Path) -> dict[str, Any]:
     from ingest.quality.report import page, render
 
     facts = causes.gathered(lake)
-    made = page(facts, causes.beside(page(facts), causes.merged(status.status(lake), facts)))
+    made = page(facts, causes.missing_from(page(facts), causes.merged(status.status(lake), facts)))
     _write(out, render(made))
     return {
         "file": str(out.absolute()),

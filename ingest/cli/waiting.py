@@ -55,20 +55,20 @@ def wait(
             if code != NOT_YET or time.monotonic() + pause > ends:
                 break
             time.sleep(pause)
-    told = "no known time" if one.until is None else f"{one.until.isoformat()}Z"
+    until = "no known time" if one.until is None else f"{one.until.isoformat()}Z"
     if output_as == "json":
         output.json(
             {
                 "reached": reached,
                 "until": f"{wanted.isoformat()}Z",
-                "complete_until": None if one.until is None else told,
+                "complete_until": None if one.until is None else until,
                 "complete_by": one.by or None,
                 "complete_reason": one.reason,
                 "tables": sorted(chosen),
             }
         )
     else:
-        output.line(f"complete until {told} ({one.reason})")
+        output.line(f"complete until {until} ({one.reason})")
     if code:
         raise typer.Exit(code)
 

@@ -1,6 +1,6 @@
 """SQL expressions over a row's own columns, as `where:` and computed columns of a table's rule have them.
 
-What may stand in one is listed here.  Anything else (a subquery, `now()`, `random()`, a function that nobody has
+What one may contain is listed here.  Anything else (a subquery, `now()`, `random()`, a function that has not been
 looked at) could give another answer tomorrow for a row that has not changed.
 """
 
@@ -82,8 +82,12 @@ def _parsed(text: str, what: str = "a condition") -> exp.Expression:
     except (ParseError, TokenError) as error:
         details = getattr(error, "errors", None) or [{}]
         at = details[0].get("col")
-        told = str(details[0].get("description") or "")
-        why = "it breaks off" if not told or told.startswith("Required keyword") else told.strip().rstrip(".")
+        description = str(details[0].get("description") or "")
+        why = (
+            "it breaks off"
+            if not description or description.startswith("Required keyword")
+            else description.strip().rstrip(".")
+        )
         raise ValueError(
             f"{text!r} is not an SQL {what.rpartition(' ')[2]}: {why}"
             + (f", at its character {at}" if at else "")

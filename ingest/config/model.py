@@ -124,14 +124,14 @@ class TableRule:
     @property
     def shape(self) -> str:
         """What makes the mirror another table than its source's, as one text; empty if nothing does."""
-        told = {
+        given = {
             "without": sorted(self.without),
             "include": sorted(self.include),
             "names": dict(sorted(self.names.items())),
             "made": dict(sorted(self.made.items())),
             "where": self.where,
         }
-        found = {name: value for name, value in told.items() if value}
+        found = {name: value for name, value in given.items() if value}
         return json.dumps(found, ensure_ascii=False, sort_keys=True) if found else ""
 
     @property

@@ -37,7 +37,7 @@ from ingest.gold.planner import FoldPlan, Work, fold_plan, goes_on, rows_merged,
 from ingest.gold.rekeyed import ask
 from ingest.gold.schema import RETYPED, Plan, decide, is_recomputed, recomputed
 from ingest.gold.shaped import refuse, shaped
-from ingest.gold.work import Books, Job, behind, catch_up, jobs, stated
+from ingest.gold.work import Books, Job, catch_up, incomplete, jobs, stated
 from ingest.lake import condensed, decisions, faults, histories, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.decisions import FOLDED, Decision
@@ -108,7 +108,7 @@ def apply(
     """
     resting = lake.paused | asleep.keys()
     touched = {job.path for job in jobs(lake.pipeline, books)}
-    books = catch_up(lake, books, behind(lake, books, decided, touched - resting, {*lagging} - resting))
+    books = catch_up(lake, books, incomplete(lake, books, decided, touched - resting, {*lagging} - resting))
     ledger = Ledger()
     if _needs_ledger(lake, books, decided):
         ledger = ledgers.read(lake, books.lanes, books.last)
@@ -219,7 +219,7 @@ def _records(ledger: Ledger, plan: Plan) -> Iterator[Decision]:
     applied.
     """
     path = plan.mirror.path
-    for one, verdict in plan.told:
+    for one, verdict in plan.verdicts:
         if ledger.recorded.get((path, one.id)) != (verdict.state, verdict.does):
             value = {"statement": one.id, "state": verdict.state, "does": list(verdict.does)}
             yield Decision(FOLDED, path, value, one.batch, "folded")
@@ -485,17 +485,17 @@ def _merge(
             names = [lane_name(plan.job.lanes, (one.source, one.table)) for one, _ in work]
             folded = one_of(gathered, names, mirror)
         source = shaped(merging.typed(folded, mirror, shape, tolerant), mirror)
-        standing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
+        existing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
         guard.set_on(session)
         if fresh:
             tables.load(lake, session, mirror, source, _made(lake, plan))
         else:
             if plan.job.merged:  # every row has an outcome, or nothing has changed it
-                standing = []
+                existing = []
             news = (
                 goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
             )
-            merging.merge(session, lake.path(mirror.path), mirror, source, shape, standing, news=news)
+            merging.merge(session, lake.path(mirror.path), mirror, source, shape, existing, news=news)
 
     def keep() -> int:
         changes = session.read.format("delta").load(lake.path(CHANGES.name))

@@ -126,7 +126,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
 
 def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
     whole = not mirror.keys or refolds(one, steps)
-    new = steps.behind(one.eras[-1].place).new if one.eras else steps.new
+    new = steps.after(one.eras[-1].place).new if one.eras else steps.new
     return LaneWork(
         one.source,
         one.table,
@@ -294,8 +294,8 @@ def _task(groups: Sequence[Sequence[Work]], files: Sequence[str]) -> Any:
         for batch in batches:
             for at in batch.column(0).to_pylist():
                 rows = read(files, [lane for work in groups[at] for lane in work.lanes])
-                told = [msgspec.json.encode(make(work, rows)).decode() for work in groups[at]]
-                yield pa.RecordBatch.from_arrays([pa.array(told, pa.string())], names=["written"])
+                results = [msgspec.json.encode(make(work, rows)).decode() for work in groups[at]]
+                yield pa.RecordBatch.from_arrays([pa.array(results, pa.string())], names=["written"])
 
     return run
 

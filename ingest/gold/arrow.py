@@ -358,10 +358,15 @@ def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     times = (
         rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
     )
-    for op, partial, after, before, told, at in zip(*columns, kinds, times, strict=False):
+    for op, partial, after, before, kinds_of_row, at in zip(*columns, kinds, times, strict=False):
         new, old = _image(after, shard), _image(before, shard)
         yield Change(
-            op=Op(op), partial=bool(partial), after=new, before=old, types=types_of(told), event_time=at
+            op=Op(op),
+            partial=bool(partial),
+            after=new,
+            before=old,
+            types=types_of(kinds_of_row),
+            event_time=at,
         )
 
 
@@ -659,11 +664,11 @@ def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Mer
     new = source.filter(unmatched).select(there.schema.names)
     stay = pc.invert(going)
     at, of = rows.filter(stay), others.filter(stay)
-    standing, put = there.take(at), _put(there, source, at, of)
-    differs = _differ(standing, put)
+    matched, put = there.take(at), _put(there, source, at, of)
+    differs = _differ(matched, put)
     put, changed = put.filter(differs), at.filter(differs)
     if clears:
-        stays = standing.filter(pc.invert(differs))
+        stays = matched.filter(pc.invert(differs))
     else:
         stays = there.filter(
             pc.invert(_mask(there.num_rows, pa.concat_arrays([rows.filter(going), changed])))

@@ -85,10 +85,10 @@ def of_mirrors(
     @cache
     def found(source: str, topic: str | None, batch: int) -> Complete:
         """Of all partitions of a topic, up to a batch."""
-        told = ""
+        reason = ""
         if rejected.get(source, decoded + 1) <= batch:
             batch = rejected[source] - 1
-            told = (
+            reason = (
                 f"a message of batch {batch + 1} could not be decoded and may belong to any table of source {source}: "
                 f"`{command('rejects', lake.pipeline.file)}`"
             )
@@ -101,8 +101,8 @@ def of_mirrors(
             (_complete(one, marks) for one in there.get((source, topic), ())), key=_age, default=None
         )
         if slowest is None:
-            return Complete(reason=told or f"nothing of source {source} has a time", blocked=bool(told))
-        return Complete(slowest.until, slowest.by, told or slowest.reason, bool(told))
+            return Complete(reason=reason or f"nothing of source {source} has a time", blocked=bool(reason))
+        return Complete(slowest.until, slowest.by, reason or slowest.reason, bool(reason))
 
     complete = {}
     folded = now or completed.progress(lake)

@@ -102,29 +102,29 @@ def eras(
         HeldError: messages alternate between different keys.
     """
     if declared:
-        told = _declared(declared, statements)
+        result = _declared(declared, statements)
     elif found.runs:
-        told = _named(found, statements, keyless=keyless)
+        result = _named(found, statements, keyless=keyless)
     else:
-        told = _stated(statements)
-    told = _distinct(told)
-    if len(told) > MANY:
-        names = sorted({f"({', '.join(one.keys)})" for one in told})
+        result = _stated(statements)
+    result = _distinct(result)
+    if len(result) > MANY:
+        names = sorted({f"({', '.join(one.keys)})" for one in result})
         raise HeldError(
             f"its messages name the keys {' and '.join(names)} by turns: write the one that every row has as "
             "`keys: [...]` into its tables: entry."
         )
     first = found.first
-    if not told or first is None:
-        return tuple(Era("", one.keys) for one in told[-1:])
-    ends = [one.place for one in told[1:]]
-    living = [one for one, end in zip_longest(told, ends) if end is None or end > first]
+    if not result or first is None:
+        return tuple(Era("", one.keys) for one in result[-1:])
+    ends = [one.place for one in result[1:]]
+    living = [one for one, end in zip_longest(result, ends) if end is None or end > first]
     return (Era("", living[0].keys), *living[1:])
 
 
-def _distinct(told: Iterable[Era]) -> list[Era]:
+def _distinct(result: Iterable[Era]) -> list[Era]:
     found: list[Era] = []
-    for one in told:
+    for one in result:
         if not found or not same(found[-1].keys, one.keys):
             found.append(one)
     return found
@@ -135,14 +135,14 @@ def _distinct(told: Iterable[Era]) -> list[Era]:
 
 def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -> list[Era]:
     first, last = found.runs[0], found.runs[-1]
-    told = [Era("", first.keys)]
+    result = [Era("", first.keys)]
     for before, run in pairwise(found.runs):
-        told.append(Era(_since(before, run, statements), run.keys))
+        result.append(Era(_since(before, run, statements), run.keys))
     unnamed = found.unnamed
     if unnamed is not None and unnamed.low < first.low:
         added = _added(statements, unnamed.low, first.low)
         if keyless or added:
-            told[:1] = [Era("", ()), Era(added or _just_before(first.low), first.keys)]
+            result[:1] = [Era("", ()), Era(added or _just_before(first.low), first.keys)]
     keys = last.keys
     for place, effects in statements:
         after = _after(effects, keys)
@@ -151,11 +151,11 @@ def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -
         # else no row without the key has arrived yet
         if after or (unnamed is not None and unnamed.high > place):
             keys = after
-            told.append(Era(place, keys))
-    end = max(last.high, told[-1].place)
+            result.append(Era(place, keys))
+    end = max(last.high, result[-1].place)
     if keys and unnamed is not None and unnamed.high > end and not _last(statements, first.keys):
-        told.append(Era(end, ()))  # a row from before the statement was delivered again after it
-    return told
+        result.append(Era(end, ()))  # a row from before the statement was delivered again after it
+    return result
 
 
 def _last(statements: Sequence[Statement], keys: Keys) -> Keys:
@@ -194,16 +194,16 @@ def _added(statements: Sequence[Statement], low: str, high: str) -> str:
 
 
 def _stated(statements: Sequence[Statement]) -> list[Era]:
-    told: list[Era] = []
+    result: list[Era] = []
     for place, effects in statements:
-        keys = told[-1].keys if told else ()
+        keys = result[-1].keys if result else ()
         after = _after(effects, keys)
-        if not told and any(effect.action == "create_table" for effect in effects):
-            told.append(Era("", after))
+        if not result and any(effect.action == "create_table" for effect in effects):
+            result.append(Era("", after))
         elif after != keys:
-            told += [] if told else [Era("", ())]
-            told.append(Era(place, after))
-    return told
+            result += [] if result else [Era("", ())]
+            result.append(Era(place, after))
+    return result
 
 
 def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
@@ -229,7 +229,7 @@ def _made(effect: Effect, keys: Keys) -> bool:
 def _declared(declared: Keys, statements: Sequence[Statement]) -> list[Era]:
     """The declared key under the names that its columns had, without those that were not there yet."""
     keys = tuple(_last_name(name, statements) for name in declared)
-    told: list[Era] = []
+    result: list[Era] = []
     added = _first_added(statements)
     for at in range(len(statements) - 1, -1, -1):
         place, effects = statements[at]
@@ -237,9 +237,9 @@ def _declared(declared: Keys, statements: Sequence[Statement]) -> list[Era]:
         new = {name for name, first in added.items() if first == at}
         before = tuple(renamed.get(key, key) for key in keys if key not in new) or keys
         if before != keys:
-            told.append(Era(place, keys))
+            result.append(Era(place, keys))
             keys = before
-    return [Era("", keys), *reversed(told)]
+    return [Era("", keys), *reversed(result)]
 
 
 def _last_name(name: str, statements: Sequence[Statement]) -> str:

@@ -56,7 +56,7 @@ def mirror_of(lake: Tables, name: str) -> Mirror:
         listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
         raise IngestError(f"There is no mirror {name}; there are {listed}.")
     if not mirror.keys:
-        raise IngestError(f"{mirror.name} has no key, so that no row of it can be told from another.")
+        raise IngestError(f"{mirror.name} has no key, so that its rows cannot be distinguished.")
     return mirror
 
 

@@ -309,7 +309,7 @@ def _late(ordered: Sequence[Happening]) -> list[str]:
         text = ""
         if earliest is not None and earliest < one.batch:
             text = (
-                f"late: it arrived in batch {one.batch}, but stands before what batch {earliest} brought, "
+                f"late: it arrived in batch {one.batch}, but comes before what batch {earliest} brought, "
                 "and was folded at its place"
             )
         texts.append(text)

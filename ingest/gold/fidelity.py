@@ -74,7 +74,7 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
         columns: its columns.
         keys: its key columns, whose cells are never truncated: their change is rejected.
     """
-    told = changes.where(F.col("after").isNotNull()).select(
+    sending = changes.where(F.col("after").isNotNull()).select(
         "types",
         image("after", [one.name for one in columns]).alias("a"),
         F.json_object_keys("after").alias("sent"),
@@ -84,13 +84,13 @@ def count(changes: DataFrame, columns: Sequence[MirrorColumn], keys: Sequence[st
         for i, one in enumerate(columns)
         for name, value in _tests(one, is_key=one.name in keys).items()
     ]
-    groups = told.groupBy("types").agg(F.count("*").alias("rows"), *sums).collect() if sums else []
+    groups = sending.groupBy("types").agg(F.count("*").alias("rows"), *sums).collect() if sums else []
     found = [Fidelity(one.name, one.type, one.delta, Counter()) for one in columns]
     for row in groups:
-        told = json.loads(row["types"] or "{}")
+        sent_types = json.loads(row["types"] or "{}")
         for i, one in enumerate(found):
             whole = {name: row[f"{name}{i}"] for name in ("there", "sent", "rejected", "truncated")}
-            sent = types.delta(told.get(one.column, one.type))
+            sent = types.delta(sent_types.get(one.column, one.type))
             widened = sent != one.delta and types.widens(sent, one.delta)
             one.counts.update(_counts(row["rows"], whole, widened=widened))
     return found
@@ -111,12 +111,12 @@ def _tests(one: MirrorColumn, *, is_key: bool) -> dict[str, Column]:
     }
 
 
-def _counts(rows: int, told: dict[str, int], *, widened: bool) -> dict[str, int]:
-    exact = told["there"] - told["rejected"] - told["truncated"]
+def _counts(rows: int, numbers: dict[str, int], *, widened: bool) -> dict[str, int]:
+    exact = numbers["there"] - numbers["rejected"] - numbers["truncated"]
     return {
         "widened" if widened else "fit": exact,
-        "truncated": told["truncated"],
-        "rejected": told["rejected"],
-        "nulls": told["sent"] - told["there"],
-        "absent": rows - told["sent"],
+        "truncated": numbers["truncated"],
+        "rejected": numbers["rejected"],
+        "nulls": numbers["sent"] - numbers["there"],
+        "absent": rows - numbers["sent"],
     }

@@ -54,7 +54,7 @@ def history_of(changes: DataFrame, mirror: Mirror, lane: Lane, steps: Steps) -> 
     batch = lane.first if lane.folded_high is None else 0
     links, name = bool(lane.inherits_ever), (lane.source, lane.table)
     mine = rebased(mine, mirror, lane.eras, steps.ever, batch, links=links, lane=name)
-    return mine, steps.behind(last)
+    return mine, steps.after(last)
 
 
 def with_shard(changes: DataFrame, shard: tuple[str, str] | None) -> DataFrame:

@@ -44,8 +44,8 @@ def fold(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, guard: G
     If it is folded ``again``, ``work`` holds everything, and the table is replaced, columns included.
     """
     changes = session.read.format("delta").load(lake.path(CHANGES.name))
-    told = [_states(lake, changes, mirror, *pair) for pair in work]
-    source = _typed(reduce(DataFrame.unionByName, told), mirror)
+    found_states = [_states(lake, changes, mirror, *pair) for pair in work]
+    source = _typed(reduce(DataFrame.unionByName, found_states), mirror)
     table = table_of(mirror)
     sent = {one.column: f"s.{quoted(sent_name(i))}" for i, one in enumerate(table.columns)}
     on = " AND ".join(f"t.{quoted(one.column)} = {sent[one.column]}" for one in table.key_columns)
@@ -101,14 +101,14 @@ def _schema(mirror: Mirror) -> StructType:
     )
 
 
-def _typed(told: DataFrame, mirror: Mirror) -> DataFrame:
+def _typed(found_states: DataFrame, mirror: Mirror) -> DataFrame:
     """The states with every column in its Delta type, as the MERGE names it."""
     keys = {name: key_name(i) for i, name in enumerate(mirror.keys)}
     columns = [
         cast(F.col(keys.get(one.name, value_name(i))), one.type) for i, one in enumerate(mirror.columns)
     ]
     columns += [*[F.timestamp_micros(name) for name in (FROM, TO)], F.col(CURRENT)]
-    return told.select(*[value.alias(sent_name(i)) for i, value in enumerate(columns)], TAKEN)
+    return found_states.select(*[value.alias(sent_name(i)) for i, value in enumerate(columns)], TAKEN)
 
 
 # --- in the workers -----------------------------------------------------------------------------
@@ -123,10 +123,11 @@ def _run(
     others = beyond.events
     times = {order_of(place): moment for place, moment in moments.items()}
     for rows in groups(batches):
-        told = list(_of_group(rows, mirror, others, dict(times)))
-        if told:
+        found_states = list(_of_group(rows, mirror, others, dict(times)))
+        if found_states:
             arrays = [
-                pa.array(cells, kind) for cells, kind in zip(zip(*told, strict=True), kinds, strict=True)
+                pa.array(cells, kind)
+                for cells, kind in zip(zip(*found_states, strict=True), kinds, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -162,10 +163,10 @@ def _of_group(
 
 def _note(states: list[list[Any]], row: Image | None, moment: int | None) -> None:
     """Apply one step of a key: end its open state, and begin another unless the row is deleted."""
-    standing = states[-1] if states and states[-1][3] else None
-    if standing is not None:
-        if standing[0] == row:
+    current = states[-1] if states and states[-1][3] else None
+    if current is not None:
+        if current[0] == row:
             return
-        standing[2:] = [moment, False]
+        current[2:] = [moment, False]
     if row is not None:
         states.append([dict(row), moment, None, True])

@@ -67,14 +67,16 @@ def _fold(
 ) -> None:
     mirror, appends = plan.mirror, plan.job.rule.no_key == "append"
     floors = [_floor(lake, session, *one) for one in work]
-    anew = again or any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
+    from_scratch = (
+        again or any(new for _, new in floors) or (not appends and any(steps.new for _, steps in work))
+    )
     path = lake.path(mirror.path)
     happened = _happened(
         lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends
     )
     if appends:
-        rows = _appended(happened, work, anew)
-    elif anew:
+        rows = _appended(happened, work, from_scratch)
+    elif from_scratch:
         rows = _counted(happened, mirror).withColumn(NUMBER, F.explode(F.sequence(F.lit(1), F.col(COPIES))))
     else:
         _merge(session, path, mirror, happened, work, guard)
@@ -82,7 +84,7 @@ def _fold(
     rows = rows.select(*[quoted(one.column) for one in mirror.columns])
     if again:
         guard.replace(rows, path)
-    elif anew:
+    elif from_scratch:
         lanes = _of_lanes(mirror, work)
         guard.write(rows, path, "overwrite", **({} if lanes == "true" else {"replaceWhere": lanes}))
     else:
@@ -241,12 +243,12 @@ def _typed(mirror: Mirror, tolerant: bool) -> list[Column]:
 # --- what becomes of it ---------------------------------------------------------------------------
 
 
-def _appended(happened: DataFrame, work: Work, anew: bool) -> DataFrame:
+def _appended(happened: DataFrame, work: Work, from_scratch: bool) -> DataFrame:
     """The inserted rows, of the new batches or of all; those of an update do not count."""
     alone = Window.partitionBy(ORDER)
     halves = happened.withColumn(NUMBER, F.count(F.lit(1)).over(alone))
     came = halves.where((F.col(ADDS) == 1) & (F.col(NUMBER) == 1))
-    return came if anew else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
+    return came if from_scratch else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
 
 
 def _content(mirror: Mirror) -> Column:
@@ -279,11 +281,11 @@ def _merge(
     )
     again = happened.join(touched.select(F.col(CONTENT).alias("%t")), content == F.col("%t"), "left_semi")
     wanted = _counted(again, mirror).select(F.col(CONTENT).alias("%w"), COPIES)
-    standing = (
+    existing = (
         session.read.format("delta").load(path).groupBy(content.alias("%s")).agg(F.count("*").alias(STANDING))
     )
     joined = touched.join(wanted, F.col(CONTENT) == F.col("%w"), "left").join(
-        standing, F.col(CONTENT) == F.col("%s"), "left"
+        existing, F.col(CONTENT) == F.col("%s"), "left"
     )
     n, m = F.coalesce(COPIES, F.lit(0)), F.coalesce(STANDING, F.lit(0))
     # Deletes are sent only if there is a row: for unmatched ones Delta 4.4 fails with "Unexpected row".

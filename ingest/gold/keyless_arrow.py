@@ -33,15 +33,15 @@ def merged(work: Work, rows: Rows, present: pa.Table) -> Merged:
     """A mirror's rows after the batch: kept, and new ones."""
     floors = {lane.id: _floor(rows[lane.id], lane) for lane in work.lanes}
     steps = {lane.id: () if work.appends else lane.own_steps for lane in work.lanes}
-    anew = any(new for _, new in floors.values()) or (
+    from_scratch = any(new for _, new in floors.values()) or (
         not work.appends and any(lane.since for lane in work.lanes)
     )
     nothing = present.slice(0, 0)
-    if work.again or anew:
+    if work.again or from_scratch:
         present, gone = nothing, present.num_rows
     else:
         gone = 0
-    first = 0 if work.again or anew else min(lane.first for lane in work.lanes)
+    first = 0 if work.again or from_scratch else min(lane.first for lane in work.lanes)
     halves = [
         half
         for lane in work.lanes

@@ -70,15 +70,15 @@ class Steps:
     # a new one adds a column that the mirror has: only each row's history tells what it fills
     doubtful: bool = False
 
-    def behind(self, place: str | None) -> Steps:
+    def after(self, place: str | None) -> Steps:
         """The steps after a place; none if there is no place."""
 
-        def behind(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
+        def later(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
             if place is None:
                 return ()
             return tuple(step.after(place) for step in steps if str(step.order) > place)
 
-        return replace(self, ever=behind(self.ever), new=behind(self.new))
+        return replace(self, ever=later(self.ever), new=later(self.new))
 
     @property
     def fills(self) -> tuple[SchemaStep, ...]:

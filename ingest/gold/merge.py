@@ -106,7 +106,7 @@ def merge(
     mirror: Mirror,
     source: DataFrame,
     shape: Shape,
-    standing: Sequence[Standing] = (),
+    existing: Sequence[Standing] = (),
     *,
     news: bool = False,
 ) -> None:
@@ -131,8 +131,8 @@ def merge(
         builder = builder.whenMatchedUpdate(condition=None if unseen else _differs(rest), set=update)
     values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
     builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
-    leaving = _leaving(session, path, mirror) if any(lane.steps for lane in standing) else {}
-    for lane in standing:
+    leaving = _leaving(session, path, mirror) if any(lane.steps for lane in existing) else {}
+    for lane in existing:
         if lane.clears:
             builder = builder.whenNotMatchedBySourceDelete(lane.condition)
         elif fills := _fills(mirror, lane.steps, leaving):
@@ -155,7 +155,7 @@ def compared(value: str, one: MirrorColumn) -> str:
 
 def _leaving(session: SparkSession, path: str, mirror: Mirror) -> dict[str, str]:
     """The table's columns that no longer belong to the mirror, by Delta's names, with their Delta types."""
-    there = tables.standing(session.read.format("delta").load(path).schema)
+    there = tables.column_types(session.read.format("delta").load(path).schema)
     return {name: there[name] for name in tables.left(mirror, there)}
 
 

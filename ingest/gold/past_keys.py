@@ -34,7 +34,7 @@ class LaneEvent(NamedTuple):
 
 def rebased(
     events: Sequence[LaneEvent],
-    told: tuple[Era, ...],
+    eras: tuple[Era, ...],
     steps: tuple[SchemaStep, ...],
     logical: Mapping[str, str],
     batch: int,
@@ -44,7 +44,7 @@ def rebased(
 
     Args:
         events: all changes of the lane.
-        told: its eras.
+        eras: its eras.
         steps: its schema steps; their ``order`` is an order key.
         logical: the mirror's columns with their types.
         batch: the batch that rows of earlier eras are assigned to.
@@ -57,7 +57,7 @@ def rebased(
     created = (str(step.order) for step in steps if step.action == "new_incarnation")
     truncates = (one.place for one in events if one.change.op is Op.TRUNCATE)
     cleared = max([*created, *truncates], default="")
-    for era, after in pairwise(told):
+    for era, after in pairwise(eras):
         if after.place <= cleared:  # no row of it exists
             continue
         part = [one for one in events if era.place < one.place <= after.place]
@@ -70,7 +70,7 @@ def rebased(
         if after.keys:
             next_key = Table(after.keys, key_types(logical, after.keys, steps))
             _refuse([one.change.after or {} for one in base], next_key, era.keys, lane)
-    return [*base, *(one for one in events if one.place > told[-1].place)]
+    return [*base, *(one for one in events if one.place > eras[-1].place)]
 
 
 def key_types(

@@ -164,9 +164,7 @@ def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
     given = pipeline.rewrite_budget
     most = min(MOST, max(LEAST, EACH * changes)) if given is None else given
     return (
-        f"its {size} bytes are more than the {most} that {changes} changes may write anew"
-        if size > most
-        else ""
+        f"its {size} bytes are more than the {most} that {changes} changes may rewrite" if size > most else ""
     )
 
 
@@ -253,13 +251,13 @@ def work_of(
         eras = plan.mirror.eras_of(*name)
         one = lane(books, name, some, applied, own, eras, declared=declared, merged=merged)
         if one is not None:
-            one = _told(pipeline, plan, name, one)
+            one = _with_rules(pipeline, plan, name, one)
             steps = _steps(pipeline, ledger, plan, name, one).meeting(before.columns, one.folded_high)
             found.append((one, steps))
     return tuple(found)
 
 
-def _told(pipeline: Pipeline, plan: Plan, name: LaneId, one: Lane) -> Lane:
+def _with_rules(pipeline: Pipeline, plan: Plan, name: LaneId, one: Lane) -> Lane:
     """The lane with what the mirror's rules need of it."""
     shard = shard_of(pipeline, plan.job.rule, name)
     return _judged(replace(one, shard=shard, stamps=stamps_of(plan.mirror, *name)), plan.mirror)
@@ -289,7 +287,7 @@ def whole_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> Wo
     for name in lanes_of(pipeline, books, plan.mirror.path):
         eras = plan.mirror.eras_of(*name)
         one = whole(books, name, own, eras, declared=declared, merged=plan.job.merged)
-        one = _told(pipeline, plan, name, one)
+        one = _with_rules(pipeline, plan, name, one)
         found.append((one, _steps(pipeline, ledger, plan, name, one)))
     return tuple(found)
 
@@ -298,5 +296,5 @@ def _steps(pipeline: Pipeline, ledger: Ledger, plan: Plan, name: LaneId, one: La
     subject = subject_of(pipeline, plan.job, plan.mirror, name, plan.frozen)
     found = ledgers.steps(ledger.of(*name, one.last), subject, one.first)
     if one.folded_high is None and one.order_low is not None:  # there are no rows before the first change
-        return found.behind(one.order_low)
+        return found.after(one.order_low)
     return found

@@ -136,11 +136,11 @@ def _phrase(effect: Effect, subject: Subject) -> str:
     column, drops = effect.column, subject.policy == "evolve"
     match effect.action:
         case "add_column":
-            filled = f"; standing rows get {effect.default!r}" if effect.default is not None else ""
+            filled = f"; existing rows get {effect.default!r}" if effect.default is not None else ""
             if effect.note == UNREAD:
                 return f"has column {column} ({types.delta(effect.type or 'unknown')}); what became of the rows is not known"
             if leaves_open(effect, subject.table):
-                filled = "; standing rows have NULL, for only the source knows their values: load them again"
+                filled = "; existing rows have NULL, for only the source knows their values: load them again"
             return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"
         case "drop_column":
             return (

@@ -129,13 +129,13 @@ def foresee(
 
 def _reshaped(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, mirror: Mirror) -> Foreseen:
     """A mirror without new changes that is folded again by other rules."""
-    standing = Foreseen(mirror.name, mirror.path, WAIT, pauses.PAUSED, mirror.keys)
+    waiting = Foreseen(mirror.name, mirror.path, WAIT, pauses.PAUSED, mirror.keys)
     if mirror.path in known.paused:
-        return standing
+        return waiting
     rule = mirrors.rule_of(pipeline, (table for _, table in lanes_of(pipeline, books, mirror.path)))
     plan = Plan(Job(mirror.table, mirror.path, rule), mirror)
     why = _why_again(pipeline, books, ledger, plan)
-    return replace(standing, action=CHANGE, why=f"{RESHAPED}: {AGAIN}.", why_spark=why)
+    return replace(waiting, action=CHANGE, why=f"{RESHAPED}: {AGAIN}.", why_spark=why)
 
 
 def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> str:
@@ -147,14 +147,14 @@ def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> 
 def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:
     mirror, applied = known.mirrors.get(job.path), known.applied.get(job.path, known.complete)
     count = sum(line.changes for lines in job.lines.values() for line in lines if line.batch > applied)
-    standing = Foreseen(str(job.table), job.path, HOLD, changes=count)
+    waiting = Foreseen(str(job.table), job.path, HOLD, changes=count)
     if job.path in known.paused:
-        return replace(standing, action=WAIT, why=pauses.PAUSED)
+        return replace(waiting, action=WAIT, why=pauses.PAUSED)
     before = known.states.get(job.path, NO_TABLE)
     try:
         plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: before.exists)
     except HeldError as error:
-        return replace(standing, why=str(error))
+        return replace(waiting, why=str(error))
     found = _planned(plan, mirror if before.exists else None, count)
     if found.action in (HOLD, WAIT):
         return found

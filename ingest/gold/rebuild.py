@@ -79,8 +79,8 @@ def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) 
     except Exception as error:
         if faults.fault(error) is None:
             raise
-        told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
-        return Rebuilt(mirror.name, "failed", books.last, message=told)
+        message = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        return Rebuilt(mirror.name, "failed", books.last, message=message)
 
 
 def chosen(known: dict[str, Mirror], names: Sequence[str]) -> list[Mirror]:

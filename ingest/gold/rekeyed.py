@@ -65,7 +65,7 @@ def _spans(lake: Tables, changes: str, run: str) -> Iterator[Run]:
 def rebased(
     mine: DataFrame,
     mirror: Mirror,
-    told: tuple[Era, ...],
+    key_eras: tuple[Era, ...],
     steps: tuple[SchemaStep, ...],
     batch: int,
     *,
@@ -77,7 +77,7 @@ def rebased(
     Args:
         mine: all changes of the lane.
         mirror: with its columns as decided.
-        told: the lane's eras.
+        key_eras: the lane's eras.
         steps: its schema steps; their ``order`` is an order key.
         batch: the batch that rows of earlier eras are assigned to.
         links: True if key changes inherit values.
@@ -88,7 +88,7 @@ def rebased(
     """
     base: DataFrame | None = None
     cleared = _cleared(mine, steps)
-    for era, after in pairwise(told):
+    for era, after in pairwise(key_eras):
         if after.place <= cleared:  # no row of it exists
             continue
         part = mine.where((F.col("order_key") > era.place) & (F.col("order_key") <= after.place))
@@ -105,15 +105,15 @@ def rebased(
         base = _inserts(images, mine, after.place, batch).localCheckpoint()
         if after.keys:
             _refuse(base, _within(mirror, after.keys, steps), era, lane)
-    rest = mine.where(F.col("order_key") > told[-1].place)
+    rest = mine.where(F.col("order_key") > key_eras[-1].place)
     return rest if base is None else rest.unionByName(base)
 
 
 def _cleared(mine: DataFrame, steps: tuple[SchemaStep, ...]) -> str:
     """The place of the newest truncate or new table; empty if there was none."""
     newest = mine.where(F.col("op") == "truncate").agg(F.max("order_key").alias("at")).collect()[0]["at"]
-    anew = (str(step.order) for step in steps if step.action == "new_incarnation")
-    return max([*anew, newest or ""])
+    created = (str(step.order) for step in steps if step.action == "new_incarnation")
+    return max([*created, newest or ""])
 
 
 def _within(mirror: Mirror, keys: tuple[str, ...], steps: tuple[SchemaStep, ...]) -> Mirror:
@@ -149,8 +149,8 @@ def _copies(rows: DataFrame, beyond: refold.Beyond) -> DataFrame:
     whole = rows.select(F.lit(0).alias("group"), *refold.ROW).repartition(1).sortWithinPartitions("order_key")
 
     def run(batches: Rows) -> Rows:
-        told = (row for rows in refold.groups(batches) for row in rows)
-        changes = [Placed(order_of(row["order_key"]), change_of(row, ())) for row in told]
+        every = (row for rows in refold.groups(batches) for row in rows)
+        changes = [Placed(order_of(row["order_key"]), change_of(row, ())) for row in every]
         return _numbered(copies([*changes, *beyond.events]))
 
     return whole.mapInArrow(run, _LIVE)

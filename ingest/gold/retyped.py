@@ -93,8 +93,8 @@ def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
         whole = not (op == Op.UPDATE and partial)
         for i, (step, every) in enumerate(names.items()):
             text = next((image[name] for name in every if image.get(name) is not None), None)
-            told = step.solid and (whole or any(name in image for name in every))
-            if place < str(step.order) and (text is not None or told):
+            carried = step.solid and (whole or any(name in image for name in every))
+            if place < str(step.order) and (text is not None or carried):
                 sent = next((types[name] for name in every if types.get(name)), "")
                 found[i] |= effect(step, text, sent)
     return found
@@ -109,10 +109,10 @@ def _met_by_spark(lake: Lake, lane: Lane, names: Names) -> list[int]:
     for i, step in enumerate(names):
         text = F.coalesce(*[F.col("a")[name] for name in names[step]])
         sent = F.coalesce(*[F.col("t")[name] for name in names[step]], F.lit(""))
-        told = F.lit(False)
+        carried = F.lit(False)
         for name in names[step]:
-            told |= F.array_contains("there", name)
-        meets = text.isNotNull() | (F.lit(step.solid) & (told | ~overlays))
+            carried |= F.array_contains("there", name)
+        meets = text.isNotNull() | (F.lit(step.solid) & (carried | ~overlays))
         does = F.when(meets & (F.col("order_key") < str(step.order)), _effect(step)(text, sent))
         values.append(F.bit_or(F.coalesce(does, F.lit(0))).alias(f"s{i}"))
     images = image("after", every).alias("a"), image("types", every).alias("t")

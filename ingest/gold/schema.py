@@ -50,7 +50,7 @@ class Plan:
     whole: str = ""  # why it is folded again from its first change, as part of a sentence
     left_out: tuple[str, ...] = ()  # columns that the policy ``ignore`` omits, or that a rule excludes
     noticed: int = 0  # statements that could not be read, or leave rows elsewhere
-    told: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
+    verdicts: tuple[tuple[Statement, Verdict], ...] = ()  # what the new statements do
 
     @property
     def is_keyless(self) -> bool:
@@ -65,12 +65,12 @@ def decide(
     ledger: Ledger,
     applied: int,
     first: int,
-    stands: Callable[[], bool],
+    exists: Callable[[], bool],
     asked: Callable[[LaneId, int | None], Evidence] | None = None,
 ) -> Plan:
     """The schema for a mirror's new batches: it has folded ``applied``, and ``first`` had its first rows.
 
-    ``stands`` says whether the table exists; it is folded again if its key has changed. ``asked`` returns what all
+    ``exists`` says whether the table exists; it is folded again if its key has changed. ``asked`` returns what all
     changes of a lane up to a batch show of its key, if the lines do not say. The mirror has no key while none is known
     and none is needed.
 
@@ -88,7 +88,7 @@ def decide(
     last = hold.batch - 1 if hold else None
     logged = {name: ledger.of(*name, last) for name in subjects}
     declared = {name: policy.shown(logged[name], subject, applied) for name, subject in subjects.items()}
-    anew = (
+    from_scratch = (
         len(job.lanes | subjects.keys()) == 1
         and not job.rule.soft
         and any(
@@ -103,28 +103,28 @@ def decide(
     }
     keys = _keys(job, mirror, lanes)
     _refuse_lossy(pipeline, job, keys)
-    decided, left_out = _decided(job, mirror, declared, keys, anew)
+    decided, left_out = _decided(job, mirror, declared, keys, from_scratch)
     _refuse_made(job, mirror, declared)
     departed = {name: policy.departed(logged[name], subjects[name]) for name in subjects}
     _refuse_condition(job, decided, departed)
     decided = recomputed(job.rule, decided)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
     whole = _why_whole(job, mirror, decided, logged, applied)
-    if whole and not stands():
+    if whole and not exists():
         whole = ""
     if job.rule.history and (whole == REKEYED or decided.eras):
         raise HeldError(
             f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
             "into its tables: entry; the states up to here stay as they are."
         )
-    told = tuple(
+    verdicts = tuple(
         (one, policy.judge(one, subject))
         for name, subject in subjects.items()
         for one in logged[name]
         if one.batch > applied
     )
-    noticed = sum(verdict.state == NOTICED for _, verdict in told)
-    return Plan(job, decided, hold, frozen, whole, left_out, noticed, told)
+    noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
+    return Plan(job, decided, hold, frozen, whole, left_out, noticed, verdicts)
 
 
 def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId, frozen: int) -> Subject:
@@ -188,9 +188,9 @@ def _holds(job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: i
 def _explained(job: Job, statement: Statement, does: Iterable[str]) -> str:
     text = " ".join(statement.text.split())
     shown = text if len(text) <= 200 else text[:199] + "…"
-    told = " ".join(does)
-    verbs = "approve or dismiss" if "nothing: no message" not in told else "dismiss"
-    way = ", and let the source send the table's rows again" if "load them again" in told else ""
+    effects = " ".join(does)
+    verbs = "approve or dismiss" if "nothing: no message" not in effects else "dismiss"
+    way = ", and let the source send the table's rows again" if "load them again" in effects else ""
     return (
         f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `ingest ddl`, "
         f"then {verbs} it{way}; the changes of {job.table} from that batch on wait in silver."
@@ -229,7 +229,7 @@ def _outgrows(old: str, new: str) -> bool:
 
 
 def _decided(
-    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], keys: tuple[str, ...], anew: bool
+    job: Job, mirror: Mirror | None, declared: dict[LaneId, Shown], keys: tuple[str, ...], from_scratch: bool
 ) -> tuple[Mirror, tuple[str, ...]]:
     rule = job.rule
     seen: dict[str, str] = {}
@@ -246,7 +246,7 @@ def _decided(
         seen[shard] = "string"
     if not shown:  # only a truncate: the key's types are not known yet, and there is nothing to hold
         keys = ()
-    if anew and mirror is not None:  # no old row is kept, so the types may change freely
+    if from_scratch and mirror is not None:  # no old row is kept, so the types may change freely
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
     if rule.on_schema_change == "ignore" and mirror is not None and mirror.columns:
@@ -260,10 +260,10 @@ def _decided(
         seen |= again
         if mirror is not None:
             mirror = _renewed(mirror, job, gone, again)
-    told = {column: text for one in declared.values() for column, text in one.comments.items()}
+    comments = {column: text for one in declared.values() for column, text in one.comments.items()}
     found = grown(mirror, job.table, rule, keys, seen)
     _refuse_names(job, found)
-    return _commented(found, told), (*left_out, *without)
+    return _commented(found, comments), (*left_out, *without)
 
 
 def _refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
@@ -383,24 +383,24 @@ def _with_declared(
     return found
 
 
-def _commented(mirror: Mirror, told: dict[str, str]) -> Mirror:
+def _commented(mirror: Mirror, comments: dict[str, str]) -> Mirror:
     """The mirror with the source's comments on its columns."""
-    columns = tuple(replace(one, comment=told.get(one.name, one.comment)) for one in mirror.columns)
+    columns = tuple(replace(one, comment=comments.get(one.name, one.comment)) for one in mirror.columns)
     return replace(mirror, columns=columns)
 
 
 def _retyped(column: Column, job: Job, seen: dict[str, str]) -> Column:
-    told = job.rule.declared.get(column.name) or seen.get(column.name, "unknown")
-    return column if told == "unknown" else replace(column, type=told)
+    logical = job.rule.declared.get(column.name) or seen.get(column.name, "unknown")
+    return column if logical == "unknown" else replace(column, type=logical)
 
 
 def _again(declared: dict[LaneId, Shown]) -> dict[str, str]:
     """Names that were dropped and reused for other columns, with these columns' types if known."""
     return {
-        name: told.columns[name]
-        for told in declared.values()
-        for name in told.again
-        if told.columns.get(name, "unknown") != "unknown"
+        name: one.columns[name]
+        for one in declared.values()
+        for name in one.again
+        if one.columns.get(name, "unknown") != "unknown"
     }
 
 
@@ -414,7 +414,7 @@ def _renewed(mirror: Mirror, job: Job, gone: set[str], again: dict[str, str]) ->
 
 def _gone(job: Job, declared: dict[LaneId, Shown]) -> set[str]:
     """Columns dropped at the source, if the policy follows, that no later row shows again."""
-    return _not_again(job, {name: told.gone for name, told in declared.items()})
+    return _not_again(job, {name: one.gone for name, one in declared.items()})
 
 
 def _not_again(job: Job, gone: Mapping[LaneId, Mapping[str, str]]) -> set[str]:
@@ -430,8 +430,8 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
     """The mirror's key: that of its lanes' last eras."""
     shard = (job.rule.shard_column,) if job.rule.shard_column else ()
     before = mirror.keys if mirror else ()
-    stands = mirror is not None and bool(mirror.columns)
-    finals = {name: told[-1].keys for name, told in lanes.items() if told}
+    exists = mirror is not None and bool(mirror.columns)
+    finals = {name: found[-1].keys for name, found in lanes.items() if found}
     if len({frozenset(keys) for keys in finals.values()}) > 1:
         named = " and ".join(f"({', '.join(keys)}) of {table}" for (_, table), keys in finals.items())
         raise HeldError(
@@ -439,10 +439,10 @@ def _keys(job: Job, mirror: Mirror | None, lanes: Mapping[LaneId, tuple[Era, ...
             "entry, or wait until all of them have the new one."
         )
     keys = next(iter(finals.values()), ())
-    if not finals and stands:  # no new evidence of a key
+    if not finals and exists:  # no new evidence of a key
         return before
     keys = tuple(key for key in keys if key not in shard) + shard if keys else ()
-    if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not stands)):
+    if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not exists)):
         what = "has no primary key any more" if before else "has no key"
         also = "" if before else " or `no_key: append`"
         raise HeldError(
@@ -463,21 +463,21 @@ def _eras(
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
     logged, lines = list(logged), job.lines[name]
     statements = policy.by_statement(logged, subject)
-    stands = mirror is not None and bool(mirror.columns)
-    if mirror is not None and stands and not _is_news(job, mirror, lines, logged, subject, applied):
+    exists = mirror is not None and bool(mirror.columns)
+    if mirror is not None and exists and not _is_news(job, mirror, lines, logged, subject, applied):
         return mirror.eras_of(*name) or ((Era("", mirror.keys),) if mirror.keys else ())
-    keyless = stands and mirror is not None and not mirror.keys
+    keyless = exists and mirror is not None and not mirror.keys
     found = of_lines(lines)
     if asked is None and mirror is not None and mirror.keys:
         found = replace(found, runs=(Run(mirror.keys, "", ""), *found.runs))
-    told = _told(job, found, statements, keyless=keyless)
+    lane_eras = _lane_eras(job, found, statements, keyless=keyless)
     rekeys = any(effect.action.endswith("primary_key") for _, effects in statements for effect in effects)
-    if asked is not None and (stands or rekeys or len(told) > 1):
-        told = _told(job, asked(), statements, keyless=keyless)
-    return told
+    if asked is not None and (exists or rekeys or len(lane_eras) > 1):
+        lane_eras = _lane_eras(job, asked(), statements, keyless=keyless)
+    return lane_eras
 
 
-def _told(
+def _lane_eras(
     job: Job, found: Evidence, statements: Sequence[eras.Statement], *, keyless: bool
 ) -> tuple[Era, ...]:
     try:

@@ -31,20 +31,20 @@ def refuse_another(pipeline: Pipeline, books: Books, job: Job) -> None:
 
 def _compare(pipeline: Pipeline, books: Books, source: str, known: set[str], lines: list[Line]) -> None:
     """Compare with the servers in the books so far, then with the first new line."""
-    stands: dict[str, set[str]] = defaultdict(set)
-    for told in known:
-        stands[_kind(told)].add(told)
+    seen: dict[str, set[str]] = defaultdict(set)
+    for server in known:
+        seen[_kind(server)].add(server)
     for line in sorted(lines, key=lambda one: (one.batch, one.topic or "", one.partition or 0)):
-        for told in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival
-            before = stands[_kind(told)]
-            if before and told not in before:
-                raise HeldError(_sentence(pipeline, books, source, before, told))
-            before.add(told)
+        for server in sorted(line.servers, key=line.servers.__getitem__):  # in order of arrival
+            before = seen[_kind(server)]
+            if before and server not in before:
+                raise HeldError(_sentence(pipeline, books, source, before, server))
+            before.add(server)
 
 
-def _kind(told: str) -> str:
+def _kind(server: str) -> str:
     """The epoch and ``server`` or ``log``."""
-    return " ".join(told.split(" ", 2)[:2])
+    return " ".join(server.split(" ", 2)[:2])
 
 
 def _sentence(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> str:
@@ -57,16 +57,16 @@ def _sentence(pipeline: Pipeline, books: Books, source: str, before: Iterable[st
     )
 
 
-def _name(told: str) -> str:
-    return told.partition(" ")[2]
+def _name(server: str) -> str:
+    return server.partition(" ")[2]
 
 
-def _places(books: Books, source: str, told: str) -> list[str]:
+def _places(books: Books, source: str, server: str) -> list[str]:
     """The first message of each partition in which a server is named."""
     first: dict[tuple[str, int], tuple[int, int]] = {}
     for line in books.lines:
-        if line.source == source and told in line.servers:
+        if line.source == source and server in line.servers:
             at = (line.topic or "", line.partition or 0)
-            place = (line.batch, line.servers[told])
+            place = (line.batch, line.servers[server])
             first[at] = min(first.get(at, place), place)
     return [f"{topic}/{partition}/{first[topic, partition][1]}" for topic, partition in sorted(first)]

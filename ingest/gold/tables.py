@@ -136,7 +136,7 @@ def reshape(
     """
     path = lake.path(mirror.path)
     frame = session.read.format("delta").load(path)
-    have = standing(frame.schema)
+    have = column_types(frame.schema)
     gone = left(mirror, present)
     going = [] if mirror.keys else gone
     if not going and all(have.get(one.column, one.delta) == one.delta for one in mirror.columns):
@@ -181,7 +181,7 @@ def is_replaced(mirror: Mirror, present: Mapping[str, object]) -> bool:
     )
 
 
-def standing(schema: StructType) -> dict[str, str]:
+def column_types(schema: StructType) -> dict[str, str]:
     """A table's columns with their Delta types."""
     return {field.name: field.dataType.simpleString().upper() for field in schema.fields}
 

@@ -150,7 +150,7 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     return found
 
 
-def behind(
+def incomplete(
     lake: Lake,
     books: Books,
     known: Mapping[str, Mirror],

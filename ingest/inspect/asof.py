@@ -26,7 +26,7 @@ class Pinned:
     wanted: int  # the last one with changes for it, up to the requested batch
 
     @property
-    def behind(self) -> bool:
+    def lagging(self) -> bool:
         """True if it lags: it lacks a batch that it should hold."""
         return self.batch is None or self.batch < self.wanted
 
@@ -44,11 +44,11 @@ def mirrors(lake: Tables, as_of: int) -> dict[TableId, Pinned]:
     for mirror in decided.known(lake).values():
         batch, version = recorded.get(mirror.name, (None, None))
         pinned = Pinned(mirror, batch, version, wanted.get(mirror.path, 0))
-        found[mirror.table] = _from_log(lake, pinned, as_of) if pinned.behind else pinned
+        found[mirror.table] = _from_log(lake, pinned, as_of) if pinned.lagging else pinned
     return found
 
 
-def beside(
+def accompanying(
     lake: Tables, as_of: int, pinned: Iterable[Pinned], tables: Mapping[str, Mirror]
 ) -> dict[TableId, Pinned]:
     """The same for tables that accompany mirrors, by the mirrors' paths; their versions come only from their own logs."""
@@ -63,7 +63,7 @@ def complaints(pinned: Mapping[TableId, Pinned], as_of: int) -> list[str]:
     for one in pinned.values():
         if one.version is None:
             texts.append(f"{one.mirror.name} was not there yet at batch {as_of}.")
-        elif one.behind:
+        elif one.lagging:
             texts.append(
                 f"{one.mirror.name} is behind: it holds batch {one.batch}, and batch {one.wanted} is missing."
             )

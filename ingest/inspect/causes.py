@@ -115,7 +115,7 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
     return dict(sorted(wrong.items(), key=lambda item: item[1].severity))
 
 
-def beside(made: report.Page, wrong: Mapping[str, Cause]) -> list[report.Problem]:
+def missing_from(made: report.Page, wrong: Mapping[str, Cause]) -> list[report.Problem]:
     """The additional causes that a report must list, too."""
     from ingest.quality import report
 

@@ -106,7 +106,7 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
         return {one.table: Named(lake.path(one.path)) for one in there}, []
     pinned = asof.mirrors(lake, batch)
     histories = histories_of(lake, [one.mirror for one in pinned.values()])
-    found = asof.beside(lake, batch, pinned.values(), histories) | pinned
+    found = asof.accompanying(lake, batch, pinned.values(), histories) | pinned
     return {
         table: Named(lake.path(one.mirror.path), one.version)
         for table, one in found.items()

@@ -37,9 +37,9 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
     """One entry per mirror, including held ones without a table, and history tables."""
     mirrors = known_mirrors.known(lake)
     runs = last_runs(lake)
-    beside = histories_of(lake, mirrors.values())
+    states = histories_of(lake, mirrors.values())
     found = [
-        _entry(lake, beside[path], runs.get(one.name, {})) for path, one in mirrors.items() if path in beside
+        _entry(lake, states[path], runs.get(one.name, {})) for path, one in mirrors.items() if path in states
     ]
     found += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
     found.extend(_line(name, run) for name, run in runs.items())
@@ -59,8 +59,8 @@ def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
     """The existing history tables, by their mirrors' paths."""
     if not any(rule.history for rule in lake.pipeline.tables):
         return {}
-    beside = {one.path: histories.table_of(one) for one in mirrors if one.keys}
-    return {path: table for path, table in beside.items() if _exists(lake, table.path)}
+    states = {one.path: histories.table_of(one) for one in mirrors if one.keys}
+    return {path: table for path, table in states.items() if _exists(lake, table.path)}
 
 
 def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
@@ -70,15 +70,15 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         if snapshot.exists:
             rows = snapshot.rows if snapshot.files else lake.count(mirror.path)
     except Exception as error:  # one damaged table must not hide the state of the others
-        told = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
-        snapshot, run = NO_TABLE, {"state": "damaged", "message": told}
+        said = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        snapshot, run = NO_TABLE, {"state": "damaged", "message": said}
     have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
     is_mirror = mirror.path.startswith(MIRRORS)  # an old history table may be left unchanged
     if is_mirror and run.get("state") == "done" and (have or 0) < (run.get("batch") or 0):
-        told = f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have else 'none'}"
+        said = f"batch {run['batch']} was folded and its table holds {f'batch {have}' if have else 'none'}"
         run = {
             "state": "failed",
-            "message": f"{told}: `{command('retry', lake.pipeline.file)}` folds the rest again",
+            "message": f"{said}: `{command('retry', lake.pipeline.file)}` folds the rest again",
         }
     found = {
         "path": lake.path(mirror.path),

@@ -240,7 +240,7 @@ class Opener:
         return found
 
     def is_lost(self, value: bytes | None) -> bool:
-        """True for a sealed message whose day's key was dropped on purpose: nobody can read it any more."""
+        """True for a sealed message whose day's key was dropped on purpose: it can no longer be read."""
         return self.days.get(bytes(value or b"")[len(MARK) : _SALT_AT], "") in self.dropped
 
     def fault(self, day: str) -> str:

@@ -53,16 +53,16 @@ class Epochs:
 
 def read(lake: Tables) -> Epochs:
     """The epochs and re-snapshots of all sources."""
-    stands: dict[tuple[str, Start], bool] = {}
+    valid: dict[tuple[str, Start], bool] = {}
     complete: dict[tuple[str, Start, TableId], bool] = {}
     for one in decisions.read(lake).of(EPOCH, RESNAPSHOT):
         start = Start.from_json(one.value["start"])
         if one.kind == EPOCH:
-            stands[one.subject, start] = one.value["stands"]
+            valid[one.subject, start] = one.value["stands"]
         else:
             complete[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
-    for source, start in sorted((one for one, stand in stands.items() if stand), key=_in_order):
+    for source, start in sorted((one for one, is_valid in valid.items() if is_valid), key=_in_order):
         starts[source] = (*starts.get(source, ()), start)
     kept = (one for one in complete.items() if one[0][1] in starts.get(one[0][0], ()))
     return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))
@@ -76,9 +76,9 @@ def _in_order(one: tuple[str, Start]) -> tuple[object, ...]:
 # --- deciding -------------------------------------------------------------------------------------
 
 
-def decide(lake: Lake, source: str, start: Start, reason: str, *, stands: bool = True) -> None:
+def decide(lake: Lake, source: str, start: Start, reason: str, *, valid: bool = True) -> None:
     """Record that an epoch begins, or withdraw that decision."""
-    _append(lake, EPOCH, source, start, {"stands": stands}, reason)
+    _append(lake, EPOCH, source, start, {"stands": valid}, reason)
 
 
 def tell(lake: Lake, source: str, start: Start, table: TableId, reason: str, *, complete: bool) -> None:

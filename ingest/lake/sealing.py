@@ -149,12 +149,12 @@ def _listed(days: Mapping[str, list[int]]) -> str:
     """Days with their batches: all of a few, the first and the last of many."""
     names = sorted(days)
     batches = sorted(batch for some in days.values() for batch in some)
-    told = (
+    what = (
         ", ".join(names)
         if len(names) <= 3
         else f"{counted(len(names), 'day')} from {names[0]} to {names[-1]}"
     )
-    return f"{told} (batch {batches[0]}{f' to {batches[-1]}' if len(set(batches)) > 1 else ''})"
+    return f"{what} (batch {batches[0]}{f' to {batches[-1]}' if len(set(batches)) > 1 else ''})"
 
 
 def readable(found: Opener, rows: DataFrame) -> DataFrame:
@@ -223,9 +223,9 @@ def _printed(words: tuple[str, ...]) -> str:
 
 def _wrapping(masters: Mapping[str, bytes], day: str, number: bytes, data_key: bytes) -> bytes:
     name, master = next(iter(masters.items()))
-    told = {"version": 1, "day": day, "id": number.hex(), "master": name}
+    fields = {"version": 1, "day": day, "id": number.hex(), "master": name}
     data = wrapped(master, data_key, f"{day}.{number.hex()}")
-    return json.dumps(told | {"wrapped": base64.b64encode(data).decode()}).encode()
+    return json.dumps(fields | {"wrapped": base64.b64encode(data).decode()}).encode()
 
 
 def _parsed(name: str) -> tuple[str, bytes]:
@@ -253,8 +253,8 @@ def _data_key(folder: _Folder, name: str, masters: Mapping[str, bytes]) -> bytes
 
 def _unwrapped(folder: _Folder, name: str, masters: Mapping[str, bytes]) -> bytes:
     try:
-        told = json.loads(folder.read(name))
-        by, data = str(told["master"]), base64.b64decode(told["wrapped"], validate=True)
+        fields = json.loads(folder.read(name))
+        by, data = str(fields["master"]), base64.b64decode(fields["wrapped"], validate=True)
     except (ValueError, KeyError, TypeError, OSError):
         raise SealError(
             f"the key file {folder.path}/{name} is damaged or missing: put it back from a backup."

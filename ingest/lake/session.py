@@ -45,7 +45,7 @@ from ingest.lake.settings import (
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROFILE = "spark.ingest.profile"  # marks a session as started here
-_BESIDE = "spark.ingest.beside"  # marks a session that was made from another one
+_DERIVED = "spark.ingest.derived"  # marks a session that was made from another one
 _TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # they print what is raised anyway
 
 
@@ -86,7 +86,7 @@ def new_session(spark: SparkSession) -> SparkSession:
     settings.
     """
     fresh = spark.newSession()
-    fresh.conf.set(_BESIDE, "true")
+    fresh.conf.set(_DERIVED, "true")
     names = spark.conf.get(APPLIED, "") or ""
     return _apply(fresh, {name: spark.conf.get(name) or "" for name in names.split() if name != APPLIED})
 
@@ -113,7 +113,7 @@ def prepare(*, say: Callable[[str], None] = lambda _: None) -> bool:
 
 def _running() -> SparkSession | None:
     active = SparkSession.getActiveSession()
-    if active and not active.conf.get(_BESIDE, ""):
+    if active and not active.conf.get(_DERIVED, ""):
         return active
     if SparkContext._active_spark_context or "DATABRICKS_RUNTIME_VERSION" in os.environ:
         return SparkSession.builder.getOrCreate()

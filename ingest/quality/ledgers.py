@@ -58,7 +58,7 @@ def _there(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def behind(lake: Lake) -> dict[str, int]:
+def lagging(lake: Lake) -> dict[str, int]:
     """Mirrors whose last state in `runs` is not "done", with the last batch that was done."""
     rows = lake.ask(
         "SELECT subject, coalesce(done, 0) AS done FROM ("

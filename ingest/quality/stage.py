@@ -73,10 +73,10 @@ def check(
     look = partial(_look, lake, last=last, also=touched, decided=decided, only=only)
     with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # work that can be done while Spark counts
         imported = pool.submit(judge.great_expectations)
-        behind = pool.submit(ledgers.behind, lake) if since > 0 else None
+        lagging = pool.submit(ledgers.lagging, lake) if since > 0 else None
         tell(STAGE, "counting")
         found = look(since)
-        earlier = _earlier(found, touched, behind.result() if behind else {})
+        earlier = _earlier(found, touched, lagging.result() if lagging else {})
         if earlier < since:
             found = look(earlier)
         if steps is not None:
@@ -179,9 +179,9 @@ def _look(
     return _Found(since, surveyed.subjects, metrics + differing, broken, stated)
 
 
-def _earlier(found: _Found, also: Collection[str], behind: Mapping[str, int]) -> int:
+def _earlier(found: _Found, also: Collection[str], lagging: Mapping[str, int]) -> int:
     """The first batch to check: earlier if a mirror has caught up on batches that had failed."""
-    caught_up = [behind.get(one.name, found.since) for one in found.subjects if one.path in also]
+    caught_up = [lagging.get(one.name, found.since) for one in found.subjects if one.path in also]
     return min([found.since, *caught_up])
 
 

@@ -104,10 +104,10 @@ def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
         return found
     rows = []
     for row in _changes(lake, sides[0].since, [lane for _, _, lane in lanes.values()]):
-        told = lanes.get((row["source"], TableId(row["database"], row["schema"], row["table"])))
-        if told is None or row["batch"] > told[0].subject.applied:
+        side = lanes.get((row["source"], TableId(row["database"], row["schema"], row["table"])))
+        if side is None or row["batch"] > side[0].subject.applied:
             continue
-        one, i, _ = told
+        one, i, _ = side
         if row["op"] == Op.TRUNCATE:
             at = row["order_key"], row["batch"]
             one.cleared[i] = max(one.cleared.get(i, at), at)

@@ -128,19 +128,19 @@ def _superseded(old: DataFrame, keys: Keys, lanes: Sequence[LaneId]) -> DataFram
     """The places of the changes that nothing can need any more, and the place after which that holds."""
     rows = _of(old, lanes).where(F.col("op") != "truncate")
     after, before = (image(name, keys) for name in ("after", "before"))
-    told = rows.select(*_PLACE, "op", "partial", "after", "before", after.alias("a"), before.alias("b"))
+    sent = rows.select(*_PLACE, "op", "partial", "after", "before", after.alias("a"), before.alias("b"))
     own, left = key_texts(keys)
     both = F.array_distinct(F.array(_text(own), _text(left)))
-    told = told.select(*_PLACE, _sets(own, left).alias("sets"), both.alias("keys"))
+    sent = sent.select(*_PLACE, _sets(own, left).alias("sets"), both.alias("keys"))
     last = (
-        told.where("sets")
+        sent.where("sets")
         .groupBy(*_LANE, F.col("keys")[0].alias("key"))
         .agg(F.max("order_key").alias("since"))
     )
-    halves = told.select(*_PLACE, F.size("keys").alias("n"), F.explode("keys").alias("key"))
+    halves = sent.select(*_PLACE, F.size("keys").alias("n"), F.explode("keys").alias("key"))
     later = [*_same(_LANE), F.col("l.key") == F.col("r.key"), F.col("l.order_key") < F.col("r.since")]
-    behind = halves.alias("l").join(last.alias("r"), later).select("l.*", "r.since")
-    found = behind.groupBy(*_PLACE, "n").agg(F.count("*").alias("found"), F.max("since").alias("since"))
+    followed = halves.alias("l").join(last.alias("r"), later).select("l.*", "r.since")
+    found = followed.groupBy(*_PLACE, "n").agg(F.count("*").alias("found"), F.max("since").alias("since"))
     return found.where("found = n").select(*_PLACE, "since")
 
 

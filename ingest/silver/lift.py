@@ -482,8 +482,8 @@ def _stumbled(at: int, error: Exception) -> Refused:
 
 def _refusal(refused: Refused, *, hide: bool) -> str:
     detail = without_values(refused.code, refused.detail) if hide else refused.detail
-    told = {"reason": refused.code, "detail": clean(detail), "decoder": DECODER}
-    return json.dumps(told, ensure_ascii=False)
+    reject = {"reason": refused.code, "detail": clean(detail), "decoder": DECODER}
+    return json.dumps(reject, ensure_ascii=False)
 
 
 def _statement(change: Change, masks: Masks | None) -> str:

@@ -88,14 +88,14 @@ def _input() -> pa.Schema:
 def _sort(page: pa.RecordBatch, found: Foretold) -> None:
     """Keep the DDL, rejects and book lines of one page of rows."""
     for row in _without_changes(page):
-        told = json.loads(row["payload"])
+        payload = json.loads(row["payload"])
         if row["kind"] == "book":
             found.lines.append(Line.from_json(row["payload"]))
         elif row["kind"] == "reject":
-            found.rejects.append((row["source"], told["reason"], told["detail"]))
+            found.rejects.append((row["source"], payload["reason"], payload["detail"]))
         else:
-            parsed = told["parsed"]
-            statement = {name: row[name] for name in _DDL} | {"statement": told["statement"]}
+            parsed = payload["parsed"]
+            statement = {name: row[name] for name in _DDL} | {"statement": payload["statement"]}
             found.statements.append(
                 statement | {"class": parsed["kind"], "effects": json.dumps(parsed["effects"])}
             )

@@ -120,8 +120,8 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
         if image is not None and not image.keys() <= names:
             for column in image:
                 known.setdefault(column, "unknown")
-    told = {id(change.types): change.types for change in rows}
-    for named in told.values():
+    distinct = {id(change.types): change.types for change in rows}
+    for named in distinct.values():
         for column, logical in named.items():
             if column in known:
                 known[column] = types.common(known[column], logical)

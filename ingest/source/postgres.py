@@ -1,6 +1,6 @@
 """PostgreSQL.
 
-- A change stands in the log before its transaction's commit, and a stream orders by that place: what was open when
+- A change is in the log before its transaction's commit, and a stream orders by that place: what was open when
   the place of rows was chosen must be over before they are read (`settled`).
 - Times, intervals and floats print in the forms that the session asks for.
 """

@@ -405,17 +405,17 @@ class TableReading:
         types: Mapping[str, str] | None = None,
     ) -> Iterator[bytes]:
         """Rows as messages of a bounded size; ``types`` has their columns, if these are not all of the table."""
-        told = types or {one.name: one.type for one in self.table.columns}
+        named = types or {one.name: one.type for one in self.table.columns}
         held: list[bytes] = []
         size = message = 0
         for row in rows:
             held.append(row)
             size += len(row)
             if len(held) >= _MESSAGE_ROWS or size >= _MESSAGE_BYTES:
-                yield self._message(op, chunk, message, held, clock, told)
+                yield self._message(op, chunk, message, held, clock, named)
                 held, size, message = [], 0, message + 1
         if held:
-            yield self._message(op, chunk, message, held, clock, told)
+            yield self._message(op, chunk, message, held, clock, named)
 
     def _message(
         self, op: str, chunk: int, message: int, rows: list[bytes], clock: str, types: Mapping[str, str]

@@ -6,7 +6,7 @@ is certain.  It is not where the session decides (a time zone, today's date), or
 a character set of which it is not known what characters it has.  The rules are MySQL's; for other databases only those hold that all share.
 
 A value that does not fit the new type is cut or clipped: only a session without strict mode does so, and a strict
-one would have refused the statement, so that no message would have told of it.  Where MySQL and MariaDB give a value another
+one would have refused the statement, so that no message would mention it.  Where MySQL and MariaDB give a value another
 result, or an unknown character set decides, the value is `Conversion.doubted`.
 """
 

@@ -57,7 +57,7 @@ OTHERS = [
 
 @pytest.mark.parametrize(("dialect", "column", "expected"), [*(("mysql", *case) for case in MYSQL), *OTHERS])
 def test_literal(dialect: str, column: str, expected: str) -> None:
-    """A literal that is not read as the source stores it leaves NULL, or another text, in all standing rows."""
+    """A literal that is not read as the source stores it leaves NULL, or another text, in all existing rows."""
     [found] = effects(f"ALTER TABLE t ADD c {column}", dialect, "d").effects  # type: ignore[arg-type]
     assert (expected, True) == (found.default, found.has_default)
     assert found.note in (None, "implicit")

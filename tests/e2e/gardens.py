@@ -30,7 +30,7 @@ NOT_SENT = {
         "zero dates": "a NOT NULL one arrives as 1970-01-01",
         "YEAR 0": "arrives as 1900",
         "FLOAT before the snapshot": "read with six digits; so those rows have no more",
-        "ADD COLUMN with DEFAULT of an expression": "what it gave the standing rows is in no message",
+        "ADD COLUMN with DEFAULT of an expression": "what it gave the existing rows is in no message",
         "MODIFY that rewrites values": "the rows' new values are in no message; so it only widens",
     },
     "PostgreSQL": {

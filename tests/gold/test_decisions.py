@@ -38,7 +38,7 @@ def test_held_until_decided(depot: Depot) -> None:
     assert "ALTER TABLE depot ADD COLUMN gate" in message
     [one] = listed(depot.lake())
     assert (True, "held", "yard.depot") == (one.pending, one.state, one.mirror)
-    assert ("adds column gate (INT); standing rows get '7'",) == one.verdict.does
+    assert ("adds column gate (INT); existing rows get '7'",) == one.verdict.does
     assert one.statement.id in message
     settle(depot.lake(), one.statement.id, "approve", "agreed")
     assert [("approved", False)] == [(two.state, two.pending) for two in listed(depot.lake())]

@@ -57,7 +57,7 @@ def test_late_changes_say_so() -> None:
     late = happening(1, 5, Op.UPDATE, after={"no": "7", "name": "Ada"})
     early = happening(2, 3, Op.UPDATE, after={"no": "7", "name": "Bea"})
     first, second = told(early, late)[0]
-    assert "it arrived in batch 5, but stands before what batch 3 brought" in first.remarks[0]
+    assert "it arrived in batch 5, but comes before what batch 3 brought" in first.remarks[0]
     assert 2 == first.effects[0].superseded_by
     assert () == second.remarks
 

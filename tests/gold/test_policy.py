@@ -105,7 +105,7 @@ def test_several_effects_in_one_statement() -> None:
         "widens column no to BIGINT",
         "keeps column load as DECIMAL(10,2), which holds the new values too",
         "adds column nr with the values of no, and keeps no",
-        "adds column gate (INT); standing rows get '1'",
+        "adds column gate (INT); existing rows get '1'",
     ) == judge(said(text), subject()).does
     assert "drops column site" in judge(said(text), subject("evolve")).does
 
@@ -240,10 +240,10 @@ def test_a_column_that_stands_is_not_added() -> None:
     ],
 )
 def test_values_that_only_the_source_knows(column: str) -> None:
-    """The standing rows have values at the source and NULL in the mirror: a person must hear of it."""
+    """The existing rows have values at the source and NULL in the mirror: a person must hear of it."""
     statement = said(f"ALTER TABLE depot ADD COLUMN {column}")
     assert PARTLY == judge(statement, subject()).state
-    assert "standing rows have NULL" in " ".join(judge(statement, subject()).does)
+    assert "existing rows have NULL" in " ".join(judge(statement, subject()).does)
     assert APPLIED == judge(said(statement.text, decided=APPROVE), subject()).state
     assert "c" in shown([statement], subject()).columns, "the column is added all the same"
 

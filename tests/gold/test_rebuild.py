@@ -94,7 +94,7 @@ def test_nothing_is_left_of_the_shadow(mended) -> None:
 
 
 def test_the_last_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
-    """What is left of trimmed bronze can still be decoded anew; silver made from it alone would lose the rest."""
+    """What is left of trimmed bronze can still be decoded again; silver made from it alone would lose the rest."""
     from ingest.lake.lake import Lake
     from ingest.run import run
     from ingest.silver.rebuild import rebuild

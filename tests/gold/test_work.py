@@ -9,7 +9,7 @@ from typing import Any
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.gold.work import Books, History, behind
+from ingest.gold.work import Books, History, incomplete
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.mirrors import Column, Mirror
 
@@ -32,4 +32,4 @@ def test_a_damaged_log_does_not_keep_the_other_mirrors_from_their_batches() -> N
     lake: Any = SimpleNamespace(
         pipeline=pipeline, snapshot=snapshot, writer=lambda *parts: "/".join(map(str, ("yard", *parts)))
     )
-    assert {"mirrors/yard/depot": 2} == behind(lake, books, known, known.keys(), ())
+    assert {"mirrors/yard/depot": 2} == incomplete(lake, books, known, known.keys(), ())

@@ -46,7 +46,7 @@ def test_all_who_ask_are_given_the_same(lake: Written) -> None:
     said = sorted(causes.without(one.sentence, one.command) for one in found.values())
     assert said == sorted(one.text for one in state.troubles)
     facts = gather(lake.reader)
-    made = report.page(facts, causes.beside(report.page(facts), found))
+    made = report.page(facts, causes.missing_from(report.page(facts), found))
     assert set(found) == {f"{one.subject}: {one.title}" for one in made.problems}
     said = status.status(lake.reader)
     assert {one["cause"] for one in said["causes"]} < set(found)

@@ -68,7 +68,7 @@ def test_a_clock_that_steps_back_revives_nothing(
     pauses.decide(lake, ORDERS, decisions.PAUSE, "")
     pauses.decide(lake, ORDERS, decisions.RESUME, "")
     epochs.decide(lake, "s", start, "")
-    epochs.decide(lake, "s", start, "", stands=False)
+    epochs.decide(lake, "s", start, "", valid=False)
     condensed.decide(lake, Condensed(7, {}), "")
     condensed.decide(lake, Condensed(), "")
     later = Mirror(ORDERS.table, ORDERS.path, ("id", "day"))
