@@ -8,7 +8,6 @@ client.  A lake in a store that is not read otherwise takes Spark, too.
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,7 +28,7 @@ from ingest.config.words import nearest
 from ingest.errors import command
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
-from ingest.lake import decoded_with, identity, stores
+from ingest.lake import decoded_with, identity, lanes, stores
 from ingest.lake.books import Line
 from ingest.lake.identity import Seen
 from ingest.lake.mirrors import Column, names, target
@@ -326,10 +325,8 @@ def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]
     seen: dict[TableId, set[str]] = {}
     for line in lines:
         seen.setdefault(line.table_id, set()).update(line.columns)
-    asked = 'SELECT DISTINCT "database", "schema", "table", columns FROM {books} WHERE changes > 0'
-    for row in lake.ask(asked) if lake is not None else ():
-        table = TableId(row["database"], row["schema"], row["table"])
-        seen.setdefault(table, set()).update(json.loads(row["columns"] or "{}"))
+    for (_, table), columns in lanes.columns_seen(lake).items() if lake is not None else ():
+        seen.setdefault(table, set()).update(columns)
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
         for one in (rule, *rule.also):

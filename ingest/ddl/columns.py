@@ -303,7 +303,7 @@ def literal_default(items: Sequence[Token], logical: str | None, dialect: Dialec
     if (made := _EMPTY_JSON.get("".join(token.text.upper() for token in items[:4]))) and logical == "json":
         return made, True, None
     try:
-        return _canonical(items, logical, dialect), True, None
+        return _canonical(items, logical), True, None
     except ValueError:
         return None, True, "expression"
 
@@ -331,7 +331,7 @@ def _without_cast(items: Sequence[Token]) -> Sequence[Token]:
     return items
 
 
-def _canonical(items: Sequence[Token], logical: str | None, dialect: Dialect) -> str:
+def _canonical(items: Sequence[Token], logical: str | None) -> str:
     family = types.base(logical or "unknown")
     token = items[-1]
     if len(items) == 1 and token.kind in ("bits", "hex"):

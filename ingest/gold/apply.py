@@ -313,7 +313,7 @@ def _one(
                 if merged is not None:
                     fold = replace(fold, why_spark=merged.refused)
                 try:
-                    _fold(lake, ledger, fold, result, tell)
+                    _fold(lake, fold, result, tell)
                 except misfits.Outgrown as wider:
                     wide = recomputed(plan.job.rule, wider.mirror)
                     redone = fold.before.exists and is_recomputed(plan.mirror, wide)
@@ -323,7 +323,7 @@ def _one(
                     else:
                         decided[plan.mirror.path] = wide
                         decisions.append(lake, [mirrors.decision(wide, books.last, "values seen")])
-                        _fold(lake, ledger, fold_plan(lake, until, ledger, plan), result, tell)
+                        _fold(lake, fold_plan(lake, until, ledger, plan), result, tell)
             if plan.job.rule.history and plan.mirror.keys:
                 _fold_history(lake, until, ledger, plan, tell)
         else:
@@ -346,7 +346,7 @@ def _why(lake: Lake, name: str, path: str, error: Exception) -> str:
     return faults.of_mirror(error, lake.pipeline.file, name, lake.path(path))
 
 
-def _fold(lake: Lake, ledger: Ledger, fold: FoldPlan, result: Folded, tell: Tell) -> None:
+def _fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     """Fold by Spark."""
     plan, before, work, again, fresh = fold.plan, fold.before, fold.work, fold.again, fold.fresh
     mirror, books = plan.mirror, fold.books

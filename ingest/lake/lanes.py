@@ -21,6 +21,17 @@ def with_rows(lake: Tables) -> set[tuple[str, TableId]]:
     return {(row["source"], TableId(row["database"], row["schema"], row["table"])) for row in rows}
 
 
+def columns_seen(lake: Tables, condition: str = "true") -> dict[tuple[str, TableId], dict[str, str]]:
+    """The columns of each source table's rows, with their types, in the books' lines that meet a condition."""
+    found: dict[tuple[str, TableId], dict[str, str]] = {}
+    for row in lake.ask(
+        f'SELECT DISTINCT source, database, schema, "table", columns FROM {{books}} WHERE changes > 0 AND {condition}'
+    ):
+        lane = row["source"], TableId(row["database"], row["schema"], row["table"])
+        found.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
+    return found
+
+
 def sent_columns(lake: Tables) -> Sent:
     """The columns that a table's rows have had; read once for each table that is asked for."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ingest.change import TableId
 from ingest.errors import counted
-from ingest.lake import decisions, duck
+from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import ERASED
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import rule_for
@@ -15,7 +14,6 @@ from ingest.lake.schemas import CHANGES
 from ingest.quality.catalogue import LEFT_OUT, Metric
 from ingest.quality.subjects import CheckedMirror
 
-_TABLE = ("database", "schema", "table")
 SHOWN = 20  # columns that are named
 
 
@@ -24,7 +22,9 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
     rules.
     """
     some = [one for one in chosen if one.mirror is not None and one.mirror.columns]
-    seen = _seen(lake, [one for one in some if _chooses(lake, one)], since)
+    chosen_lanes = [lane for one in some if _chooses(lake, one) for lane in one.lanes]
+    tables = ", ".join(sorted({duck.text(lane.table.table or "") for lane in chosen_lanes}))
+    seen = lanes.columns_seen(lake, f'batch > {since} AND "table" IN ({tables})') if chosen_lanes else {}
     removed = _removed(lake) if some else {}
     for subject in some:
         if _chooses(lake, subject):
@@ -52,23 +52,6 @@ def source_rows(
 def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
     rules = [rule_for(lake.pipeline, lane.table, subject.path) for lane in subject.lanes]
     return any(rule.without or rule.mask or rule.on_schema_change == "ignore" for rule in rules)
-
-
-def _seen(
-    lake: Lake, chosen: Collection[CheckedMirror], since: int
-) -> dict[tuple[str, TableId], dict[str, str]]:
-    """The columns of the rows of some mirrors' lanes, by the books."""
-    found: dict[tuple[str, TableId], dict[str, str]] = {}
-    if not chosen:
-        return found
-    tables = ", ".join(sorted({duck.text(lane.table.table or "") for one in chosen for lane in one.lanes}))
-    names = ", ".join(map(duck.name, ("source", *_TABLE, "columns")))
-    for row in lake.ask(
-        f"""SELECT DISTINCT {names} FROM {{books}} WHERE batch > {since} AND changes > 0 AND "table" IN ({tables})"""
-    ):
-        lane = row["source"], TableId(*(row[name] for name in _TABLE))
-        found.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
-    return found
 
 
 def _of_columns(

@@ -7,25 +7,32 @@ adds what a killed run did not write.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
+from ingest.change import Op
 from ingest.config import Pipeline
 from ingest.config.model import Sealing
 from ingest.lake import barriers, decoded_with, epochs, identity, sealing
 from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written
+from ingest.lake.epochs import Epochs, Resnapshot
 from ingest.lake.lake import Lake, Span
 from ingest.lake.pace import paced
-from ingest.lake.schemas import BOOKS, CHANGES, DDL, REJECTS, TableSchema
-from ingest.silver import clearings, events, receipts, replay, sheet
+from ingest.lake.rejects import REPLAY
+from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
+from ingest.lake.starts import beginning
+from ingest.silver import events, replay, sheet
 from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
+from ingest.silver.replay import Moved
 
 STAGE = "silver"
 
@@ -53,7 +60,7 @@ def decode(lake: Lake, last: int, cores: int, since: int = 0) -> Decoded:
     batches = pending(lake, last, since)
     if not batches:
         return Decoded()
-    counts = receipts.counts(lake, batches)
+    counts = landed_counts(lake, batches)
     identity.refuse_missing_sources(lake, {source for _, source in counts.landed})
     decoded_with.note(lake, {source for _, source in counts.landed}, batches[0])
     _write_changes(lake, batches, counts, cores)
@@ -86,7 +93,7 @@ def _append(
         lake.append(pa.concat_tables(pages), schema, STAGE, last)
 
 
-def _write_changes(lake: Lake, batches: tuple[int, ...], counts: receipts.LandedCounts, cores: int) -> None:
+def _write_changes(lake: Lake, batches: tuple[int, ...], counts: LandedCounts, cores: int) -> None:
     """Write all pending batches in one commit; a rerun after a kill continues after the last written one."""
     done = lake.progress(STAGE, CHANGES.name)
     todo = [batch for batch in batches if batch > done]
@@ -94,7 +101,7 @@ def _write_changes(lake: Lake, batches: tuple[int, ...], counts: receipts.Landed
         return
     span = (todo[0], todo[-1])
     sealing.refuse_unreadable(lake, sealing.opener(lake), span)
-    cleared = clearings.rows(epochs.read(lake), todo)
+    cleared = clearings(epochs.read(lake), todo)
     moved = replay.touching(counts.moved, todo)
     messages = of_batches(lake, span, cores)
     if messages.pieces is not None and not moved and lake.writes(CHANGES):
@@ -207,7 +214,7 @@ def _book_cell(line: Line, name: str) -> object:
     return value
 
 
-def _unbalanced(counts: receipts.LandedCounts, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
+def _unbalanced(counts: LandedCounts, batches: tuple[int, ...], lines: list[Line]) -> list[str]:
     """Compare the books with bronze's receipts, which are counted before anything is decoded."""
     landed = counts.landed | replay.landed(counts.moved, batches)
     booked: dict[tuple[int, str], int] = {}
@@ -224,3 +231,70 @@ def _unbalanced(counts: receipts.LandedCounts, batches: tuple[int, ...], lines: 
                 f"{booked.get(place, 0)} are in the books"
             )
     return faults
+
+
+# --- complete re-snapshots ------------------------------------------------------------------------
+
+_CLEARING = (
+    "kind", "batch", "source", "row", "op", "database", "schema", "table", "order_key", "partial", "note",
+    "payload",
+)  # fmt: skip
+
+
+def clearings(epochs: Epochs, batches: Sequence[int]) -> pa.Table:
+    """A truncate at the beginning of each epoch in some batches, for each table that was completely re-snapshot in it.
+
+    The source does not send it. The fold and the checks treat it like any truncate: rows that the epoch does not contain
+    are deleted.
+    """
+    found = [
+        row
+        for one in epochs.resnapshots
+        if one.complete and one.start.first in batches
+        for row in _truncate(one, epochs.number(one.source, one.start))
+    ]
+    return table_of(found, _CLEARING, sheet.SCHEMA)
+
+
+def _truncate(one: Resnapshot, epoch: int) -> Iterator[tuple[object, ...]]:
+    """The truncate, and its book line."""
+    batch, place = one.start.first, beginning(epoch)
+    note = f"epoch {epoch} of {one.source} begins here, and with it a complete snapshot of the table"
+    yield ("change", batch, one.source, 0, str(Op.TRUNCATE), *one.table, place, False, note, None)
+    line = Line(batch, one.source, None, None, *one.table, changes=1, truncates=1, noted=1)
+    line.order_low = line.order_high = place
+    yield ("book", batch, one.source, 0, None, None, None, None, None, None, None, line.to_json())
+
+
+# --- bronze's own counts --------------------------------------------------------------------------
+
+_WANTED = BRONZE.part("batch", "source", "topic", "partition", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class LandedCounts:
+    """Bronze's own counts."""
+
+    landed: dict[tuple[int, str], int] = field(default_factory=dict)  # (batch, source) -> messages
+    moved: list[Moved] = field(default_factory=list)  # all replays of the lake, summed
+
+
+def landed_with(value: Column) -> Column:
+    """The number of messages that landed with a receipt."""
+    return F.get_json_object(value.cast("string"), "$.count").cast("bigint")
+
+
+def landed_counts(lake: Lake, batches: Sequence[int]) -> LandedCounts:
+    """Read the receipts of some batches, and all replays."""
+    found = LandedCounts()
+    for page in lake.pages(BRONZE, _WANTED, "receipt", (batches[0], batches[-1])):
+        for row in page.to_pylist():
+            place = (row["batch"], row["source"])
+            found.landed[place] = found.landed.get(place, 0) + (json.loads(row["value"]).get("count") or 0)
+    moved: Counter[tuple[int, int, str, str, int]] = Counter()
+    for page in lake.pages(BRONZE, _WANTED, REPLAY, (0, lake.progress("bronze", BRONZE.name))):
+        for row in page.to_pylist():
+            old = json.loads(row["value"])["batch"]
+            moved[row["batch"], old, row["source"], row["topic"], row["partition"]] += 1
+    found.moved.extend(Moved(*place, count) for place, count in moved.items())
+    return found

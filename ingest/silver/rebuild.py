@@ -20,8 +20,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.shadow import shadow_of
-from ingest.silver.decode import STAGE, decode
-from ingest.silver.receipts import landed_with
+from ingest.silver.decode import STAGE, decode, landed_with
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
 _REJECT = "reason STRING, detail STRING, decoder STRING"  # JSON from several writers, with different spacing

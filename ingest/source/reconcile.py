@@ -714,12 +714,12 @@ def _difference(pair: _Pair, key: RowKey, source: Cells | None, mirror: Cells | 
     cells = {
         one.name: (a, b)
         for one, a, b in zip(pair.columns, source, mirror, strict=True)
-        if a != b and not (one.is_float and _same_number(a, b, one.delta))
+        if a != b and not (one.is_float and _same_number(a, b))
     }
     return RowDifference(DIFFERENT, names, cells) if cells else None
 
 
-def _same_number(one: str | None, other: str | None, kind: str) -> bool:
+def _same_number(one: str | None, other: str | None) -> bool:
     """True for two texts of one floating number, in forms of different databases."""
     if one is None or other is None:
         return False

@@ -108,7 +108,7 @@ def _of_mysql(old: str, new: str, words: str, filled: int | None) -> Conversion:
     """The rule of two types; ``filled`` is the width to which ZEROFILL fills the old one's digits, 0 if not known."""
     before, after = _group(old), _group(new)
     if before == "unknown":
-        return _of_unknown(old, new, words)
+        return _of_unknown(new, words)
     rule = _RULES.get((before, after))
     if rule is None:
         return KEEP if before == after else UNKNOWN
@@ -169,7 +169,7 @@ def _of_others(old: str, new: str, declared: str) -> Conversion:
     return KEEP if rule is None else replace(rule(old, new, declared), doubts=None)
 
 
-def _of_unknown(old: str, new: str, declared: str) -> Conversion:
+def _of_unknown(new: str, declared: str) -> Conversion:
     """Nothing says what the texts were: numbers written plainly are the same whatever they were."""
     after = _group(new)
     if after in ("whole", "exact"):
