@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F
-
 from ingest.change import TableId
 from ingest.errors import IngestError
 from ingest.lake import decisions
 from ingest.lake.decisions import EPOCH, RESNAPSHOT, Decision
 from ingest.lake.duck import text
-from ingest.lake.schemas import BRONZE
 from ingest.lake.starts import MessagePlace, Start
 from ingest.lake.tables import Tables
 
@@ -104,7 +101,7 @@ def with_batch(batch: int, last: int) -> Start:
     return Start(batch)
 
 
-def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
+def at_places(lake: Tables, source: str, texts: Sequence[str]) -> Start:
     """The start at given messages, one for a partition; the other partitions of the source follow with the next batch.
 
     Of files, those that the same batch read after the named one belong to the new epoch, too.
@@ -112,7 +109,7 @@ def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
     Raises:
         IngestError: a text is not a place, or bronze has no message there.
     """
-    places = [_place(lake, source, text) for text in texts]
+    places = [_place(lake, source, one) for one in texts]
     if len({(place.topic, place.partition) for place in places}) < len(places):
         raise IngestError(f"Two places are in one partition: an epoch of {source} begins in each only once.")
     first = max(place.batch for place in places) + 1
@@ -122,34 +119,27 @@ def at_places(lake: Lake, source: str, texts: Sequence[str]) -> Start:
     return Start(first, tuple(sorted(places)))
 
 
-def _place(lake: Lake, source: str, text: str) -> MessagePlace:
-    topic, _, rest = text.rpartition("/")
+def _place(lake: Tables, source: str, written: str) -> MessagePlace:
+    topic, _, rest = written.rpartition("/")
     topic, _, partition = topic.rpartition("/")
     if not (topic and partition.isdecimal() and rest.isdecimal()):
         raise IngestError(
-            f"{text!r} is no place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
+            f"{written!r} is no place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
             "print it; of a file its path, its number in the batch and the byte."
         )
-    found = (
-        lake.read(BRONZE.name)
-        .where((F.col("kind") == "message") & (F.col("source") == source) & (F.col("topic") == topic))
-        .where((F.col("partition") == int(partition)) & (F.col("offset") == int(rest)))
-        .agg(F.min("batch").alias("batch"))
-        .collect()[0]["batch"]
-    )
+    found = lake.ask(
+        f"SELECT min(batch) AS batch FROM {{bronze.message}} WHERE source = {text(source)} "
+        f'AND topic = {text(topic)} AND "partition" = {int(partition)} AND "offset" = {int(rest)}'
+    )[0]["batch"]
     if found is None:
-        raise IngestError(f"Bronze holds no message of {source} at {text}.")
+        raise IngestError(f"Bronze holds no message of {source} at {written}.")
     return MessagePlace(found, topic, int(partition), int(rest))
 
 
-def _files_behind(lake: Lake, source: str, place: MessagePlace) -> list[MessagePlace]:
-    rows = (
-        lake.read(BRONZE.name)
-        .where((F.col("kind") == "message") & (F.col("source") == source))
-        .where((F.col("batch") == place.batch) & (F.col("partition") > place.partition))
-        .select("topic", "partition")
-        .distinct()
-        .collect()
+def _files_behind(lake: Tables, source: str, place: MessagePlace) -> list[MessagePlace]:
+    rows = lake.ask(
+        f'SELECT DISTINCT topic, "partition" FROM {{bronze.message}} WHERE source = {text(source)} '
+        f'AND batch = {place.batch} AND "partition" > {place.partition}'
     )
     return [MessagePlace(place.batch, row["topic"], row["partition"], 0) for row in rows]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -89,7 +90,7 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
         asked.setdefault((event.stream, event.second), []).append(number)
 
     def run(batches: Batches) -> Batches:
-        for page, changes in _decoded(how, how.opener.batches(batches)):
+        for page, changes in _decoded(how, _naming(how.opener.batches(batches), events)):
             last: dict[int, tuple[int, int, str]] = {}
             for spot, one in zip(_spots(page), changes, strict=True):
                 stream = stream_of(how.pipeline, spot.source, spot.topic, spot.partition)
@@ -104,6 +105,16 @@ def rows_before(how: Lifting, events: Sequence[Event]) -> Callable[[Batches], Ba
             yield pa.RecordBatch.from_pylist(rows, _FOUND)
 
     return run
+
+
+def _naming(batches: Batches, events: Sequence[Event]) -> Batches:
+    """The messages of the events' topics and files that contain one of their seconds: only they are decoded."""
+    topics = pa.array({event.spot.topic for event in events}, pa.string())
+    seconds = sorted({str(event.second) for event in events})
+    for batch in batches:
+        mine = batch.filter(pc.is_in(batch.column("topic"), topics))
+        found = [pc.match_substring(mine.column("value"), second) for second in seconds]
+        yield mine.filter(reduce(pc.or_kleene, found))
 
 
 def _decoded(how: Lifting, batches: Batches) -> Iterator[tuple[pa.RecordBatch, list[Sequence[Change]]]]:

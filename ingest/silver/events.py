@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 
@@ -9,15 +10,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest import formats
-from ingest.lake import sealing
+from ingest.lake import duck, sealing
 from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, stream_of
-from ingest.silver.lift import INPUT, Lifting, Spot
-from ingest.silver.messages import Messages
+from ingest.silver.lift import Lifting, Spot
+from ingest.silver.messages import WANTED, Messages
 
 _FALLBACK = 5  # batches to look back if the books do not say which
+_LATEST = 253_402_300_799  # the last second of the year 9999
 
 
 def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[int, ...]]:
@@ -35,9 +37,9 @@ def anchors(lake: Lake, messages: Messages, how: Lifting) -> dict[Spot, tuple[in
         return {}
     found: dict[Spot, tuple[int, ...]] = {event.spot: () for event in events}
     best: dict[int, tuple[int, int, str]] = {}
-    rows = _candidates(lake, events, how.opener).select(*INPUT).mapInArrow(rows_before(how, events), FOUND)
-    for number, batch, offset, sequence in rows.collect():
-        best[number] = max(best.get(number, (0, -1, "")), (batch, offset, sequence))
+    for row in _candidates(lake, events, how.opener, messages.cores).through(rows_before(how, events), FOUND):
+        here = row["batch"], row["offset"], row["sequence"]
+        best[row["number"]] = max(best.get(row["number"], (0, -1, "")), here)
     for number, (_, _, sequence) in best.items():
         found[events[number].spot] = tuple(json.loads(sequence))
     return found
@@ -56,15 +58,22 @@ def _events(messages: Messages, marked: Mapping[str, Sequence[str]], how: Liftin
     return sorted(set(found), key=str)
 
 
-def _candidates(lake: Lake, events: Sequence[Event], opener: Opener) -> DataFrame:
+def _candidates(lake: Lake, events: Sequence[Event], opener: Opener, cores: int) -> Messages:
+    """Messages that may be the row before an event."""
+    batches = _batches(lake, events)
+    pieces = None  # Spark leaves out the days whose key was dropped
+    if not opener.dropped:
+        pieces = lake.pieces(BRONZE, WANTED, {"message"}, (batches[0], batches[-1]))
+    return Messages(lake, lambda: _naming(lake, events, opener, batches), pieces, cores)
+
+
+def _naming(lake: Lake, events: Sequence[Event], opener: Opener, batches: Sequence[int]) -> DataFrame:
     """Messages of the events' topics and files that name one of their seconds; where they are sealed, all of them."""
-    seconds = sorted({event.second for event in events})
     rows = sealing.readable(opener, lake.read(BRONZE.name))
     text = F.col("value").cast("string")
     named = F.lit(False)
-    for second in seconds:
+    for second in sorted({event.second for event in events}):
         named |= F.contains(text, F.lit(str(second)))
-    batches = _batches(lake, events)
     if sealed := [batch for batch in batches if opener.seals(batch)]:
         named |= F.col("batch").isin(*sealed)
     return rows.where(
@@ -81,15 +90,11 @@ def _batches(lake: Lake, events: Sequence[Event]) -> list[int]:
     first, newest = min(own), max(own)
     if not lake.exists(BOOKS.name):
         return list(range(max(1, first - _FALLBACK), newest + 1))
-    reaching = (
-        lake.read(BOOKS.name)
-        .where(
-            (F.col("batch") <= newest)
-            & F.col("topic").isin(*{event.spot.topic for event in events})
-            & (F.unix_micros("event_high") >= min(event.second for event in events) * 10**6)
-        )
-        .select("batch")
-        .distinct()
-        .collect()
+    topics = ", ".join(sorted(duck.text(event.spot.topic) for event in events))
+    second = min(max(min(event.second for event in events), 0), _LATEST)
+    since = dt.datetime.fromtimestamp(second, dt.UTC).replace(tzinfo=None)
+    reaching = lake.ask(
+        f"SELECT DISTINCT batch FROM {{books}} WHERE batch <= {newest} AND topic IN ({topics}) "
+        f"AND event_high >= TIMESTAMP '{since}'"
     )
     return sorted(own | set(range(first, newest + 1)) | {row["batch"] for row in reaching})

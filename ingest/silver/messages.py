@@ -18,7 +18,7 @@ from ingest.silver.lift import INPUT, Batches
 FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process handles itself
 _TASK = 128 << 20  # bytes of bronze's files for one task
 _AT_ONCE = 2_000  # messages: they become Python objects for a while
-_WANTED = BRONZE.part(*INPUT)
+WANTED = BRONZE.part(*INPUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def of_batches(lake: Lake, span: Span, cores: int) -> Messages:
     def frame() -> DataFrame:
         return lake.read(BRONZE.name).where((F.col("kind") == "message") & F.col("batch").between(*span))
 
-    return Messages(lake, frame, lake.pieces(BRONZE, _WANTED, {"message"}, span), cores)
+    return Messages(lake, frame, lake.pieces(BRONZE, WANTED, {"message"}, span), cores)
 
 
 def _read(pieces: Sequence[FilePart]) -> Batches:

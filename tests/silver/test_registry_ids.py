@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ingest.silver.messages import _WANTED
+from ingest.silver.messages import WANTED
 from ingest.silver.registry import framed
 
 
@@ -23,7 +23,7 @@ def test_ids_are_found_wherever_a_frame_may_stand() -> None:
         },
         {"source": "plain", "value": third, "key": None, "headers": None},
     ]
-    pages = [pa.RecordBatch.from_pylist([row], schema=_WANTED) for row in rows]
+    pages = [pa.RecordBatch.from_pylist([row], schema=WANTED) for row in rows]
     [told] = framed(["s"])(iter(pages))
     found = {(row["source"], int.from_bytes(row["id"], "big")): row["count"] for row in told.to_pylist()}
     assert {("s", 7): 2, ("s", 1 << 31): 1, ("s", 9): 1} == found
