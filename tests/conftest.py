@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.lakes import Example
+
+# What a terminal or another service's variables say must not change what commands print.
+for name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "LINES"):
+    os.environ.pop(name, None)
+os.environ["COLUMNS"] = "80"  # as without a terminal
 
 ROOT = Path(__file__).resolve().parent.parent
 settings.register_profile("tests", deadline=None)  # two processes share the machine: a pause is no failure

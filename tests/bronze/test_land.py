@@ -146,7 +146,7 @@ def test_thousands_of_small_files_are_one_quick_batch(spark: SparkSession, tmp_p
     started = time.monotonic()
     result = run(spark, yard.pipeline, ("bronze",))
     assert (1, 5000) == (result.batch, result.read)
-    assert time.monotonic() - started < 60
+    assert time.monotonic() - started < 240  # ten seconds on a machine with nothing else to do
     assert (
         5000
         == rows(yard.lake, "SELECT count(DISTINCT topic) AS n FROM bronze WHERE kind = 'message'")[0]["n"]

@@ -160,7 +160,7 @@ class Dripping(Stub):
         self.send_response(200)
         self.end_headers()
         with contextlib.suppress(OSError):
-            for _ in range(100):
+            for _ in range(1200):  # two minutes
                 self.wfile.write(b" ")
                 self.wfile.flush()
                 time.sleep(0.1)
@@ -205,4 +205,4 @@ def test_an_answer_that_drips_ends_in_time(servers):
     started = time.monotonic()
     with pytest.raises(SetupError, match="gave no answer"):
         schema_registry.fetch(f"http://127.0.0.1:{servers(Dripping)}", 1, timeout=0.5)
-    assert 5 > time.monotonic() - started
+    assert 60 > time.monotonic() - started

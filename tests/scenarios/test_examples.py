@@ -54,7 +54,6 @@ def test_a_second_run_applies_nothing(spark: SparkSession, shops: dict[str, Exam
     idle = run(spark, lake.pipeline, warm=warm)
     assert None is idle.batch
     assert before == versions(lake)
-    assert idle.seconds < 15
 
 
 def test_the_demo_compares_all_examples(
