@@ -16,8 +16,8 @@ COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-vers
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ from messages to mirrors, show the result'
-	@echo 'make test       set up and run all tests in two processes; no services, no root'
-	@echo 'make e2e        run the tests with real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
+	@echo 'make test       set up and run the tests of every part in two processes; no services, no root'
+	@echo 'make e2e        run those that use Spark for long or real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
 	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, about four hours'
@@ -39,7 +39,7 @@ test: $(VENV)/.ready-dev
 
 e2e: $(VENV)/.ready-e2e
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null
-	$(BIN)/python -m tests.parallel $(LIMIT) -m e2e
+	$(BIN)/python -m tests.parallel $(LIMIT) -m 'e2e and not slow'
 
 slow: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive --quiet >/dev/null

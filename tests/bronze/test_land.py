@@ -26,7 +26,7 @@ from tests.lakes import FORMAT, Depot, change, counted, doubled, rows, touch, ve
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 STAGES = ("bronze", "silver")
 
 

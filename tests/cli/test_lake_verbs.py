@@ -14,7 +14,7 @@ from ingest.lake.lake import Lake
 from ingest.run import run
 from tests.lakes import Depot, change, statement, touch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 RULES = """\
 tables:
   - {match: depot.frozen, on_schema_change: freeze}

@@ -23,7 +23,7 @@ from ingest.run import run
 from ingest.silver import rebuild as decoding
 from tests.lakes import TYPES, Depot, change, counted, rows, touch
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 WIDE = TYPES | {"price": "decimal(4,2)", "mail": "varchar"}
 OLD, NEW = "774100001", "774100002"  # the row's first key, and the one that it has now
 PLANTED = ("planted", OLD, NEW, "987.65", "hidden@example.org")

@@ -26,7 +26,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 TYPES = {
     "id": "bigint", "small": "tinyint", "exact": "decimal(38,10)", "near": "double", "single": "float", "word": "varchar(99)",

@@ -13,7 +13,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
 def test_comments_of_the_source(spark: SparkSession, tmp_path: Path) -> None:

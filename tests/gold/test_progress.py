@@ -15,7 +15,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
 def other(depot: Depot, number: int) -> Depot:

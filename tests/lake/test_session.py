@@ -110,6 +110,7 @@ def test_java_that_does_not_start(monkeypatch, tmp_path, survives):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_delta_lake_works(spark, tmp_path):
     """The session is there for Delta: write, merge, read."""
     path = str(tmp_path / "table")
@@ -120,6 +121,7 @@ def test_delta_lake_works(spark, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_the_drivers_port_asks_for_the_secret(spark):
     """Any user of the machine could send objects to the driver, which unpacks them."""
     assert "true" == spark.sparkContext.getConf().get("spark.authenticate")
@@ -134,6 +136,7 @@ def test_the_drivers_port_asks_for_the_secret(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_a_session_fetches_large_results_from_itself(spark):
     """Results above 1 MB go over the block manager's port, which asks for the secret, too."""
     found = spark.range(4, numPartitions=2).selectExpr("repeat('x', 1500000) AS text").collect()
@@ -141,6 +144,7 @@ def test_a_session_fetches_large_results_from_itself(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_workers_use_this_interpreter(spark):
     """Spark's default is the first python3 on PATH, which need not have pyarrow."""
     import pyarrow as pa
@@ -154,6 +158,7 @@ def test_workers_use_this_interpreter(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_new_session_inherits_runtime_settings(spark):
     """Spark's own newSession forgets what was set at run time, time zone included."""
     beside = session.new_session(spark)
@@ -162,6 +167,7 @@ def test_new_session_inherits_runtime_settings(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_a_running_session_is_used(spark):
     """Under a notebook a second session would be a second lake of settings."""
     again = session.session("again", conf={"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "1g"})
@@ -172,6 +178,7 @@ def test_a_running_session_is_used(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_a_session_for_one_step_is_not_used_again(spark):
     """Spark calls the session active that has made a frame last; it has the settings of one step of a run."""
     session.new_session(spark).createDataFrame([(1,)], "id INT")
@@ -179,6 +186,7 @@ def test_a_session_for_one_step_is_not_used_again(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
     """A cron job's mail, a JSON reader and the user's folder: none of them wants Spark's traces."""
     code = "from ingest.lake.session import session, stop; s = session('x'); s.sql('select 1').collect(); stop(s)"
@@ -203,6 +211,7 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_java_outlives_a_call_to_stop_but_not_python(tmp_path, how):
     """After Ctrl-C or a service's stop a run closes its books through Java; a killed one leaves no Java behind."""

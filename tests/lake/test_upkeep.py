@@ -21,7 +21,7 @@ from ingest.run import run
 from ingest.silver.rebuild import rebuild
 from tests.lakes import Depot, counted
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 BINS = "mirrors/depot/bins"
 NAMES = [*(schema.name for schema in ALL), BINS]

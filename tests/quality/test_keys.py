@@ -16,7 +16,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 MOVED = {"id": "9"}
 
 

@@ -119,6 +119,7 @@ PARTS = {
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path) -> None:
     """A mirror that may be wrong, with all checks green, is the worst of all.
 

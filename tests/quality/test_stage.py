@@ -22,7 +22,7 @@ from ingest.quality import stage
 from ingest.quality.gather import gather
 from ingest.quality.report import page
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 LONG_AGO = dt.datetime(2020, 2, 2, 12, 0, tzinfo=dt.UTC)
 PIPELINE = """

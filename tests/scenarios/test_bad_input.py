@@ -147,6 +147,7 @@ def test_a_second_run_is_told_whose_lake_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_messages_that_cannot_be_decoded_stop_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """One poison message, or one file of another kind, would stop the source."""
     depot = Depot(tmp_path)
@@ -177,6 +178,7 @@ def test_messages_that_cannot_be_decoded_stop_nothing(spark: SparkSession, tmp_p
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 def test_a_table_without_a_key_is_held_until_its_key_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """Its changes would be lost, or stop the other tables."""
     depot = Depot(tmp_path)
@@ -212,6 +214,7 @@ def test_a_table_without_a_key_is_held_until_its_key_is_named(spark: SparkSessio
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """A commit cut by a full disk would leave a lake that nobody can read, or a run that cannot go on."""

@@ -16,7 +16,7 @@ from tests.lakes import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 
 
 @pytest.fixture(scope="module")

@@ -23,15 +23,13 @@ from tests.scenarios.processes import Moment, Process, commits, finished, gone, 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 STEPS = ("bronze: reading", "silver: decoding", "gold: reading the books", "bins: merge", ": load")
 FILES = ("bronze", "changes", "books")
 COMMITS = (("bronze",), ("changes", "ddl", "rejects", "books"), ("mirrors/depot/bins", "checks"))
 
 
-@pytest.mark.parametrize(
-    "share", [pytest.param(1, marks=pytest.mark.e2e), pytest.param(None, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("share", [pytest.param(1), pytest.param(None, marks=pytest.mark.slow)])
 def test_killed_runs_lose_nothing(spark: SparkSession, tmp_path: Path, share: int | None) -> None:
     """A kill leaves a lock, a JVM and half-made commits; the next run must cope with all three.
 

@@ -243,6 +243,7 @@ def test_scenario(folder: Path, batch_by_batch: Outcome) -> None:
     check(folder, batch_by_batch)
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize("folder", SAMPLE, ids=names)
 def test_scenario_by_spark(folder: Path, some_by_spark: Outcome) -> None:
     """What small mirrors leave to Spark only now and then must not break unseen."""
