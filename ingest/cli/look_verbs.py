@@ -37,7 +37,7 @@ def tables(
     ] = "",
     jars_dir: JarsDir = None,
 ) -> None:
-    """Every mirror: its name, path, keys, columns, rows, batch and state."""
+    """Every mirror, history table and change feed: its name, path, keys, columns, rows, batch and state."""
     from ingest.cli import catalog_sql
     from ingest.inspect import status as looking
 
@@ -47,7 +47,7 @@ def tables(
         if output_as == "sql":
             output.text(catalog_sql.sql(dialect, catalog_sql.registered(lake)))
             return
-        rows = looking.tables(lake)
+        rows = sorted([*looking.tables(lake), *looking.feeds_of(lake)], key=lambda one: str(one["table"]))
     if table:
         from ingest.gold import fidelity
 

@@ -263,10 +263,7 @@ def _others(
                 continue
             shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], path), lane)
             _refuse_unlike(lake, mirror, other, merged=shard is None)
-            keys = {
-                one.key: _renamed(mirror, known[one.key], other, dict([shard] if shard else []))
-                for one in stretches
-            }
+            keys = {one.key: _key_in(lake, mirror, known[one.key], other, lane) for one in stretches}
             several = {keys[one.key] for one in stretches if not one.alone}
             _refuse_several(lake, other, several)
             share = shares.setdefault(path, Share(other.name, path, [], [], []))
@@ -276,15 +273,15 @@ def _others(
     return list(shares.values())
 
 
-def _renamed(mirror: Mirror, texts: Texts, other: Mirror, shard: dict[str, str]) -> Texts:
+def _key_in(lake: Lake, mirror: Mirror, texts: Texts, other: Mirror, lane: LaneId) -> Texts:
     """A key of one mirror as another one has it."""
-    cells = dict(zip(mirror.keys, texts, strict=True)) | shard
-    if not other.keys or not cells.keys() >= {*other.keys}:
+    found = evidence.key_in(lake, mirror, texts, other, lane)
+    if found is None:
         raise IngestError(
             f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: take it out of "
             "also: and drop its table first."
         )
-    return tuple(cells[name] for name in other.keys)
+    return found
 
 
 def _refuse_unlike(lake: Lake, mirror: Mirror, other: Mirror, *, merged: bool) -> None:

@@ -91,6 +91,17 @@ def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     )
 
 
+def key_in(
+    lake: Tables, mirror: Mirror, texts: Sequence[str], other: Mirror, lane: LaneId
+) -> tuple[str, ...] | None:
+    """The key of a lane's row of one mirror as another mirror has it; None if that identifies rows by other columns."""
+    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], other.path), lane)
+    cells = dict(zip(mirror.keys, texts, strict=True)) | dict([shard] if shard else [])
+    if not other.keys or not cells.keys() >= {*other.keys}:
+        return None
+    return tuple(cells[name] for name in other.keys)
+
+
 # --- changes ------------------------------------------------------------------------------------
 
 

@@ -17,9 +17,11 @@ from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, steps
 from ingest.gold import evidence
 from ingest.gold.evidence import Present
-from ingest.gold.lane import LaneId, change_of
+from ingest.gold.lane import LaneId, change_of, shard_of
+from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
+from ingest.lake.names import mirror_path
 from ingest.lake.raw import Raw, raw
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Tables
@@ -79,6 +81,9 @@ class Story:
     suspects: tuple[dict[str, Any], ...] = ()
     left_out: str = ""  # the mirror's condition, if the row does not meet it
     waiting: int = 0  # events that silver holds and the mirror has not folded yet
+    elsewhere: Mapping[str, tuple[Image, ...]] = field(
+        default_factory=dict
+    )  # its rows in further mirrors of its table, by their names
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +159,30 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         there.differing,
         left_out=mirror.where if out else "",
         waiting=waiting,
+        elsewhere=_elsewhere(lake, mirror, found, texts),
     )
     return replace(story, suspects=tuple(evidence.suspects(lake, mirror, found, texts)))
+
+
+def _elsewhere(
+    lake: Tables, mirror: Mirror, found: Iterable[LaneId], texts: Sequence[str]
+) -> dict[str, tuple[Image, ...]]:
+    """The rows of the key in the other mirrors of its tables."""
+    others: dict[str, tuple[Image, ...]] = {}
+    if not any(rule.also for rule in lake.pipeline.tables):
+        return others
+    known, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
+    for lane in found:
+        shard = shard_of(lake.pipeline, known_mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
+        if shard is not None and cells.get(shard[0], shard[1]) != shard[1]:
+            continue  # the row is of another table
+        for path in map(mirror_path, known_mirrors.names(lake.pipeline, lane[1])):
+            other = known.get(path)
+            if other is None or path == mirror.path or not lake.exists(path):
+                continue
+            key = evidence.key_in(lake, mirror, texts, other, lane)
+            others[other.name] = () if key is None else evidence.present(lake, other, key, None).rows
+    return others
 
 
 def _belongs(mirror: Mirror, row: Row, texts: Sequence[str]) -> bool:

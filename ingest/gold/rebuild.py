@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
+from ingest.config import TableRule
 from ingest.errors import IngestError
 from ingest.gold import tables
 from ingest.gold.apply import Folded, apply
@@ -157,6 +158,11 @@ def _paths(lake: Lake, books: Books) -> frozenset[str]:
     return frozenset(mirror_path(mirrors.target(lake.pipeline.rule(table), table)) for table in tables)
 
 
+def _rule(lake: Lake, mirror: Mirror) -> TableRule:
+    """The rule of a mirror, whatever its source tables are called."""
+    return next(iter(mirrors.rules(lake).get(mirror.path, ())), lake.pipeline.rule(mirror.table))
+
+
 def _why(folded: Sequence[Folded]) -> tuple[str, str]:
     if not folded:
         return "failed", "silver holds no change of it"
@@ -170,7 +176,7 @@ def _difference(lake: Lake, shadow: Lake, mirror: Mirror, *, exists: bool) -> Di
         return Difference(rows, missing=rows)
     present = lake.read(mirror.path)
     keys = [one.column for one in mirror.key_columns]
-    if keys and not lake.pipeline.rule(mirror.table).history:
+    if keys and not _rule(lake, mirror).history:
         return by_key(present, rebuilt, keys)
     return as_sets(present, rebuilt, [name for name in rebuilt.columns if name in set(present.columns)])
 
@@ -211,7 +217,7 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
     if lake.snapshot(mirror.path).exists:
         tables.allow_zoneless(lake, lake.spark, mirror, [one.delta for one in mirror.columns])
     else:
-        made = tables.Made.of(lake.pipeline, lake.pipeline.rule(mirror.table))
+        made = tables.Made.of(lake.pipeline, _rule(lake, mirror))
         tables.create(lake, lake.spark, mirror, made)
     return shadow.read(mirror.path)
 

@@ -78,6 +78,9 @@ def decide(
         HeldError: the mirror's schema cannot be decided; the text says what to write.
     """
     _refuse_unordered(job)
+    before = mirror
+    if mirror is not None and not mirror.is_sharded_by(job.rule.shard_column):
+        mirror = replace(mirror, keys=tuple(key for key in mirror.keys if key != mirror.shard))
     frozen = max(applied, first)
     subjects = {name: subject_of(pipeline, job, mirror, name, frozen) for name in job.lines}
     # before its first rows nothing was applied
@@ -109,7 +112,7 @@ def decide(
     _refuse_condition(job, decided, departed)
     decided = recomputed(job.rule, decided)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
-    whole = _why_whole(job, mirror, decided, logged, applied)
+    whole = _why_whole(job, before, decided, logged, applied)
     if whole and not exists():
         whole = ""
     if job.rule.history and (whole == REKEYED or decided.eras):
@@ -523,7 +526,7 @@ def _why_whole(
         return ""
     if _is_rekeyed(job, before, now, logged, applied):
         return REKEYED
-    if before.columns and before.shape != now.shape:
+    if before.columns and (before.shape != now.shape or not before.is_sharded_by(now.shard)):
         return RESHAPED
     return RETYPED if is_recomputed(before, now) else ""
 

@@ -13,7 +13,7 @@ from ingest.gold import approval
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
 from ingest.inspect.causes import of_state, way_out
-from ingest.lake import faults, histories, rejects
+from ingest.lake import faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
@@ -57,10 +57,21 @@ def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 def histories_of(lake: Tables, mirrors: Iterable[Mirror]) -> dict[str, Mirror]:
     """The existing history tables, by their mirrors' paths."""
-    if not any(rule.history for rule in lake.pipeline.tables):
+    if not any(rule.history for rule in lake.pipeline.every_rule):
         return {}
     states = {one.path: histories.table_of(one) for one in mirrors if one.keys}
     return {path: table for path, table in states.items() if _exists(lake, table.path)}
+
+
+def feeds_of(lake: Tables) -> list[dict[str, Any]]:
+    """One entry per existing change feed."""
+    found = []
+    for mirror in known_mirrors.known(lake).values():
+        for feed in feeds.existing(lake, [mirror]):
+            columns = feeds.schema_of(mirror).types.items()
+            shown = [{"name": name, "source": "", "type": kind} for name, kind in columns]
+            found.append({**_entry(lake, feed, {}), "columns": shown})
+    return found
 
 
 def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:

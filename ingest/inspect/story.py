@@ -23,6 +23,10 @@ def lines(story: Story) -> list[str]:
             found.append("it is incomplete: the row was never sent whole")
     for row in story.mirror_rows:
         found.append(f"the mirror holds    {image(row)}")
+    for name, rows in story.elsewhere.items():
+        found.extend(f"{name} holds    {image(row)}" for row in rows)
+        if not rows:
+            found.append(f"{name} holds no row of it")
     for one in story.suspects:
         found.append(f"suspect: {suspect(one)}")
     return found

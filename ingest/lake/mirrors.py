@@ -82,6 +82,11 @@ class Mirror:
     history: tuple[str, ...] = ()  # the own columns of its history table, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
+    shard: str = ""  # the column that names the source table; one of an older version does not say it
+
+    def is_sharded_by(self, column: str) -> bool:
+        """True if that column, or none if it is empty, names the source tables of its rows."""
+        return column == (self.shard or (column if column in {one.name for one in self.columns} else ""))
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; empty if its key has never changed."""
@@ -137,6 +142,7 @@ class Mirror:
             **({"history": list(self.history)} if self.history else {}),
             **({"eras": eras} if eras else {}),
             **({"shape": self.shape} if self.shape else {}),
+            **({"shard": self.shard} if self.shard else {}),
         }
 
     @classmethod
@@ -154,6 +160,7 @@ class Mirror:
                 for source, table, eras in found.get("eras", ())
             ),
             found.get("shape", ""),
+            found.get("shard", ""),
         )
 
 
@@ -222,13 +229,17 @@ def awaited(lake: Tables) -> frozenset[str]:
 def reshaped(lake: Tables) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ from those that they were folded by."""
     found = known(lake)
-    if not any(rule.shape for rule in lake.pipeline.tables) and not any(one.shape for one in found.values()):
+    shaped = any(rule.shape or rule.shard_column for rule in lake.pipeline.tables)
+    if not shaped and not any(one.shape or one.shard for one in found.values()):
         return frozenset()
-    shapes = {path: {rule.shape for rule in some} for path, some in rules(lake).items()}
+    asked = {path: {(one.shape, one.shard_column) for one in some} for path, some in rules(lake).items()}
     return frozenset(
         path
-        for path, asked in shapes.items()
-        if path in found and found[path].columns and len(asked) == 1 and found[path].shape not in asked
+        for path, some in asked.items()
+        if path in found
+        and found[path].columns
+        and len(some) == 1
+        and any(shape != found[path].shape or not found[path].is_sharded_by(shard) for shape, shard in some)
     )
 
 
@@ -318,6 +329,10 @@ def grown(
     """
     before = {one.name: one for one in mirror.sent} if mirror else {}
     reshaped = mirror is not None and mirror.shape != rule.shape
+    if mirror is not None and not mirror.is_sharded_by(rule.shard_column):
+        reshaped = True
+        if mirror.shard not in seen:
+            before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {one.name for one in columns}
     taken = {folded(one.column) for one in columns}
@@ -329,7 +344,13 @@ def grown(
     columns = [_typed(one, rule, seen) for one in columns]
     known = mirror or Mirror(table, mirror_path(table))
     return replace(
-        known, table=table, path=mirror_path(table), keys=keys, columns=tuple(columns), shape=rule.shape
+        known,
+        table=table,
+        path=mirror_path(table),
+        keys=keys,
+        columns=tuple(columns),
+        shape=rule.shape,
+        shard=rule.shard_column,
     )
 
 

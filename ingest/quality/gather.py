@@ -12,8 +12,8 @@ from typing import Any
 
 from ingest import formats
 from ingest.change import TableId
-from ingest.config import Pipeline
-from ingest.lake import duck, mirrors
+from ingest.config import Pipeline, TableRule
+from ingest.lake import duck, mirrors, targets
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -53,7 +53,11 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     """
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
-    tables = {path: _table(pipeline, mirror) for path, mirror in mirrors.known(lake).items()}
+    rules = {path: some[0] for view in targets.views(lake) for path, some in mirrors.rules(view).items()}
+    tables = {
+        path: _table(rules.get(path) or pipeline.rule(mirror.table), mirror)
+        for path, mirror in mirrors.known(lake).items()
+    }
     facts.sources = [SourceFact(one.name, one.format) for one in pipeline.sources]
     facts.batch = _last_batch(lake)
     _add_books(lake, facts, tables)
@@ -91,8 +95,7 @@ def _moment(utc: dt.datetime | None) -> dt.datetime | None:
 # --- mirrors ---
 
 
-def _table(pipeline: Pipeline, mirror: Mirror) -> TableFact:
-    rule = pipeline.rule(mirror.table)
+def _table(rule: TableRule, mirror: Mirror) -> TableFact:
     columns = [
         ColumnFact(
             one.name,

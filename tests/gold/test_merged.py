@@ -14,7 +14,9 @@ from ingest.gold import collision
 from ingest.gold.explain import explain
 from ingest.gold.schema import _refuse_unordered
 from ingest.gold.work import Books, History, jobs
+from ingest.lake import decisions, mirrors
 from ingest.lake.books import Line
+from ingest.run import Warm
 from tests.shops import Shops
 
 RULE = TableRule(r"shop_(\d+).item", into="shop.item")
@@ -133,3 +135,40 @@ def test_rows_without_a_key_stay_apart(tmp_path: Path, rule: TableRule) -> None:
     [job] = jobs(replace(Shops(tmp_path, RULE).pipeline, tables=(rule,)), books)
     with pytest.raises(HeldError, match=r"shop_1.item and shop_2.item, whose positions cannot be compared"):
         _refuse_unordered(job)
+
+
+@pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])
+@pytest.mark.parametrize("known", [True, False], ids=["as decided now", "by an older version"])
+def test_a_shard_column_comes_and_goes(tmp_path: Path, said: bool, known: bool) -> None:
+    """Rows of one rule's key would stay beside those of the other's, with a column that nothing fills any more."""
+
+    def run(rule: TableRule) -> tuple[str, str]:
+        shops.rule, shops.warm = rule, Warm()
+        if said:
+            shops.say(1, "UPDATE", 1, "a")
+        return shops.run()
+
+    sharded = replace(RULE, shard_column="shard")
+    shops = Shops(tmp_path, sharded).say(1, "INSERT", 1, "a").say(2, "INSERT", 2, "b")
+    assert ("done", "") == shops.run()
+    if not known:  # such a mirror does not say which of its columns names the table
+        [old] = mirrors.known(shops.lake).values()
+        decisions.append(shops.lake, [mirrors.decision(replace(old, shard=""), 1, "older")])
+        assert ("done" if said else "idle") == run(sharded)[0], "its key says it"
+        shops.say(1, "UPDATE", 1, "a")
+        assert "done" == run(sharded)[0]
+    generation = next(iter(mirrors.known(shops.lake).values())).generation
+    assert ("done", "") == run(RULE)
+    [mirror] = mirrors.known(shops.lake).values()
+    assert (("id",), ["id", "text"], generation + 1) == (
+        mirror.keys, [one.name for one in mirror.columns], mirror.generation,
+    )  # fmt: skip
+    assert ["id", "text"] == list(shops.lake.snapshot(mirror.path).columns)
+    assert {1: "a", 2: "b"} == shops.rows()
+    assert ("done", "") == run(replace(RULE, shard_column="origin"))
+    [mirror] = mirrors.known(shops.lake).values()
+    assert ("id", "origin") == mirror.keys
+    shops.say(2, "INSERT", 1, "too")
+    assert ("done", "") == run(replace(RULE, shard_column="origin"))
+    state, why = run(RULE)
+    assert ("held", True) == (state, "both have a row with id = 1" in why), "the rows by the former rule stay"

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import MadeColumn, TableRule
-from ingest.gold import approval, explain, preview
+from ingest.gold import approval, explain, preview, rebuild
+from ingest.inspect import status
+from ingest.inspect import story as telling
 from ingest.inspect.idle import idle
 from ingest.lake import mirrors, targets
 from ingest.lake.mirrors import Clusters
@@ -165,6 +167,7 @@ def test_a_feed_belongs_to_one_mirror(tmp_path: Path) -> None:
     found = mine.lake.ask_mirror("feeds/eu/item", "SELECT operation FROM {mirror} ORDER BY number")
     assert ["insert", "delete"] == [row["operation"] for row in found]
     assert not mine.lake.exists("feeds/shop_1/item")
+    assert [("eu.item__changes", 2)] == [(one["table"], one["rows"]) for one in status.feeds_of(mine.lake)]
 
 
 def test_a_row_is_explained_by_the_rules_of_the_mirror_that_is_asked_for(tmp_path: Path) -> None:
@@ -187,3 +190,36 @@ def test_a_statement_is_judged_for_each_mirror(tmp_path: Path, policy: str) -> N
     mine.ddl("ALTER TABLE item ADD COLUMN extra int DEFAULT 7").run()
     found = {one.mirror: one.state for one in approval.listed(mine.lake)}
     assert {"shop_1.item": "applied", "eu.item": {"freeze": "held", "ignore": "logged"}[policy]} == found
+
+
+def test_a_row_is_shown_in_all_mirrors(tmp_path: Path) -> None:
+    """Otherwise whoever asks where a row has gone would have to know all mirrors of its table."""
+    match = r"shop_(\d).item"
+    merged = TableRule(match=match, into="all.item", shard_column="shard")
+    mine = shops(tmp_path, replace(EU, match=match, into="eu_{1}.item"), merged, rule=TableRule(match=match))
+    mine.say(1, "INSERT", 1, "a", region="US").say(2, "INSERT", 1, "b", region="EU").run()
+    [row] = explain.explain(mine.lake, "shop_1.item", ["1"]).elsewhere["all.item"]
+    assert ("a", "shop_1.item") == (row["text"], row["shard"])
+    story = explain.explain(mine.lake, "all.item", ["1", "shop_2.item"])
+    assert {"shop_2.item": 1, "eu_2.item": 1} == {name: len(some) for name, some in story.elsewhere.items()}
+    assert "eu_1.item holds no row of it" in telling.lines(explain.explain(mine.lake, "shop_1.item", ["1"]))
+
+
+def test_a_table_that_was_renamed_is_held_in_every_mirror(tmp_path: Path) -> None:
+    """Otherwise rows that come under another table's name would be missing where that table has no further mirror."""
+    mine = shops(tmp_path, replace(EU, where="", without=()))
+    mine.more = (TableRule(match="shop_1.other"),)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    mine.ddl("ALTER TABLE other RENAME TO item").run()
+    assert {"shop_1.item": "held", "eu.item": "held", "shop_1.other": "skipped"} == states(mine)
+
+
+def test_a_mirror_is_rebuilt_by_its_own_rule(tmp_path: Path) -> None:
+    """Otherwise `ingest rebuild` would publish the rows of the first mirror, or find none."""
+    mine = shops(tmp_path, EU)
+    mine.say(1, "INSERT", 1, "a", region="EU").say(1, "INSERT", 2, "b", region="US").run()
+    [mirror] = [one for one in mirrors.known(mine.lake).values() if one.name == "eu.item"]
+    view = targets.of(mine.lake, mirror)
+    found, fresh = rebuild.again(view, mirror, view.decoded(), lambda *_: None)
+    assert ("done", 1) == (found.state, fresh.generation)
+    assert [(1, "EU", 2)] == rows(mine, "mirrors/eu/item")
