@@ -35,7 +35,7 @@ SAMPLE = [
     HERE / name
     for name in (
         "absent_columns", "columns_made", "converted", "created_again", "default_fill", "deletes_kept", "deletes_resurrected", "late_truncate_and_ddl",
-        "merged", "no_key_append", "no_key_full_row", "old_key_left", "pk_and_back", "rename_evolve", "shards", "told_anew", "widened", "zero_dates",
+        "merged", "no_key_append", "no_key_full_row", "old_key_left", "pk_and_back", "rename_evolve", "several_mirrors", "shards", "told_anew", "widened", "zero_dates",
     )
 ]  # fmt: skip
 """One of each kind of step: partial, retype, created again, fill, late, truncate, key, rename, shards, epoch, cells."""
