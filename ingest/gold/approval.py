@@ -118,6 +118,7 @@ def _of_statement(
             {**types, **rule.declared},
             sys.maxsize if mirror is None else folded,
             (statement.source, table) in sent or bool(types),
+            keyless=mirrors.is_full_row(rule, mirror),
         )
         yield Listed(
             statement, str(target), path, policy.judge(statement, subject), statement.batch <= folded

@@ -24,7 +24,7 @@ from ingest.lake import duck, mirrors
 from ingest.lake import lanes as sent
 from ingest.lake import rejects as rejected
 from ingest.lake.delta import UnreadableError
-from ingest.lake.mirrors import Column, Mirror
+from ingest.lake.mirrors import Column, Mirror, is_full_row
 from ingest.lake.rejects import PLACE
 from ingest.lake.stamps import NO_STAMPS, stamps_of
 from ingest.lake.tables import LakeReader, Tables
@@ -210,6 +210,7 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
         rule.on_schema_change,
         {**{one.name: one.type for one in mirror.sent}, **rule.declared},
         FOLDED,
+        keyless=is_full_row(rule, mirror),
     )
     steps = ledgers.steps(ledgers.read(lake, sent.with_rows(lake)).of(*lane), subject, 1).ever
     if not steps:

@@ -8,6 +8,8 @@ mirror. The swap of an online schema tool, and a table known to be empty, are ex
   (`ingest.lake.resolve`).
 - DROP TABLE and RENAME TABLE to another name remove nothing; the CREATE after them begins a new incarnation, which
 clears the mirror. So does a plain CREATE TABLE alone, because it proves that no such table existed.
+- Without a key all values identify a row, so a column that the source has dropped or renamed becomes NULL in all rows;
+  under the policy ``ignore`` such a statement holds the mirror.
 - A default that is not a literal leaves existing rows NULL, and the statement asks for the operator's attention.
 - A dismissed statement does nothing; an approved one does what the policy ``lenient`` would, or ``evolve`` if that is
 the table's policy.
@@ -37,7 +39,8 @@ class Subject:
     """The table of the mirror in question: its policy, and its columns' types.
 
     Nothing up to batch ``frozen`` is frozen: it is the mirror's first batch, or the last one folded since. ``rows`` is
-    False for a table that has sent no rows; ``names`` are the columns of new rows.
+    False for a table that has sent no rows; ``names`` are the columns of new rows. ``keyless`` is True if all values
+    identify a row: then a column that the source no longer has must not distinguish rows.
     """
 
     table: TableId
@@ -46,6 +49,7 @@ class Subject:
     frozen: int = 0
     rows: bool = True
     names: frozenset[str] = frozenset()
+    keyless: bool = False
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
@@ -90,7 +94,8 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
     if any(_renamed_into(effect, subject) for effect in effects):
         return HELD if subject.rows else NOTICED
     if subject.policy == "ignore":
-        return LOGGED
+        lost = subject.keyless and any(one.action in ("drop_column", "rename_column") for one in effects)
+        return HELD if lost and statement.batch > subject.frozen else LOGGED
     freezes = subject.policy == "freeze" and statement.batch > subject.frozen
     if statement.kind == "unknown":
         return HELD if freezes else NOTICED
@@ -142,6 +147,8 @@ def _phrase(effect: Effect, subject: Subject) -> str:
             if leaves_open(effect, subject.table):
                 filled = "; existing rows have NULL, for only the source knows their values: load them again"
             return f"adds column {column} ({types.delta(effect.type or 'unknown')}){filled}"
+        case "drop_column" if subject.keyless and not drops:
+            return f"empties column {column}: without a key, rows are distinguished by the columns that the source has"
         case "drop_column":
             return (
                 f"drops column {column}"
@@ -151,7 +158,7 @@ def _phrase(effect: Effect, subject: Subject) -> str:
         case "rename_column":
             if effect.note == EXCHANGED:
                 return f"gives column {effect.to} the values of {column}, while others exchange theirs"
-            kept = "" if drops else f", and keeps {column}"
+            kept = "" if drops else f", and {'empties' if subject.keyless else 'keeps'} {column}"
             return f"adds column {effect.to} with the values of {column}{kept}"
         case "modify_column":
             return _retyped(effect, subject)
@@ -361,7 +368,7 @@ def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[Schem
     statements = list(statements)
     found: list[tuple[SchemaStep, int]] = []
     taken: dict[str, list[SchemaStep]] = {}
-    walk = _Walk(subject.table, subject, drops=subject.policy == "evolve")
+    walk = _Walk(subject.table, subject, drops=subject.policy == "evolve" or subject.keyless)
     for statement, effects in rings(applied(statements, subject)):
         made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
         mine = list(made)

@@ -22,7 +22,7 @@ from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import ConditionError, refused, type_of
-from ingest.lake.mirrors import Column, Era, Mirror, grown
+from ingest.lake.mirrors import Column, Era, Mirror, grown, is_full_row
 from ingest.lake.names import column_name, folded
 from ingest.lake.statements import Statement
 
@@ -140,6 +140,7 @@ def subject_of(pipeline: Pipeline, job: Job, mirror: Mirror | None, lane: LaneId
         frozen,
         job.has_changes or bool(mirror and mirror.columns),
         frozenset(job.columns_of(lane)),
+        is_full_row(job.rule, mirror),
     )
 
 

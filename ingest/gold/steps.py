@@ -11,7 +11,7 @@ from ingest.gold import policy
 from ingest.gold.policy import Subject
 from ingest.lake import lanes
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, rule_for
+from ingest.lake.mirrors import Mirror, is_full_row, rule_for
 
 
 def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
@@ -29,7 +29,7 @@ def steps_of(lake: Lake) -> Callable[[Mirror, str, TableId, int], Sequence[tuple
             return ()
         rule = rule_for(lake.pipeline, table, mirror.path)
         known = {one.name: one.type for one in mirror.sent} | dict(rule.declared)
-        subject = Subject(table, rule.on_schema_change, known, last)
+        subject = Subject(table, rule.on_schema_change, known, last, keyless=is_full_row(rule, mirror))
         return policy.steps(statements, subject)
 
     return steps

@@ -364,6 +364,11 @@ def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:
     return replace(column, type=new)
 
 
+def is_full_row(rule: TableRule, mirror: Mirror | None) -> bool:
+    """True if all of their values identify a mirror's rows."""
+    return mirror is not None and bool(mirror.columns) and not mirror.keys and rule.no_key == "full_row"
+
+
 def rule_of(pipeline: Pipeline, tables: Iterable[TableId]) -> TableRule:
     """The rule of a mirror's source tables: the first table's."""
     return pipeline.rule(next(iter(tables)))

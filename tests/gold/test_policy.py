@@ -43,7 +43,7 @@ def said(text: str, batch: int = 5, decided: str = "") -> Statement:
 
 
 def subject(policy: str = "lenient", frozen: int = 0) -> Subject:
-    """The depot's mirror, beside the helper tables of an online schema tool."""
+    """The depot's mirror."""
     return Subject(DEPOT, policy, KNOWN, frozen)
 
 
@@ -570,3 +570,21 @@ def test_zeros_are_numbered_where_a_column_counts_by_itself() -> None:
     [step] = retyped_by("ALTER TABLE depot MODIFY no INT AUTO_INCREMENT")
     assert retyped.OPEN == retyped.effect(step, "0", "int32")
     assert 0 == retyped.effect(step, "7", "int32")
+
+
+@pytest.mark.parametrize(
+    "text", ["ALTER TABLE depot DROP COLUMN site", "ALTER TABLE depot RENAME COLUMN site TO place"]
+)
+def test_a_column_that_left_a_table_without_a_key(text: str) -> None:
+    """All values identify a row: with the old column's among them, no later delete finds its row."""
+    statement = said(text)
+    for name in ("lenient", "evolve"):
+        found = steps([statement], Subject(DEPOT, name, KNOWN, keyless=True))
+        assert ("drop_column", "site") == (found[-1][0].action, found[-1][0].column)
+    assert not any(
+        step.action == "drop_column" for step, _ in steps([statement], Subject(DEPOT, "lenient", KNOWN))
+    )
+    ignoring = Subject(DEPOT, "ignore", KNOWN, keyless=True)
+    assert HELD == judge(statement, ignoring).state
+    assert LOGGED == judge(statement, replace(ignoring, keyless=False)).state
+    assert LOGGED == judge(statement, replace(ignoring, frozen=statement.batch)).state
