@@ -129,16 +129,13 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     read = _CLAUSES.get(first)
     if read is None:
         if first in _OPTIONS:
-            return _options(cursor.rest(), scope, table)
+            # the character set of MySQL's new columns, and of those that are changed without naming one
+            items = cursor.rest()
+            charset = columns.charset_of_table(items) if scope.dialect == "mysql" else None
+            return (Effect("default_charset", table, charset=charset),) if charset else ()
         raise Unread(f"the clause that begins with {cursor.peek().text[:40]!r} is not known here")
     cursor.next()
     return read(cursor, scope, table)
-
-
-def _options(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
-    """The character set of MySQL's new columns, and of those that are changed without naming one."""
-    charset = columns.charset_of_table(items) if scope.dialect == "mysql" else None
-    return (Effect("default_charset", table, charset=charset),) if charset else ()
 
 
 # --- columns ------------------------------------------------------------------------------------

@@ -665,7 +665,11 @@ def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Mer
     stay = pc.invert(going)
     at, of = rows.filter(stay), others.filter(stay)
     matched, put = there.take(at), _put(there, source, at, of)
-    differs = _differ(matched, put)
+    # a mask of the matched rows that differ
+    none = pa.chunked_array([pa.array([False] * matched.num_rows, pa.bool_())])
+    differs = reduce(
+        pc.or_, (_differs(matched[name], put[name]) for name in matched.schema.names), none
+    ).combine_chunks()
     put, changed = put.filter(differs), at.filter(differs)
     if clears:
         stays = matched.filter(pc.invert(differs))
@@ -707,14 +711,6 @@ def _put(there: pa.Table, source: pa.Table, at: pa.Array, of: pa.Array) -> pa.Ta
             value = pc.if_else(source["%has " + name].take(of), value, there[name].take(at))
         columns.append(value)
     return pa.Table.from_arrays(columns, schema=there.schema)
-
-
-def _differ(left: pa.Table, right: pa.Table) -> pa.Array:
-    """A mask of the rows that differ between two tables of equal length."""
-    none = pa.chunked_array([pa.array([False] * left.num_rows, pa.bool_())])
-    return reduce(
-        pc.or_, (_differs(left[name], right[name]) for name in left.schema.names), none
-    ).combine_chunks()
 
 
 def bits(column: pa.ChunkedArray) -> pa.ChunkedArray:

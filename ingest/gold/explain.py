@@ -252,7 +252,10 @@ def tell(
     done: dict[int, list[Step]] = defaultdict(list)
     for step in steps(table, [one.event for one in ordered]):
         done[id(step.event)].append(step)
-    remarks = _remarks(ordered, before)
+    # per event: late, delivered twice, or one of several that claim the same place
+    late = _late(ordered)
+    ties = _ties(ordered, before)
+    remarks = [tuple(text for text in (late[i], ties.get(i, "")) if text) for i in range(len(ordered))]
     ends = _ends([done[id(one.event)] for one in ordered], before)
     events = tuple(
         _event(number, one, done[id(one.event)], remark, raw, ends)
@@ -319,13 +322,6 @@ def _event(
 
 def _effect(step: Step, end: int | None) -> StoryEffect:
     return StoryEffect(tuple(map(str, step.key)), step.effect, step.why, step.row, end)
-
-
-def _remarks(ordered: Sequence[Happening], before: int) -> list[tuple[str, ...]]:
-    """Per event: late, delivered twice, or one of several that claim the same place."""
-    late = _late(ordered)
-    ties = _ties(ordered, before)
-    return [tuple(text for text in (late[i], ties.get(i, "")) if text) for i in range(len(ordered))]
 
 
 def _late(ordered: Sequence[Happening]) -> list[str]:

@@ -191,15 +191,11 @@ def outcomes(happened: DataFrame, mirror: Mirror, shape: Shape) -> DataFrame:
     """One row per key: the typed key, `GONE`, each column's text, and `has_name` flags if partial."""
     keys = [key_name(i) for i in range(len(mirror.keys))]
     if not shape.partials:
-        return _last_images(happened, mirror, keys)
+        names = [value_name(i) for i in range(len(mirror.columns))]
+        last = F.max(F.struct(ORDER, PART, GONE, *names)).alias("last")
+        folded = happened.groupBy(*keys).agg(last)
+        return folded.select(*keys, f"last.{GONE}", *[f"last.{name}" for name in names])
     return _overlaid(happened, mirror, keys, shape)
-
-
-def _last_images(happened: DataFrame, mirror: Mirror, keys: list[str]) -> DataFrame:
-    names = [value_name(i) for i in range(len(mirror.columns))]
-    last = F.max(F.struct(ORDER, PART, GONE, *names)).alias("last")
-    folded = happened.groupBy(*keys).agg(last)
-    return folded.select(*keys, f"last.{GONE}", *[f"last.{name}" for name in names])
 
 
 def _overlaid(happened: DataFrame, mirror: Mirror, keys: list[str], shape: Shape) -> DataFrame:

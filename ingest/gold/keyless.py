@@ -75,7 +75,11 @@ def _fold(
         lake, session, mirror, work, [floor for floor, _ in floors], tolerant, steps=not appends
     )
     if appends:
-        rows = _appended(happened, work, from_scratch)
+        # the inserted rows, of the new batches or of all; those of an update do not count
+        alone = Window.partitionBy(ORDER)
+        halves = happened.withColumn(NUMBER, F.count(F.lit(1)).over(alone))
+        came = halves.where((F.col(ADDS) == 1) & (F.col(NUMBER) == 1))
+        rows = came if from_scratch else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
     elif from_scratch:
         rows = _counted(happened, mirror).withColumn(NUMBER, F.explode(F.sequence(F.lit(1), F.col(COPIES))))
     else:
@@ -241,14 +245,6 @@ def _typed(mirror: Mirror, tolerant: bool) -> list[Column]:
 
 
 # --- what becomes of it ---------------------------------------------------------------------------
-
-
-def _appended(happened: DataFrame, work: Work, from_scratch: bool) -> DataFrame:
-    """The inserted rows, of the new batches or of all; those of an update do not count."""
-    alone = Window.partitionBy(ORDER)
-    halves = happened.withColumn(NUMBER, F.count(F.lit(1)).over(alone))
-    came = halves.where((F.col(ADDS) == 1) & (F.col(NUMBER) == 1))
-    return came if from_scratch else came.where(F.col(BATCH) >= min(one.first for one, _ in work))
 
 
 def _content(mirror: Mirror) -> Column:

@@ -125,7 +125,11 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
             result.state, result.version = "rebuilt", lake.snapshot(mirror.path).version
     result.seconds = time.monotonic() - started
     if not dry_run:
-        _record(lake, result)
+        row = (
+            lake.run, lake.pipeline.name, result.batch, STAGE, result.mirror, "done", lake.now(), result.seconds,
+            result.version, "{}", "rebuilt", None,
+        )  # fmt: skip
+        lake.append_unguarded([row], RUNS)
     return result
 
 
@@ -239,11 +243,3 @@ def _add_misfits(lake: Lake, shadow: Lake, mirror: Mirror, batch: int) -> None:
 
 def _cell(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in _CELL)
-
-
-def _record(lake: Lake, result: Rebuilt) -> None:
-    row = (
-        lake.run, lake.pipeline.name, result.batch, STAGE, result.mirror, "done", lake.now(), result.seconds,
-        result.version, "{}", "rebuilt", None,
-    )  # fmt: skip
-    lake.append_unguarded([row], RUNS)

@@ -67,7 +67,11 @@ def refold(mine: DataFrame, touched: DataFrame, mirror: Mirror, beyond: Beyond, 
         json_key([F.col(key_name(i)) for i in range(len(mirror.keys))]).alias("key")
     ).distinct()
     folded = grouped(keyed, wanted, links, columns).mapInArrow(_folder(mirror, beyond), _schema(mirror))
-    return _outcomes(folded, mirror)
+    # outcomes with typed keys and every column marked as sent: a whole history leaves nothing unknown
+    keys = [cast(F.col(f"t{i}"), one.type).alias(key_name(i)) for i, one in enumerate(mirror.key_columns)]
+    values = [F.col(value_name(i)) for i in range(len(mirror.columns))]
+    flags = [F.lit(True).alias(has_name(i)) for i in range(len(mirror.columns))]
+    return folded.select(*keys, GONE, *values, *flags)
 
 
 def grouped(keyed: DataFrame, wanted: DataFrame, links: bool, columns: Sequence[str]) -> DataFrame:
@@ -139,14 +143,6 @@ def _schema(mirror: Mirror) -> StructType:
     names = [f"t{i}" for i in range(len(mirror.keys))] + [value_name(i) for i in range(len(mirror.columns))]
     texts = [StructField(name, StringType()) for name in names]
     return StructType([*texts, StructField(GONE, BooleanType())])
-
-
-def _outcomes(folded: DataFrame, mirror: Mirror) -> DataFrame:
-    """Outcomes with typed keys and every column marked as sent: a whole history leaves nothing unknown."""
-    keys = [cast(F.col(f"t{i}"), one.type).alias(key_name(i)) for i, one in enumerate(mirror.key_columns)]
-    values = [F.col(value_name(i)) for i in range(len(mirror.columns))]
-    flags = [F.lit(True).alias(has_name(i)) for i in range(len(mirror.columns))]
-    return folded.select(*keys, GONE, *values, *flags)
 
 
 # --- in the workers -----------------------------------------------------------------------------

@@ -131,7 +131,11 @@ def _inputs(pipeline: Pipeline, messages: Messages) -> Iterator[Any]:
     from openlineage.client import facet_v2 as facets
 
     for source in pipeline.sources:
-        counts: dict[tuple[str, str], int | None] = dict.fromkeys(_named(source))
+        counts: dict[tuple[str, str], int | None] = dict.fromkeys(
+            [_place(source, topic) for topic in source.topics]
+            if source.kind == "kafka"
+            else [_place(source, None)]
+        )
         for (name, topic), count in messages.items():
             if name == source.name:
                 place = _place(source, topic)
@@ -141,14 +145,6 @@ def _inputs(pipeline: Pipeline, messages: Messages) -> Iterator[Any]:
             yield events.InputDataset(
                 namespace, name, inputFacets={} if n is None else {"inputStatistics": statistics}
             )
-
-
-def _named(source: Source) -> list[tuple[str, str]]:
-    return (
-        [_place(source, topic) for topic in source.topics]
-        if source.kind == "kafka"
-        else [_place(source, None)]
-    )
 
 
 def _place(source: Source, topic: str | None) -> tuple[str, str]:

@@ -149,7 +149,9 @@ def _span(
     if len(path) == 1 and path[0].lower() in local:
         return None
     if engine == "spark" and path[0].lower() == "delta":
-        _refuse_outside(path, lake)
+        inside = os.path.normpath(path[-1]).startswith(os.path.normpath(lake) + os.sep) if lake else False
+        if len(path) != 2 or not inside or ".." in path[-1].split("/"):
+            raise IngestError(f"Only tables of the lake are read here: {path[-1]} is outside of {lake}.")
         return None
     if not all(part.meta.get("start") is not None for part in parts):
         raise IngestError(f"Only tables are read here: {table.sql()[:80]} is refused.")
@@ -158,12 +160,6 @@ def _span(
         raise IngestError(f"There is no table {'.'.join(path)}; there are {_near(names, path)}.")
     alias = "" if table.alias else f" AS {(quoted if engine == 'spark' else duck.name)(path[-1])}"
     return parts[0].meta["start"], parts[-1].meta["end"] + 1, sql + alias
-
-
-def _refuse_outside(path: tuple[str, ...], lake: str) -> None:
-    inside = os.path.normpath(path[-1]).startswith(os.path.normpath(lake) + os.sep) if lake else False
-    if len(path) != 2 or not inside or ".." in path[-1].split("/"):
-        raise IngestError(f"Only tables of the lake are read here: {path[-1]} is outside of {lake}.")
 
 
 def _blind(names: Mapping[tuple[str, ...], str], path: tuple[str, ...]) -> str | None:

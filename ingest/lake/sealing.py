@@ -193,11 +193,7 @@ def _masters(wanted: Sealing | None) -> dict[str, bytes]:
             "the pipeline file has no `bronze: seal:` any more: put its `master_key:` back to read them."
         )
     texts = [_printed(wanted.command) if wanted.command else wanted.master_key, wanted.previous_master_key]
-    return {_name(key): key for key in map(key_bytes, filter(None, texts))}
-
-
-def _name(master: bytes) -> str:
-    return fingerprint(master.hex())
+    return {fingerprint(key.hex()): key for key in map(key_bytes, filter(None, texts))}
 
 
 @cache

@@ -62,7 +62,10 @@ def _of_rows(
     assert subject.mirror is not None
     frame = readable(_rows(lake, subject, since, on)).cache()
     try:
-        batch = _batch(gx, f"{subject.name} {on}", frame)
+        name = f"{subject.name} {on}"
+        source = gx.data_sources.add_or_update_spark(name)
+        asset = source.add_dataframe_asset(name)
+        batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
         return [_judged(batch, frame, subject.name, subject.mirror, wish) for wish in wishes]
     finally:
         frame.unpersist()
@@ -87,12 +90,6 @@ def readable(frame: DataFrame) -> DataFrame:
     """VARIANT columns as JSON text: Great Expectations cannot handle the values."""
     odd = [one.name for one in frame.schema.fields if isinstance(one.dataType, VariantType)]
     return frame.withColumns({name: F.to_json(F.col(f"`{name}`")) for name in odd}) if odd else frame
-
-
-def _batch(gx: Any, name: str, frame: DataFrame) -> Any:
-    source = gx.data_sources.add_or_update_spark(name)
-    asset = source.add_dataframe_asset(name)
-    return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
 
 
 def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expectation) -> CheckResult:

@@ -59,7 +59,12 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
         for path, mirror in mirrors.known(lake).items()
     }
     facts.sources = [SourceFact(one.name, one.format) for one in pipeline.sources]
-    facts.batch = _last_batch(lake)
+    # the newest batch that was checked or whose end a run has recorded; None before the first
+    found = lake.ask(
+        "SELECT max(batch) AS batch FROM (SELECT batch FROM {runs} UNION ALL SELECT batch FROM {checks}) AS b"
+    )
+    batch: int | None = found[0]["batch"]
+    facts.batch = batch
     _add_books(lake, facts, tables)
     _add_runs(lake, facts, tables, only, trend)
     _add_checks(lake, facts, tables, only, trend)
@@ -72,15 +77,6 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
         for check in source.checks:
             check.sql = queries.of_source(check.check, source.name)
     return facts
-
-
-def _last_batch(lake: Tables) -> int | None:
-    """The newest batch that was checked or whose end a run has recorded; None before the first."""
-    found = lake.ask(
-        "SELECT max(batch) AS batch FROM (SELECT batch FROM {runs} UNION ALL SELECT batch FROM {checks}) AS b"
-    )
-    batch: int | None = found[0]["batch"]
-    return batch
 
 
 def _ended(batch: int | None) -> str:
@@ -318,9 +314,6 @@ def _complete(table: TableFact, pipeline: Pipeline) -> None:
             if check.check == "cell_rejects" and check.column == column.name:
                 column.misfits = int(check.observed)
     table.explain = queries.history(source, table.keys, examples[0] if examples else "")
-    table.losses = _losses(pipeline, {name for name, _ in table.lanes})
-
-
-def _losses(pipeline: Pipeline, sources: set[str]) -> tuple[str, ...]:
+    sources = {name for name, _ in table.lanes}
     known = [formats.load(one.format).ABOUT.losses for one in pipeline.sources if one.name in sources]
-    return tuple(dict.fromkeys(loss for losses in known for loss in losses))
+    table.losses = tuple(dict.fromkeys(loss for losses in known for loss in losses))
