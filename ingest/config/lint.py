@@ -91,10 +91,8 @@ def _refuse_shared(document: Document, pipeline: Pipeline) -> None:
 def _fixed(rule: TableRule) -> str:
     """The name of a rule's only mirror; empty if it depends on the table."""
     alone = not set(rule.match) & set("*?[(")
-    if "." not in rule.into:
-        if not alone or "{" in rule.into or "." not in rule.match:
-            return ""
-        return f"{rule.match.rpartition('.')[0]}.{rule.into}" if rule.into else rule.match
+    if not rule.into:
+        return rule.match if alone and "." in rule.match else ""
     if "{" not in rule.into:
         return rule.into
     parts = rule.match.split(".")
