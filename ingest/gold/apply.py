@@ -151,7 +151,7 @@ def apply(
         if (
             not plan.whole
             and plan.mirror != known
-            and (plan.mirror.keys or (plan.job.has_changes and plan.mirror.columns))
+            and (plan.mirror.keys or (plan.mirror.columns and (plan.job.has_changes or known is not None)))
         ):
             rows.append(mirrors.decision(plan.mirror, books.last, "columns seen"))
             decided[job.path] = plan.mirror

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ingest.config.model import TableRule
 from ingest.lake.deferred import Deferred
 from ingest.run import Warm
@@ -54,3 +56,17 @@ def test_a_column_that_becomes_text_keeps_what_statements_did(tmp_path: Path) ->
     depot.say(isDdl=False, type="INSERT", data=[cells], mysqlType=types, old=None, pkNames=["id"], sql="")
     assert ("done", "") == depot.run()
     assert [(1, 1, "1", 7), (2, 2, "2", 2), (3, 3, "x", 3)] == rows(depot)
+
+
+@pytest.mark.parametrize(("policy", "left"), [("evolve", [(2,)]), ("lenient", [(2, None)])])
+def test_a_row_without_a_key_is_found_by_the_columns_left(
+    tmp_path: Path, policy: str, left: list[tuple[Any, ...]]
+) -> None:
+    """Rows would go on being distinguished by a column that no delete names; and the checks must know it went."""
+    depot = depot_of(tmp_path, no_key="full_row", on_schema_change=policy)
+    say(say(depot, "INSERT", n="1", m="1"), "INSERT", n="2", m="2").run()
+    assert ("done", "") == depot.ddl("ALTER TABLE depot DROP COLUMN m").run(checked=True)
+    failed = depot.lake().ask("SELECT * FROM {checks} WHERE severity = 'error' AND state <> 'pass'")
+    assert [] == failed
+    assert ("done", "") == say(depot, "DELETE", n="1").run()
+    assert left == rows(depot)
