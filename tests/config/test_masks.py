@@ -14,6 +14,7 @@ from ingest.config.masks import (
     Masks,
     canonical,
     fingerprint,
+    keyed,
     last4,
     tokenized,
     without_literals,
@@ -131,9 +132,17 @@ def test_the_last_four_show_only_of_texts_that_are_longer() -> None:
     assert ["***3456", "***", "***", "***"] == list(map(last4, ["4930123456", "1234567", "12345", ""]))
 
 
+@pytest.mark.parametrize("length", [0, 1, 31, 63, 64, 65, 200])
+def test_the_keyed_hash_is_hmac(length: int) -> None:
+    """Another hash after an update, and no masked key would join with its older rows."""
+    key, text = bytes(range(length)), "jo@example.org \ud800 王"
+    expected = hmac.digest(key, text.encode("utf-8", "surrogatepass"), "sha256")
+    assert expected == keyed(key)(text)
+
+
 def test_a_token_has_the_form_of_its_value() -> None:
     """A check of the form would fail downstream, or a letter outside ASCII stay as it is."""
-    token = tokenized(b"k", "DE89 3704-0044 müller 王小明")
+    token = tokenized(keyed(b"k"), "DE89 3704-0044 müller 王小明")
     assert len("DE89 3704-0044 müller 王小明") == len(token)
     assert token.isascii()
     assert [" ", "-", " ", " "] == [sign for sign in token if not sign.isalnum()]
@@ -141,8 +150,8 @@ def test_a_token_has_the_form_of_its_value() -> None:
     assert token[2:4].isdigit()
     assert (
         token
-        == tokenized(b"k", "DE89 3704-0044 müller 王小明")
-        != tokenized(b"l", "DE89 3704-0044 müller 王小明")
+        == tokenized(keyed(b"k"), "DE89 3704-0044 müller 王小明")
+        != tokenized(keyed(b"l"), "DE89 3704-0044 müller 王小明")
     )
 
 

@@ -1,0 +1,239 @@
+"""What a user's choices cost or save, in processor time: masks at decode, a filter in gold, the check of cells.
+
+    python -m benchmarks.choices masks      # decoding to files with and without masks, in turn
+    python -m benchmarks.choices filter     # gold without a filter, and with one that keeps a hundredth of the rows
+    python -m benchmarks.choices cells      # batches with and without `cells_checked`
+
+Both sides do the same work in turn, in one process and without Spark; of each the least time counts, for all that
+others do on the machine can only add to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, cast
+
+from benchmarks.decode import BATCH, MOMENTS, landed, machine, messages, pipeline
+from ingest.config import load
+from ingest.errors import StoppedError
+from ingest.lake.datafiles import Layout
+from ingest.lake.deferred import Deferred
+from ingest.lake.schemas import CHANGES
+from ingest.run import Warm, run
+from ingest.silver import sheet
+from ingest.silver.lift import Lifting, lift_to_files
+from tests.formats.one_history.test_one_history import DIALECTS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+FORMATS = ("dts-canal", "debezium", "maxwell", "oms-default", "dts-avro")
+MASK = {"remark": "hmac", "worth": "last4", "seen_at": "null"}  # remark is another text in each row
+SECRET = "a secret of sixteen characters"  # noqa: S105 - a benchmark's
+ROWS, CHANGED = 40_000, 3_500  # what one process folds and decodes without Spark
+
+
+def main() -> int:
+    """Measure what the command line asks for; 1 if the target is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.choices", description=__doc__.splitlines()[0])
+    parser.add_argument("choice", choices=("masks", "filter", "cells"))
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--count", type=int, default=3_000, help="messages of a round (masks, cells)")
+    parser.add_argument("--rows", type=int, default=ROWS, help="rows of the mirror (filter, cells)")
+    given = parser.parse_args()
+    print(machine(), flush=True)
+    return {"masks": masks, "filter": filtered, "cells": cells}[given.choice](given)
+
+
+def spent(work: Callable[[], object]) -> float:
+    """Processor seconds of this process."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+# --- masks ----------------------------------------------------------------------------------------
+
+
+def masks(given: argparse.Namespace) -> int:
+    """Messages to files of `changes`, with three of six columns masked and without: the decode stage alone."""
+    worst = 0.0
+    print("| format | without, CPU-s | with, CPU-s | more | median of the rounds |\n|---|---|---|---|---|")
+    for name in FORMATS:
+        batches = landed(messages(name, given.count, MOMENTS)).to_batches(max_chunksize=BATCH)
+        plain = pipeline(name)
+        rule = replace(plain.tables[0], mask=MASK)
+        both = [plain, replace(plain, tables=(rule,), mask_secret=SECRET)]
+        schema = DIALECTS[name].hints.schema
+        schemas = {"s": {number: schema(number) for number in range(1, 5)} if schema else {}}
+        found: list[tuple[float, float]] = []
+        with tempfile.TemporaryDirectory() as folder:
+            layout = Layout(folder, sheet.SCHEMA, CHANGES.partition_by, ("batch",), (), ("database", "table"))
+            works = [partial(_decoded, Lifting(one, schemas=schemas), layout, batches) for one in both]
+            for _ in range(given.rounds + 1):  # the first warms up
+                without, masked = map(spent, works)
+                found.append((without, masked))
+        least = [min(times) for times in zip(*found[1:], strict=True)]
+        more = least[1] / least[0] - 1
+        middle = statistics.median(masked / without for without, masked in found[1:]) - 1
+        worst = max(worst, more)
+        print(f"| {name} | {least[0]:.2f} | {least[1]:.2f} | {more:.1%} | {middle:.1%} |", flush=True)
+    return int(worst >= 0.1)
+
+
+def _decoded(how: Lifting, layout: Layout, batches: list[pa.RecordBatch]) -> None:
+    """All messages in files of `changes`, none of them refused: refusing would be cheaper."""
+    [row] = [page.to_pylist() for page in lift_to_files(how, layout)(iter(batches))]
+    if any('"kind": "reject"' in str(one) or "kind=reject" in str(one) for one in row):
+        raise StoppedError("messages were refused")
+
+
+# --- lakes ----------------------------------------------------------------------------------------
+
+
+def never() -> SparkSession:
+    """Nothing here may need Spark."""
+    raise StoppedError("Spark was started")
+
+
+def stage(file: Path, *stages: str, warm: Warm | None = None) -> None:
+    """Run some stages of a pipeline without Spark."""
+    result = run(cast("SparkSession", Deferred(never, "local[1]")), load(file), stages, warm)
+    if result.failures:
+        raise StoppedError("; ".join(result.failures))
+
+
+def lines(random: Random, keys: range | list[int], kind: str, first: int) -> list[str]:
+    """Changes of rows with six columns; ``region`` is EU in a hundredth of them."""
+    types = {
+        "id": "bigint",
+        "region": "varchar",
+        "price": "decimal(12,2)",
+        "name": "varchar",
+        "note": "varchar",
+        "seen": "datetime",
+    }
+    found = []
+    for at, key in enumerate(keys, first):
+        row = {
+            "id": str(key), "region": "EU" if key % 100 == 0 else "US", "price": f"{random.randrange(10**6)}.25",
+            "name": f"a name of the usual length {random.randrange(10**6)}", "note": f"a note {at}", "seen": "2024-05-01 08:20:17",
+        }  # fmt: skip
+        moment = 1_714_521_600_000 + at
+        found.append(json.dumps({
+            "data": [row], "database": "shop", "table": "orders", "type": kind, "es": moment, "ts": moment, "id": at,
+            "isDdl": False, "mysqlType": types, "old": [{"note": "?"}] if kind == "UPDATE" else None, "pkNames": ["id"], "sql": "",
+        }))  # fmt: skip
+    return found
+
+
+def pour(folder: Path, number: int, found: list[str]) -> None:
+    """The next file of the source."""
+    path = folder / f"in-{number:04}.jsonl"
+    path.write_text("\n".join(found) + "\n", "utf-8")
+    os.utime(path, (time.time() - 36_000 + number,) * 2)
+
+
+def write(folder: Path, more: str) -> Path:
+    """The pipeline file."""
+    file = folder / "choice.yaml"
+    source = "{name: s, kind: files, path: ./in-*.jsonl, format: dts-canal, settle: 1s}"
+    file.write_text(f"pipeline: choice\nlake: ./lake\nsources: [{source}]\n{more}", "utf-8")
+    return file
+
+
+def based(folder: Path, rows: int, random: Random) -> None:
+    """A lake with so many rows in silver, none of them in a mirror yet."""
+    file = write(folder, "")
+    for number, start in enumerate(range(0, rows, CHANGED), 1):
+        pour(folder, number, lines(random, range(start, min(rows, start + CHANGED)), "INSERT", start + 1))
+        stage(file, "bronze", "silver")
+
+
+# --- a filter -------------------------------------------------------------------------------------
+
+
+def filtered(given: argparse.Namespace) -> int:
+    """Gold of a batch of updates, on a mirror of all rows and on one of a hundredth of them."""
+    random, found = Random("filter"), list[tuple[float, float, float, float]]()  # noqa: S311 - data, no secrets
+    with tempfile.TemporaryDirectory(prefix="choices-") as folder:
+        base = Path(folder) / "base"
+        base.mkdir()
+        based(base, given.rows, random)
+        keys = random.sample(range(given.rows), min(CHANGED, given.rows))
+        for _ in range(given.rounds):
+            times = []
+            for more in ("", "tables: [{match: shop.orders, where: \"region = 'EU'\"}]\n"):
+                own = Path(folder) / "own"
+                shutil.copytree(base, own)
+                file, warm = write(own, more), Warm()
+                times.append(spent(lambda file=file, warm=warm: stage(file, "gold", warm=warm)))
+                pour(own, 9_000, lines(random, keys, "UPDATE", given.rows + 1))
+                stage(file, "bronze", "silver", warm=warm)
+                times.append(spent(lambda file=file, warm=warm: stage(file, "gold", warm=warm)))
+                shutil.rmtree(own)
+            found.append((times[0], times[1], times[2], times[3]))
+            print(*(f"{one:.2f}" for one in times), flush=True)
+    load_all, batch_all, load_few, batch_few = (min(times) for times in zip(*found, strict=True))
+    print(
+        f"first load of {given.rows:,} rows: {load_all:.2f} and {load_few:.2f} CPU-s, {load_all / load_few:.1f} times"
+    )
+    print(
+        f"{len(keys):,} updates: {batch_all:.2f} and {batch_few:.2f} CPU-s, {batch_all / batch_few:.1f} times"
+    )
+    return int(batch_all < 5 * batch_few)
+
+
+# --- the check of cells ---------------------------------------------------------------------------
+
+
+def cells(given: argparse.Namespace) -> int:
+    """Whole batches of updates, with the check of 200 keys' cells and without it."""
+    random, found = Random("cells"), list[tuple[float, float]]()  # noqa: S311 - data, no secrets
+    with tempfile.TemporaryDirectory(prefix="choices-") as folder:
+        lakes = []
+        for number, more in enumerate(("", "quality: [{table: '*', cells_checked: 0}]\n")):
+            own = Path(folder) / str(number)
+            own.mkdir()
+            based(own, given.rows, random)
+            lakes.append((own, write(own, more), Warm()))
+            stage(lakes[-1][1], "gold", "quality", warm=lakes[-1][2])
+        for turn in range(given.rounds + 1):
+            keys = random.sample(range(given.rows), given.count)
+            first = given.rows + 1 + turn * given.count
+            times = []
+            for own, file, warm in lakes:
+                pour(own, 9_000 + turn, lines(random, keys, "UPDATE", first))
+                times.append(
+                    spent(
+                        lambda file=file, warm=warm: stage(
+                            file, "bronze", "silver", "gold", "quality", warm=warm
+                        )
+                    )
+                )
+            found.append((times[0], times[1]))
+            print(*(f"{one:.2f}" for one in times), flush=True)
+    checked, alone = (min(times) for times in zip(*found[1:], strict=True))
+    middle = statistics.median(one - other for one, other in found[1:]) / alone
+    print(
+        f"a batch of {given.count:,} updates, {given.rows:,} rows: {checked:.2f} CPU-s with the check, {alone:.2f} without; "
+        f"{checked / alone - 1:.1%} more by the least, {middle:.1%} by the median difference"
+    )
+    return int(checked >= 1.1 * alone)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
