@@ -628,6 +628,8 @@ class ExpectationKeys(BaseModel):
     @classmethod
     def _real_arguments(cls, value: Any) -> Any:
         own = cls.model_fields
+        if isinstance(value, dict) and isinstance(kind := value.get("type"), str):
+            words.refuse_arguments(kind, value)
         return (
             {k: v if k in own else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
         )

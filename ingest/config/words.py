@@ -49,6 +49,19 @@ _TABLE_PART = re.compile(r"`([^`]+)`|([^.`]+)")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://|file:/")
 _SHORT_FILE_URI = re.compile(r"file:/(?!/)")
 
+_BASE = re.compile(r"^class Expect\w{1,100}\(\s?(\w{1,60})", re.ASCII | re.MULTILINE)
+_FIELD = re.compile(r"^    ([a-z]\w{0,60}): (?!ClassVar)", re.ASCII | re.MULTILINE)
+_BASES = {  # of Great Expectations' classes, with the arguments of each
+    "BatchExpectation": "",
+    "ColumnAggregateExpectation": "column row_condition condition_parser",
+    "ColumnMapExpectation": "column mostly row_condition condition_parser",
+    "ColumnPairMapExpectation": "column_A column_B mostly row_condition condition_parser",
+    "MulticolumnMapExpectation": "column_list mostly row_condition condition_parser ignore_row_if",
+}
+_OF_ALL = frozenset(("type severity id meta notes result_format description windows batch_id catch_exceptions "
+                     "rendered_content library_metadata").split())  # fmt: skip
+_NEEDED = frozenset(("column", "column_A", "column_B", "column_list"))
+
 
 def expectation(text: str) -> str:
     """The name of a Great Expectations type."""
@@ -61,14 +74,34 @@ def expectation(text: str) -> str:
     return str(text)
 
 
+def refuse_arguments(kind: str, given: Iterable[str]) -> None:
+    """Raise a `ValueError` if an expectation takes no argument of one of these names, or lacks its column."""
+    if (file := _expectations().get(kind)) is None or (takes := _arguments(file)) is None:
+        return
+    for name in given:
+        if name not in takes and name not in _OF_ALL:
+            raise ValueError(f"{kind} takes no {name}{nearest(name, takes)}")
+    if lacking := [name for name in takes if name in _NEEDED and name not in given]:
+        raise ValueError(f"{kind} needs {listed(lacking)}")
+
+
+def _arguments(file: Path) -> list[str] | None:
+    """What an expectation's module says that it takes; None where its base class is not known here."""
+    text = file.read_text("utf-8")
+    base = _BASE.search(text)
+    if base is None or base[1] not in _BASES:
+        return None
+    return [*_BASES[base[1]].split(), *_FIELD.findall(text, base.end())]
+
+
 @lru_cache(maxsize=1)
-def _expectations() -> tuple[str, ...]:
+def _expectations() -> dict[str, Path]:
     """Those of the installed release, whose modules bear their names: importing them takes seconds."""
     found = importlib.util.find_spec("great_expectations")
     if found is None or found.origin is None:
-        return ()
+        return {}
     folder = Path(found.origin).parent / "expectations" / "core"
-    return tuple(file.stem for file in folder.glob("expect_*.py"))
+    return {file.stem: file for file in folder.glob("expect_*.py")}
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

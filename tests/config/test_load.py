@@ -168,9 +168,9 @@ def test_quality_keeps_real_numbers_for_expectations_only(tmp_path: Path) -> Non
     more = (
         "quality:\n  - table: w.bin\n    freshness: 2h\n    thresholds: {reject_rate: 0.1%, gaps: 3}\n    expect:\n"
         "      - {type: expect_column_values_to_be_between, column: 5x, min_value: 1, max_value: 2.5,\n"
-        "         strict: true, tags: [1, a], severity: warn}\n"
+        "         strict_max: true, notes: [1, a], severity: warn}\n"
     )
-    arguments = {"column": "5x", "min_value": 1, "max_value": 2.5, "strict": True, "tags": [1, "a"]}
+    arguments = {"column": "5x", "min_value": 1, "max_value": 2.5, "strict_max": True, "notes": [1, "a"]}
     expectation = Expectation("expect_column_values_to_be_between", arguments, "warn")
     expected = QualityRule("w.bin", (expectation,), 7200.0, {"reject_rate": 0.001, "gaps": 3.0})
     assert (expected,) == loaded(tmp_path, more).quality
@@ -455,6 +455,10 @@ BAD_KEYS = [
     ("tables: [{match: a.b, into: 'x.{tabel}'}]\n", "8:23 {tabel} is not a placeholder; did you mean table or database?; there are {database}, {schema} or {table}"),
     ("tables: [{match: a.b, into: 'x.{table'}]\n", "8:23 'x.{table' has a brace without its partner"),
     ("tables: [{on_schema_change: evolv}]\n", "8:11 'evolv' is not one of lenient, evolve, freeze or ignore; did you mean evolve?"),
+    ("quality: [{table: a.b, expect: [{type: expect_column_values_to_not_be_null, colum: x}]}]\n",
+     "8:33 expect_column_values_to_not_be_null takes no colum; did you mean column?"),
+    ("quality: [{table: a.b, expect: [{type: expect_column_values_to_not_be_null}]}]\n",
+     "8:33 expect_column_values_to_not_be_null needs column"),
     ("quality: [{table: a.b, expect: [{type: not_null}]}]\n", "8:34 'not_null' is not an expectation; write a name such as expect_column_values_to_be_unique"),
     ("quality: [{table: a.b, thresholds: {gaps: many}}]\n", "8:37 'many' is not a threshold; write for example 0.1% or 5"),
     ("quality: [{table: a.b, thresholds: {row_cuont: 3}}]\n", "8:24 there is no check 'row_cuont'; did you mean row_count?"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,3 +96,15 @@ def test_near_words_are_found_whatever_their_case_and_dashes() -> None:
         "On-Schema-Changes", ["on_schema_change", "keys"]
     )
     assert "" == words.nearest("zzz", ["on_schema_change", "keys"])
+
+
+def test_the_arguments_of_expectations_are_those_of_the_installed_release() -> None:
+    """An argument that the library takes must not be refused; read from its source, for importing it takes seconds."""
+    for kind, file in words._expectations().items():
+        module = importlib.import_module(f"great_expectations.expectations.core.{kind}")
+        (found,) = (
+            one
+            for name, one in vars(module).items()
+            if name.lower() == kind.replace("_", "") and isinstance(one, type)
+        )
+        assert set() == found.__fields__.keys() - words._OF_ALL - set(words._arguments(file) or ()), kind
