@@ -107,4 +107,6 @@ def test_the_arguments_of_expectations_are_those_of_the_installed_release() -> N
             for name, one in vars(module).items()
             if name.lower() == kind.replace("_", "") and isinstance(one, type)
         )
-        assert set() == found.__fields__.keys() - words._OF_ALL - set(words._arguments(file) or ()), kind
+        assert set() == vars(found)["__fields__"].keys() - words._OF_ALL - set(
+            words._arguments(file) or ()
+        ), kind

@@ -18,7 +18,7 @@ from ingest.serve.work import ACTIONS, JobRunner
 from tests.e2e import chromium
 from tests.e2e.test_report_browser import _CONTRASTS, SIZES, VIEWS
 from tests.e2e.test_serve_session import Hands
-from tests.lakes import ROOT
+from tests.lakes import ROOT, statement
 from tests.serve.conftest import depot, listening  # noqa: F401 - a fixture
 from tests.serve.test_pages import PAGES
 from tests.written import Written, commit
@@ -98,6 +98,38 @@ def test_a_page_follows_what_happens(browser: chromium.Browser, address: str, la
     browser.run("document.querySelector('input[name=reason]').value = 'because'")
     time.sleep(7)
     assert "because" == browser.run("document.querySelector('input[name=reason]').value")
+
+
+def test_the_focus_stays_while_a_page_follows(browser: chromium.Browser, address: str, lake: Written) -> None:
+    """Who has tabbed to a button presses Enter a moment later; by then the page must not have moved on to another one."""
+    hands = Hands(browser)
+    browser.open(f"{address}/ddl?pipeline=depot", width=1280, height=900, dark=False)
+    hands.go_to("Reason: Approve")
+    hands.go_to("Approve")
+    focused = "[document.activeElement.innerText, document.activeElement.form.elements.statement.value]"
+    before = browser.run(focused)
+    for n, name in enumerate(("lees", "dregs")):
+        lake.take([statement("bins", 9100 + n, f"ALTER TABLE bins ADD COLUMN {name} INT")], fold=False)
+        until(browser, f"document.body.innerText.includes('ADD COLUMN {name}')")
+        assert before == browser.run(focused)
+    assert "Approve" == before[0]
+
+
+def test_everything_works_without_scripts(browser: chromium.Browser, address: str) -> None:
+    """Some browsers of some companies run none; what is read and decided must not need any."""
+    browser._ask("Emulation.setScriptExecutionDisabled", value=True)
+    try:
+        hands = Hands(browser)
+        for page in PAGES.values():
+            browser.open(f"{address}{page}", width=390, height=844, dark=False)
+            assert browser.run("document.querySelector('main').innerText.length") > 20
+        browser.open(f"{address}/ddl?pipeline=depot", width=1280, height=900, dark=False)
+        hands.go_to("Reason: Approve")
+        hands.write("by hand")
+        hands.follow("Approve", "ingest ddl approve")
+        assert "live" != browser.run("document.getElementById('live')?.textContent")
+    finally:
+        browser._ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
 def test_a_button_does_what_it_says(browser: chromium.Browser, address: str, lake: Written) -> None:

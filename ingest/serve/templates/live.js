@@ -10,20 +10,21 @@
   const busy = () => document.hidden || !document.getSelection().isCollapsed
     || [...main.querySelectorAll("input:not([type=hidden]), textarea")].some(one =>
       one === document.activeElement || one.value !== one.defaultValue || one.checked !== one.defaultChecked);
-  const place = () => {
-    const at = document.activeElement;
-    return at && main.contains(at) && at.getAttribute("href");
-  };
+  // what has the focus keeps it; a button is the same one only with the same fields, or Enter would decide about another row
+  const named = one => JSON.stringify([one.tagName, one.getAttribute("href"), one.getAttribute("aria-label"), one.textContent,
+    ...(one.form ? [...new FormData(one.form)].filter(([name]) => name !== "form") : [])]);
+  const alike = name => [...main.querySelectorAll("a, button, summary, [tabindex]")].filter(one => named(one) === name);
   const put = text => {
     const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
     if (!fresh) { location.reload(); return; }
     const open = [...main.querySelectorAll("details")].map(one => one.open);
     const left = [...main.querySelectorAll(".scroll")].map(one => one.scrollLeft);
-    const href = place();
+    const at = main.contains(document.activeElement) && document.activeElement;
+    const name = at && named(at), nth = at ? alike(name).indexOf(at) : 0;
     main.replaceChildren(...fresh.childNodes);
     main.querySelectorAll("details").forEach((one, i) => { one.open = Boolean(open[i]); });
     main.querySelectorAll(".scroll").forEach((one, i) => { one.scrollLeft = left[i] || 0; });
-    if (href) [...main.querySelectorAll("a")].find(one => one.getAttribute("href") === href)?.focus({preventScroll: true});
+    if (at) alike(name)[nth]?.focus({preventScroll: true});
   };
   const look = async () => {
     if (!busy()) {
