@@ -75,8 +75,8 @@ lock:
 	@test -d .venv-lock || python3 -m venv .venv-lock
 	@.venv-lock/bin/python -m pip --disable-pip-version-check --quiet install cyclonedx-bom==7.5.0 uv==0.13.9
 	@$(COMPILE) --group build -o requirements.lock >/dev/null
-	@$(COMPILE) --extra jre --group build -c requirements.lock -o requirements-jre.lock >/dev/null
 	@$(COMPILE) --extra dev --extra bench --group build -c requirements.lock -o requirements-dev.lock >/dev/null
+	@$(COMPILE) --extra jre --extra serve --group build -c requirements-dev.lock -o requirements-jre.lock >/dev/null
 	@$(COMPILE) --extra dev --extra e2e --group build -c requirements-dev.lock -o requirements-e2e.lock >/dev/null
 	@.venv-lock/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible \
 	    --output-format JSON -o sbom.json 2>/dev/null

@@ -75,7 +75,8 @@ def containers(found: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.name)
 def test_manifests_call_verbs_that_there_are(file: Path) -> None:
     """A container that ends with `no such option` is seen in a cluster and nowhere else."""
-    found = YAML(typ="safe").load(file.read_text("utf-8"))
+    (found, *more) = YAML(typ="safe").load_all(file.read_text("utf-8"))
+    assert [] == [one for each in more for one in containers(each)]
     for container in containers(found):
         understood(container["args"])
         limits = container["resources"]
@@ -102,7 +103,7 @@ def test_the_manifests_are_put_together() -> None:
         ["kubectl", "kustomize", str(EXAMPLES / "kubernetes")], capture_output=True, text=True, check=False
     )
     assert 0 == done.returncode, done.stderr
-    assert 2 == done.stdout.count("image: registry.example.com/ingest:0.1.0")
+    assert 3 == done.stdout.count("image: registry.example.com/ingest:0.1.0")
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

@@ -71,6 +71,13 @@ def test_the_lock_has_what_the_project_needs(python: str, system: str, platform:
         assert need.specifier.contains(str(requirement.specifier).removeprefix("=="), prereleases=True), need
 
 
+def test_the_image_has_the_pages() -> None:
+    """A container with `serve` would end at its first line."""
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = {normal(Requirement(one).name) for one in extras["jre"] + extras["serve"]}
+    assert wanted <= pins("requirements-jre.lock").keys()
+
+
 def test_users_install_no_tools_of_the_tests() -> None:
     """Flask and a fake store would be part of what users have to trust."""
     assert set() == pins("requirements.lock").keys() & {
