@@ -43,20 +43,16 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Example]:
-    """Every example pipeline, run once; two of them in two batches, one of these with plain tables."""
-    from ingest.gold import apply, planner
+    """Every example pipeline, run once: two of them in two batches, one of these with deletion vectors, which mirrors so
+    small would not get by themselves; one with plain tables; these two end by Spark.
+    """
     from tests.lakes import PLAIN, Example
 
-    names = sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))
     found = {}
-    for i, name in enumerate(names):
-        with pytest.MonkeyPatch.context() as patch:
-            # by Spark, and with deletion vectors, which mirrors so small would not get
-            if i < 2 or name == PLAIN:
-                patch.setattr(apply, "REWRITTEN", 0)
-                patch.setattr(planner, "MOST", -1)
-            folder, batches = tmp_path_factory.mktemp(name), 2 if i < 2 else 1
-            found[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches)
+    for i, name in enumerate(sorted(file.stem for file in (ROOT / "conf").glob("*.yaml"))):
+        by_spark = i == 0 or name == PLAIN
+        folder, batches = tmp_path_factory.mktemp(name), 2 if i < 2 else 1
+        found[name] = Example(spark, folder, name, plain=name == PLAIN, batches=batches, by_spark=by_spark)
     return found
 
 
