@@ -62,7 +62,7 @@ def frame(
     """The messages of a plan and their receipts, with the columns of `_SPARK` and ``source``."""
     rows = [
         ("receipt", row["topic"], row["partition"], row["offset"], None, None, row["value"], None)
-        for row in standing(found)
+        for row in reached_offsets(found)
     ]
     both = lake.spark.createDataFrame(rows, _SPARK).coalesce(1)
     if found.plan.reads:
@@ -89,7 +89,7 @@ def written(
     return _messages(lake, found, cores).mapInArrow(store, REPORT)
 
 
-def standing(found: Look) -> list[dict[str, Any]]:
+def reached_offsets(found: Look) -> list[dict[str, Any]]:
     """A receipt for each span of a plan, in the form of a report: where it ends, with or without messages."""
     receipts = [
         KafkaReceipt(span.place, span.start, span.end, 0, found.cluster, found.topics[span.place.topic])

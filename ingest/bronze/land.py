@@ -136,7 +136,7 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     seal = sealing.begin(lake, batch, now.date())
     layout = lake.layout(BRONZE)
     names = [source.name for source in lake.pipeline.sources]
-    rows = [row for one in looks for row in kafka.standing(one)]
+    rows = [row for one in looks for row in kafka.reached_offsets(one)]
     reports = [kafka.written(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads]
     if work and (reports or not _is_little(work)):
         tasks = _tasks(work, cores)

@@ -169,7 +169,7 @@ def main() -> None:
     try:
         app(prog_name="ingest")
     except SystemExit as ending:
-        with contextlib.suppress(OSError, ValueError):  # a closed pipe is told as always
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe is reported as always
             _leave(ending.code)
         raise
 

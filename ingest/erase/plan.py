@@ -285,7 +285,7 @@ def _key_in(lake: Lake, mirror: Mirror, texts: Texts, other: Mirror, lane: LaneI
 
 
 def _refuse_unlike(lake: Lake, mirror: Mirror, other: Mirror, *, merged: bool) -> None:
-    """Refuse a further mirror in which the rows cannot be told from others."""
+    """Refuse a further mirror in which the rows cannot be distinguished from others."""
     lanes = evidence.lanes(lake, other)
     _refuse_renamed(lake, other, lanes)
     if merged and not {*lanes} <= {*evidence.lanes(lake, mirror)}:

@@ -503,7 +503,7 @@ def _is_news(
 ) -> bool:
     """True if something that the mirror has not folded yet names another key."""
     keys = set(mirror.keys) - {job.rule.shard_column}
-    decided = [keys, *(set(era.keys) for *_, told in mirror.eras for era in told)]
+    decided = [keys, *(set(era.keys) for *_, some in mirror.eras for era in some)]
     if job.rule.keys and set(job.rule.keys) not in decided:
         return True
     if not job.rule.keys and any(

@@ -52,7 +52,7 @@ def _sentence(pipeline: Pipeline, books: Books, source: str, before: Iterable[st
     places = [word for place in _places(books, source, now) for word in ("--from", place)]
     return (
         f"the positions of {source} were counted by {old} and are now counted by {_name(now)}, which cannot be "
-        f"compared: `{command('epoch', pipeline.file, source, *places)}` puts the new behind the "
+        f"compared: `{command('epoch', pipeline.file, source, *places)}` puts the new after the "
         f"old; `server_change: {ACCEPT}` in the source says that one log holds both."
     )
 

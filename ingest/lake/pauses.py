@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 
-PAUSED = "it stands still until `ingest resume`."
+PAUSED = "it waits for `ingest resume`."
 
 
 def paused(lake: Tables) -> frozenset[str]:

@@ -34,7 +34,7 @@ class SentColumn(NamedTuple):
 
 
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
-"""The columns that the rows of a source's table have had; one without a name stands for rows that a rule excludes."""
+"""The columns that the rows of a source's table have had; one without a name is for rows that a rule excludes."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger

@@ -57,7 +57,7 @@ class DdlFact:
 
     @property
     def is_idle(self) -> bool:
-        """True if it changes no column and nobody has to decide."""
+        """True if it changes no column and needs no decision."""
         return self.kind == "none" and not self.pending
 
 
