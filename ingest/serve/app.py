@@ -133,26 +133,33 @@ class Front:
 
 async def _page(service: Service, name: str, request: Request) -> Response:
     asked = dict(request.query_params)
-    view = await _made(partial(pages.PAGES[name], service.fleet, asked), slow=name == "sql")
+    view = await _made(service, partial(pages.PAGES[name], service.fleet, asked), slow=name == "sql")
     return await _drawn(service, request, view)
 
 
 async def _row(service: Service, request: Request) -> Response:
     asked = parse_qs(request.url.query, keep_blank_values=True)
-    return await _drawn(service, request, await _made(partial(pages.row, service.fleet, asked), slow=True))
+    return await _drawn(
+        service, request, await _made(service, partial(pages.row, service.fleet, asked), slow=True)
+    )
 
 
-async def _made(make: Callable[[], Any], *, slow: bool = False) -> Any:
+async def _made(service: Service, make: Callable[[], Any], *, slow: bool = False) -> Any:
     """What a function makes in a thread; once more if a file went away while it was read, as `maintain` lets it."""
     limiter = _slow if slow else None
+
+    def made() -> Any:
+        with service.fleet.one_look():
+            return make()
+
     try:
-        return await to_thread.run_sync(make, limiter=limiter)
+        return await to_thread.run_sync(made, limiter=limiter)
     except IngestError:
         raise
     except Exception:
         await asyncio.sleep(0.2)
     try:
-        return await to_thread.run_sync(make, limiter=limiter)
+        return await to_thread.run_sync(made, limiter=limiter)
     except IngestError:
         raise
     except Exception as error:
@@ -389,12 +396,16 @@ _API: dict[str, Asked] = {
 
 async def _api(service: Service, make: Asked, request: Request) -> Response:
     asked = parse_qs(request.url.query, keep_blank_values=True)
-    found = await _made(lambda: encoded(make(service.fleet, asked)), slow=make in (_api_explain, _api_sql))
+    found = await _made(
+        service, lambda: encoded(make(service.fleet, asked)), slow=make in (_api_explain, _api_sql)
+    )
     return Response(found, media_type="application/json")
 
 
 async def _metrics(service: Service, request: Request) -> Response:
-    found = await _made(lambda: prom.text(*(one.status for one in service.fleet.states() if one.status)))
+    found = await _made(
+        service, lambda: prom.text(*(one.status for one in service.fleet.states() if one.status))
+    )
     return Response(found, media_type="text/plain; version=0.0.4")
 
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -140,6 +140,7 @@ class Fleet:
     def __init__(self, files: Sequence[Path]) -> None:
         self._answers = Answers(KEPT + OF_EACH * len(files))
         self._asked: dict[str, float] = {}
+        self._look = threading.local()
         self.members: dict[str, Member] = {}
         for file in files:
             member = Member(file)
@@ -184,8 +185,25 @@ class Fleet:
     def kept(self, name: str, what: str, lake: LakeReader, make: Callable[[LakeReader], Made]) -> Made:
         """An answer about a lake, made again only after one of its tables was written."""
         return self._answers.get(
-            (name, what), (versions(lake.pipeline.lake), lake.pipeline), lambda: make(lake)
+            (name, what), (self._versions(lake.pipeline.lake), lake.pipeline), lambda: make(lake)
         )
+
+    @contextmanager
+    def one_look(self) -> Iterator[None]:
+        """Look once at what was written, however many answers this thread asks for meanwhile."""
+        self._look.seen = {}
+        try:
+            yield
+        finally:
+            del self._look.seen
+
+    def _versions(self, lake: str) -> object:
+        seen: dict[str, object] | None = getattr(self._look, "seen", None)
+        if seen is None:
+            return versions(lake)
+        if lake not in seen:
+            seen[lake] = versions(lake)
+        return seen[lake]
 
     def status(self, name: str) -> dict[str, Any]:
         """What `ingest status` says, with the lag of this moment."""

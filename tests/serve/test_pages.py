@@ -278,6 +278,18 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
     assert 8 == len(made)
 
 
+@pytest.mark.parametrize("page", ["/", "/pipeline?pipeline=depot", "/api/status"])
+def test_a_request_looks_once_at_what_was_written(
+    client: Client, page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five looks at a thousand folders for one page are most of what a warm page costs."""
+    looks: list[str] = []
+    real = fleets.versions
+    monkeypatch.setattr(fleets, "versions", lambda lake: (looks.append(lake), real(lake))[1])
+    client.get(page)
+    assert 1 == len(looks)
+
+
 def test_a_commit_is_seen_by_the_next_look(own: Path) -> None:
     """A page that keeps yesterday's answer is worse than none."""
     client = client_of(own)
