@@ -119,6 +119,9 @@ def test_shards_are_merged_in_a_further_mirror_alone(tmp_path: Path) -> None:
     assert [(3, "c")] == rows(mine, "mirrors/shop_2/item")
     found = mine.lake.ask_mirror("mirrors/all/item", "SELECT shard, id, text FROM {mirror} ORDER BY 1")
     assert [("shop_1.item", 1, "a"), ("shop_2.item", 3, "c")] == [tuple(row.values()) for row in found]
+    assert {"all.item": 3, "shop_1.item": 1, "shop_2.item": 2} == {
+        name: one.keys for name, one in mine.compared(0).items() if not one.wrong
+    }
 
 
 def test_rows_of_two_entries_never_share_a_further_mirror(tmp_path: Path) -> None:
