@@ -61,10 +61,11 @@ def wanted(lake: Tables, known: Mapping[str, Mirror]) -> list[Mirror]:
 
 
 def missing(lake: Tables) -> frozenset[str]:
-    """The paths of mirrors whose feed has not begun."""
+    """The paths of existing mirrors whose feed has not begun."""
     if not any(rule.changes_of for rule in lake.pipeline.tables):
         return frozenset()
-    return frozenset(one.path for one in wanted(lake, mirrors.known(lake)) if version(lake, one) < 0)
+    found = wanted(lake, mirrors.known(lake))
+    return frozenset(one.path for one in found if version(lake, one) < 0 and lake.exists(one.path))
 
 
 def version(lake: Tables, mirror: Mirror) -> int:

@@ -226,3 +226,14 @@ def test_a_mirror_is_rebuilt_by_its_own_rule(tmp_path: Path) -> None:
     found, fresh = rebuild.again(view, mirror, view.decoded(), lambda *_: None)
     assert ("done", 1) == (found.state, fresh.generation)
     assert [(1, "EU", 2)] == rows(mine, "mirrors/eu/item")
+
+
+def test_a_feed_that_is_added_begins_without_new_messages(tmp_path: Path) -> None:
+    """Otherwise `ingest run` would say that there is nothing to do until the next message comes."""
+    mine = shops(tmp_path, EU)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    mine.rule, mine.warm = replace(ITEM, also=(replace(EU, changes_of=True),)), Warm()
+    assert idle(mine.pipeline, ("bronze", "silver", "gold")) is None
+    mine.run()
+    assert mine.lake.exists("feeds/eu/item")
+    assert idle(mine.pipeline, ("bronze", "silver", "gold")) is not None
