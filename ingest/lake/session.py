@@ -216,12 +216,14 @@ def _deaf(number: signal.Signals) -> Iterator[None]:
 
 
 def _apply(spark: SparkSession, settings: Mapping[str, str]) -> SparkSession:
-    """Set the runtime settings of a running session; all others were fixed at its start."""
-    done = []
+    """Set the runtime settings of a running session; all others were fixed at its start. What was applied before
+    stays in the list: a session that is used again still has it.
+    """
+    done = dict.fromkeys((spark.conf.get(APPLIED, "") or "").split())
     for name, value in settings.items():
         with suppress(PySparkException):
             spark.conf.set(name, value)
-            done.append(name)
+            done[name] = None
     spark.conf.set(APPLIED, " ".join(done))
     return spark
 
