@@ -167,7 +167,13 @@ def main() -> None:
     worker = Worker([Path(word) for word in sys.argv[1:]], answers)
     worker.listen()
     threading.Thread(target=worker.read, args=(sys.stdin,), daemon=True).start()
-    worker.work()
+    try:
+        worker.work()
+    finally:
+        if "pyspark" in sys.modules:
+            from ingest.lake.session import end_java
+
+            end_java()  # whoever waits for this process waits for Java, too
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,7 @@ from ingest.lake.settings import (
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _PROFILE = "spark.ingest.profile"  # marks a session as started here
 _DERIVED = "spark.ingest.derived"  # marks a session that was made from another one
+_LAST = 30.0  # seconds that a JVM may take to end
 _TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")  # they print what is raised anyway
 
 
@@ -100,6 +102,23 @@ def stop(spark: SparkSession) -> None:
     """Stop a session that was started here; leave any other to its owner."""
     if has_started(spark) and spark.conf.get(_PROFILE, ""):
         spark.stop()
+
+
+def end_java() -> None:
+    """End the JVM that this process has started, if any, and wait until it is gone: no session can start afterwards.
+
+    A JVM ends with its pipe, but not at once: without this it may outlive the process.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return
+    with suppress(OSError):
+        process.stdin.close()
+    try:
+        process.wait(_LAST)
+    except subprocess.TimeoutExpired:  # whatever it does, nothing waits for its result
+        process.kill()
+        process.wait()
 
 
 def prepare(*, say: Callable[[str], None] = lambda _: None) -> bool:

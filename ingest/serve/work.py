@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import secrets
 import signal
 import subprocess
@@ -39,6 +40,7 @@ SOONEST = 60.0  # but not sooner than after so many seconds
 NOT_JUDGED = 3  # the exit code of a comparison with rows that may be on their way
 SAID = 200  # lines of a comparison's output
 LONG = 200  # characters of a step
+REST = 30.0  # seconds that what an ended process has started may take to end
 
 ACTIONS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], bool]] = {
     "approve": (("ddl", "approve"), ("statement",), True),
@@ -288,11 +290,15 @@ class JobRunner:
             self._add(job)
         said: deque[str] = deque(maxlen=SAID)
         try:
-            process = self._comparing = subprocess.Popen(
-                [*self._verbs, *job.words],
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                start_new_session=True,
-            )  # fmt: skip
+            with self._change:
+                if self._stop.is_set():
+                    self._over(job, 1, "error: it was stopped with the service")
+                    return
+                process = self._comparing = subprocess.Popen(
+                    [*self._verbs, *job.words],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                    start_new_session=True,
+                )  # fmt: skip
             with process:
                 assert process.stdout is not None
                 for line in process.stdout:
@@ -348,14 +354,11 @@ class JobRunner:
         if process is None or process.poll() is not None:
             if process is not None:
                 self._closed(process)
-            files = [str(one.file) for one in self._fleet.members.values()]
-            process = self._process = subprocess.Popen(  # a session of its own: Ctrl-C is for the service
-                [*self._command, *files],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
+                _wait_for_rest(process)
+            process = self._started()
+        if process is None:
+            self._over(job, 1, "error: it was stopped with the service")
+            return
         assert process.stdin is not None
         assert process.stdout is not None
         what: dict[str, object] = (
@@ -380,6 +383,21 @@ class JobRunner:
         )
         self._over(job, 1, f"error: {text}")
 
+    def _started(self) -> subprocess.Popen[str] | None:
+        """A process that does jobs; None at the end of the service, which would not wait for it."""
+        files = [str(one.file) for one in self._fleet.members.values()]
+        with self._change:
+            if self._stop.is_set():
+                return None
+            self._process = subprocess.Popen(  # a session of its own: Ctrl-C is for the service
+                [*self._command, *files],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            return self._process
+
     def _over(self, job: ServiceJob, code: int, text: str) -> None:
         with self._change:
             job.code, job.text, job.ended, job.step = code, text, time.time(), ""
@@ -398,6 +416,7 @@ class JobRunner:
             process.stdin.close()
         process.send_signal(signal.SIGTERM)
         process.wait()
+        _wait_for_rest(process)
 
     def _closed(self, process: subprocess.Popen[str]) -> None:
         """Give back the pipes of a process that has ended."""
@@ -408,8 +427,8 @@ class JobRunner:
 
     def close(self, said: Callable[[], None] = lambda: None) -> None:
         """Stop the schedules and the process, after the commit that is under way."""
-        self._stop.set()
-        with self._change:
+        with self._change:  # nothing is started from here on
+            self._stop.set()
             self._change.notify_all()
         if (
             self._process is not None
@@ -429,5 +448,20 @@ class JobRunner:
     def kill(self) -> None:
         """End the process at once; the next run takes up what it leaves."""
         for process in (self._process, self._comparing):
-            if process is not None:
-                process.kill()
+            if process is not None and process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)  # with the JVM
+
+
+def _wait_for_rest(process: subprocess.Popen[str]) -> None:
+    """Wait until the processes that an ended one has started are gone, too: Java ends after the process that started it.
+
+    They are in its process group, which is its own; those that do not end are killed.
+    """
+    end = time.monotonic() + REST
+    with suppress(ProcessLookupError):
+        while (left := end - time.monotonic()) > -1:
+            with suppress(ChildProcessError):  # the first process of a container inherits them
+                os.waitpid(-process.pid, os.WNOHANG)
+            os.killpg(process.pid, 0 if left > 0 else signal.SIGKILL)
+            time.sleep(0.05)

@@ -1,6 +1,7 @@
 """Stands in for the process with the Spark session: it says what it was asked, and does nothing.
 
-A file named `hold` beside the first pipeline file keeps it from ending a job; one named `die` ends it in the middle.
+A file named `hold` beside the first pipeline file keeps it from ending a job; one named `die` ends it in the middle. One
+named `java` has it start a process that ends as many seconds after it as the file says, deaf to SIGTERM as Java is.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -33,6 +35,22 @@ def end_with_parent() -> None:
     os._exit(1)
 
 
+JAVA = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(flush=True)
+sys.stdin.read()
+time.sleep(float(sys.argv[1]))
+"""
+if (folder / "java").exists():
+    java = subprocess.Popen(
+        [sys.executable, "-c", JAVA, (folder / "java").read_text("utf-8")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert java.stdout is not None
+    java.stdout.readline()
+    (folder / "java.pid").write_text(str(java.pid), "utf-8")
 threading.Thread(target=end_with_parent, daemon=True).start()
 for line in sys.stdin:
     job = json.loads(line)["job"]

@@ -8,10 +8,12 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from ingest.cli import worker as workers
@@ -255,6 +257,36 @@ def test_the_end_waits_for_what_is_under_way(acting: Client, own: Path) -> None:
     acting.service.work.close()
     assert (own.parent / "ended").exists()
     assert "the commit was finished" == job_of(acting, answer)["text"]
+
+
+def _is_alive(pid: int) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [("1", 30.0), ("60", 0.2)])
+def test_no_java_outlives_the_service(
+    acting: Client, own: Path, monkeypatch: pytest.MonkeyPatch, seconds: str, patience: float
+) -> None:
+    """Java ends after the process that started it: a service that has ended still writes, or its memory stays taken."""
+    monkeypatch.setattr(working, "REST", patience)
+    (own.parent / "java").write_text(seconds, "utf-8")
+    job_of(acting, sent(acting, do="retry"))
+    java = int((own.parent / "java.pid").read_text("utf-8"))
+    assert acting.service.work is not None
+    assert _is_alive(java)
+    acting.service.work.close()
+    assert not _is_alive(java)
+
+
+def test_nothing_is_started_while_the_service_ends(own: Path) -> None:
+    """A run that becomes due in the last moment is started after the end has looked for what runs, and outlives it."""
+    work = JobRunner(Fleet([own]), schedules=False, worker=STAND_IN)
+    work.close()
+    work._do(job := work.ask("retry", "depot", {}, "ada"))
+    assert (1, "error: it was stopped with the service") == (job.code, job.text)
+    assert not (own.parent / "started").exists()
 
 
 # --- schedules ---
