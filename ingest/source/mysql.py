@@ -5,6 +5,7 @@ What their documents say, and what is done about it:
 - ``FLOAT`` prints six digits, so it is read as the double that it is.
 - ``TO_BASE64`` breaks its text into lines of 76.
 - A function whose result is larger than ``max_allowed_packet`` gives NULL and a warning, so a warning is a fault.
+- MariaDB's JSON is a text with a check on it, which JSON_ARRAY embeds as JSON; what CONCAT gives is a text to it.
 - ``ENUM`` and ``SET`` are ordered by their number, and compared with a text as text: keys use the number.
 - ``ZEROFILL`` pads the text of a number.
 - The log is in the order of commits, and what a stream has delivered was committed before: nothing to wait for.
@@ -107,7 +108,7 @@ def _text(name: str, declared: str, logical: str) -> str:
         packed = f"REPLACE(TO_BASE64(ST_AsWKB({name})), '\n', '')"
         return f"IF(ST_SRID({name}) = 0, ST_AsText({name}), CONCAT('SRID=', ST_SRID({name}), ';', {packed}))"
     if logical in ("string", "enum", "set"):
-        return f"CONVERT({name} USING utf8mb4)"
+        return f"CONCAT(CONVERT({name} USING utf8mb4))"
     return plain
 
 

@@ -130,6 +130,8 @@ _MYSQL_VALUES = {
     "t": ("datetime", "'2024-01-01 00:00:00'", "2024-01-01 00:00:00", "datetime"),
     "u": ("point", "ST_GeomFromText('POINT(1 2)')", "POINT(1 2)", "geometry"),
     "v": ("varchar(9)", "''", "", "string"),
+    "w": ("json", "'{\"a\": [1.10]}'", '{"a": [1.10]}', "string"),
+    "x": ("varchar(9) CHECK (json_valid(x))", "'null'", "null", "string"),
 }  # fmt: skip
 _POSTGRES_VALUES = {
     "a": ("boolean", "true", "true", "boolean"),
