@@ -151,7 +151,11 @@ class _TableMasks:
         return "string" if self._method(name) in MASKED_TO_TEXT else logical
 
     def effect(self, effect: Effect) -> Effect:
-        """An effect as it is for masked values; how the source converts these when their type changes is not known."""
+        """An effect as it is for masked values; how the source converts these when their type changes is not known.
+
+        Comments are left out, also those of other columns: they may quote a value.
+        """
+        effect = replace(effect, comment=None)
         if effect.columns:
             return replace(effect, columns=tuple(map(self._column, effect.columns)))
         if effect.action == "convert_charset" and not keeps_all(effect.charset or ""):
@@ -171,6 +175,7 @@ class _TableMasks:
         return found
 
     def _column(self, column: ColumnDefinition) -> ColumnDefinition:
+        column = replace(column, comment=None)
         if not self._method(column.name):
             return column
         return replace(
