@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingest.gold.apply import Folded
+    from ingest.gold.results import Folded
 
 
 STAGES = ("bronze", "silver", "gold", "quality")

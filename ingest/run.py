@@ -20,9 +20,10 @@ from ingest.bronze.positions import Positions
 from ingest.config import Pipeline
 from ingest.errors import IngestError, SetupError, StoppedError, counted
 from ingest.gold import complete_until, feeds, rebuild
-from ingest.gold.apply import UNREAD, Folded, apply
 from ingest.gold.completed import Progress, progress
 from ingest.gold.misfits import COUNTED
+from ingest.gold.results import Folded
+from ingest.gold.stage import UNREAD, apply
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses, targets

@@ -67,4 +67,4 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     if way < 2:
         monkeypatch.setattr("ingest.gold.planner.MOST", -1)
     if way == 0:
-        monkeypatch.setattr("ingest.gold.apply.REWRITTEN", 0)
+        monkeypatch.setattr("ingest.gold.apply_spark.REWRITTEN", 0)

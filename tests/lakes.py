@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from ingest.cli.spark_query import query
 from ingest.config import Pipeline, load
-from ingest.gold import apply, planner
+from ingest.gold import apply_spark, planner
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import ALL
 from ingest.run import run
@@ -186,7 +186,7 @@ class Example:
                 sample.with_suffix(".later").rename(sample)
         with pytest.MonkeyPatch.context() as patch:
             if by_spark:
-                patch.setattr(apply, "REWRITTEN", 0)
+                patch.setattr(apply_spark, "REWRITTEN", 0)
                 patch.setattr(planner, "MOST", -1)
             self.result = run(spark, load(self.file))
         self.lake = Lake(spark, load(self.file))

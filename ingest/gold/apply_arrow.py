@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,13 @@ from deltalake.exceptions import DeltaError
 from pyspark.errors import PySparkException
 
 from ingest import types
-from ingest.errors import HeldError, IngestError
+from ingest.errors import IngestError
 from ingest.gold import retyped, tables
 from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
 from ingest.gold.lane import Lane, LaneId, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large, unlogged
+from ingest.gold.results import MirrorCommit
 from ingest.lake import commits
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
@@ -33,29 +34,12 @@ from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
 
 if TYPE_CHECKING:
-    from ingest.gold.apply import Tell
+    from ingest.gold.stage import Tell
 
 FEW = 50_000  # changes that this process folds itself: starting Spark's tasks costs more
 _WRITES = frozenset({"deletionVectors", "timestampNtz", "invariants", "appendOnly", "vacuumProtocolCheck"})
 # writer protocol versions: those in between do not say which features a table uses
 _PLAIN, _FEATURES = (2, 7)
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorCommit:
-    """A mirror's commit, or why there is none."""
-
-    refused: str = ""
-    held: str = ""  # Spark could not fold it either
-    version: int = -1
-    size: int = 0
-    seconds: float = 0.0
-    counts: Mapping[str, int] = field(default_factory=dict)
-
-    def refuse(self) -> None:
-        """Raise what holds the mirror, if anything does."""
-        if self.held:
-            raise HeldError(self.held)
 
 
 def fold(lake: Lake, plans: Sequence[FoldPlan], tell: Tell) -> dict[str, MirrorCommit]:

@@ -16,8 +16,9 @@ from pyspark.sql import DataFrame
 from ingest.config import TableRule
 from ingest.errors import IngestError
 from ingest.gold import tables
-from ingest.gold.apply import Folded, apply
 from ingest.gold.completed import STAGE
+from ingest.gold.results import Folded
+from ingest.gold.stage import apply
 from ingest.gold.work import Books, open_books
 from ingest.lake import decisions, duck, faults, histories, mirrors, rejects, targets
 from ingest.lake.commits import Staged

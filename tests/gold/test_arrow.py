@@ -21,6 +21,7 @@ import pytest
 from benchmarks.contest.readers import load_delta
 from ingest.config.model import TableRule
 from ingest.gold import apply_arrow
+from ingest.gold.results import MirrorCommit
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ def test_a_commit_in_between_is_not_overwritten(
     path = depot.lake().path("mirrors/yard/depot")
     committed = apply_arrow._committed
 
-    def after_another(*given: Any) -> apply_arrow.MirrorCommit:
+    def after_another(*given: Any) -> MirrorCommit:
         table = deltalake.DeltaTable(path)
         another = deltalake.CommitProperties(app_transactions=[deltalake.Transaction("another", 7)])
         table.create_write_transaction([], "append", table.schema(), commit_properties=another)

@@ -15,7 +15,6 @@ from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import Pipeline
 from ingest.config.model import Source
-from ingest.gold.apply import Folded
 from ingest.gold.complete_until import (
     CHANGES,
     ELSEWHERE,
@@ -27,6 +26,7 @@ from ingest.gold.complete_until import (
     reached,
 )
 from ingest.gold.completed import Progress
+from ingest.gold.results import Folded
 from ingest.inspect.status import status
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import RUNS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.apply import _VECTORS
+from ingest.gold.apply_spark import _VECTORS
 from ingest.lake import commits, log
 from ingest.lake.settings import APPLIED
 from tests.gold.depot import Depot
@@ -16,7 +16,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REWRITTEN = "ingest.gold.apply.REWRITTEN"
+REWRITTEN = "ingest.gold.apply_spark.REWRITTEN"
 ROWS = range(1, 9)
 
 

@@ -22,7 +22,7 @@ from ingest import formats
 from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
-from ingest.gold.apply import apply
+from ingest.gold.stage import apply
 from ingest.gold.work import open_books
 from ingest.lake import mirrors
 from ingest.lake.books import Line, merged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,8 +21,8 @@ def test_a_mirror_changes_ways_between_any_two_batches(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the other looks for."""
-    from ingest.gold import apply, planner
-    from ingest.gold.apply_arrow import MirrorCommit
+    from ingest.gold import apply_arrow, planner
+    from ingest.gold.results import MirrorCommit
     from tests.properties import lakes
 
     random, ways, refused = Random(5), Counter[str](), []
@@ -32,13 +32,13 @@ def test_a_mirror_changes_ways_between_any_two_batches(
         ways[way] += 1
         return way
 
-    def by_arrow(*given: object) -> dict[str, MirrorCommit]:
+    def by_arrow(*given: Any) -> dict[str, MirrorCommit]:
         found = folded(*given)
         refused.extend(one.refused for one in found.values() if one.refused)
         return found
 
-    folded = apply._by_arrow
-    monkeypatch.setattr(apply, "_by_arrow", by_arrow)
+    folded = apply_arrow.fold
+    monkeypatch.setattr(apply_arrow, "fold", by_arrow)
     monkeypatch.setattr(planner, "too_large", by_lot)
     kinds = (lakes.MIXED, lakes.CLEARED, lakes.WEAK, lakes.INHERITING)
     feeds = [lakes.together(kind, HISTORIES, BATCHES, ordered=False) for kind in kinds]

@@ -159,7 +159,7 @@ def test_only_all_of_bronze_is_decoded_again(depot: Depot) -> None:
 def test_a_change_that_asks_for_what_is_gone_holds_its_mirror(spark: SparkSession, tmp_path: Path) -> None:
     """A changed key that takes along a row which silver has forgotten would come without its values."""
     from ingest.change import Change, Op, TableId
-    from ingest.gold.apply import apply
+    from ingest.gold.stage import apply
     from ingest.gold.work import open_books
     from ingest.lake import mirrors
     from ingest.silver import condense

@@ -1,0 +1,253 @@
+"""Fold mirrors by Spark: what Arrow does not take, each by a MERGE of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from ingest.fold import SchemaStep
+from ingest.gold import collision, forgotten, history, keyless, misfits, retyped, tables, watch
+from ingest.gold import merge as merging
+from ingest.gold.completed import STAGE
+from ingest.gold.fold import has_name
+from ingest.gold.gather import Gathered, gather, gather_merged, one_of
+from ingest.gold.lane import Lane, Shape, Steps, lane_name
+from ingest.gold.ledger import Ledger
+from ingest.gold.planner import FoldPlan, Work, goes_on, rows_merged, whole_of, work_of
+from ingest.gold.results import Folded
+from ingest.gold.schema import Plan
+from ingest.gold.shaped import refuse, shaped
+from ingest.gold.work import Books
+from ingest.lake import condensed, histories
+from ingest.lake.delta import Snapshot
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+from ingest.lake.pace import SMALL, extent, narrow, pace
+from ingest.lake.schemas import CHANGES
+from ingest.lake.session import new_session
+from ingest.lake.settings import USER_METADATA, is_set
+
+if TYPE_CHECKING:
+    from ingest.gold.stage import Tell
+
+# A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
+# The old files stay on disk for the retention period: so at most this many bytes for each change, and at most `SMALL`.
+REWRITTEN = 1 << 10  # bytes
+_VECTORS = "spark.databricks.delta.merge.deletionVectors.persistent"
+
+
+def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
+    """Fold and merge one mirror; its commit and its counts go into ``result``."""
+    plan, before, work, again, fresh = fold.plan, fold.before, fold.work, fold.again, fold.fresh
+    mirror, books = plan.mirror, fold.books
+    result.version = before.version
+    if not work:
+        result.state = "skipped"
+        _finish(lake, mirror, before)
+        return
+    result.why_spark = fold.why_spark
+    session = _session(lake, books, work, before)
+    if mirror.keys and goes_on(work):
+        narrow(session, _changes(work), extent(before))
+    for one, _ in work:
+        if one.folded_high is None and condensed.ever(lake):
+            keys = tuple(key for key in mirror.keys if key != plan.job.rule.shard_column)
+            condensed.refuse_keys(lake, (one.source, one.table), one.eras or ((("", keys)),))
+    guard = merging.Guard(fold.writer, books.last, lake.metadata(books.last, landed=True))
+    if again:
+        tables.allow_zoneless(lake, session, mirror, [one.delta for one in mirror.columns])
+    forgotten.refuse(replace(lake, spark=session), mirror, [one for one, _ in work])
+    if not fresh and not again:
+        tell(mirror.name, "schema")
+        fills = [] if plan.job.merged else [step for _, steps in work for step in steps.fills]
+        _prepare(lake, session, plan, before, fills)
+    if open_columns := retyped.keep(lake, mirror, fold.retyped, books.last):
+        result.counts[misfits.COUNTED] = open_columns
+    tell(mirror.name, "load" if fresh else "merge")
+    if mirror.keys:
+        result.counts = dict(
+            Counter(result.counts) + Counter(_merge(lake, session, plan, work, guard, fresh=fresh))
+        )
+    else:
+        result.counts.update(keyless.fold(lake, session, plan, work, guard, again=again))
+    after = lake.snapshot(mirror.path)
+    if after.version > before.version:
+        result.counts.update(_counts(lake, mirror, after.version))
+    guard.take_off(session)
+    if mirror.keys and tables.drop_columns(lake, session, mirror, after.columns):
+        after = lake.snapshot(mirror.path)
+    result.version, result.size = after.version, after.size or 0
+
+
+def fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
+    """Bring the history table up to date; its progress is in its own log."""
+    table = histories.table_of(plan.mirror)
+    before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
+    applied = before.transactions.get(writer, -1)
+    watch.refuse_past(lake, table, before.version, applied, books.last)
+    work = work_of(lake.pipeline, books, ledger, plan, before, applied)
+    if not work:
+        return
+    again = before.exists and tables.is_replaced(table, before.types)
+    if again:
+        work = whole_of(lake.pipeline, books, ledger, plan)
+    session = _session(lake, books, work, before)
+    tell(plan.mirror.name, "history")
+    if again:
+        tables.allow_zoneless(lake, session, table, [one.delta for one in table.columns])
+    else:
+        _prepare(lake, session, replace(plan, mirror=table), before, [])
+    guard = merging.Guard(writer, books.last, lake.metadata(books.last, landed=True))
+    history.fold(lake, session, plan.mirror, work, guard, again=again)
+
+
+def _own_session(lake: Lake) -> SparkSession:
+    """A session of the mirror's own: MERGE takes its identifier from the session's settings."""
+    session = new_session(lake.spark)
+    session.conf.set("spark.sql.caseSensitive", "true")  # columns that differ only in case are two
+    session.conf.set(USER_METADATA, lake.metadata())  # all its commits are marked as ours
+    return session
+
+
+def _session(lake: Lake, books: Books, work: Work, before: Snapshot) -> SparkSession:
+    """A mirror's own session, with settings for the sizes of its batch and table."""
+    session = _own_session(lake)
+    pace(session, books.changes, extent(before))
+    small = extent(before) <= min(SMALL, _changes(work) * REWRITTEN)
+    if before.exists and small and not is_set(session, _VECTORS):
+        session.conf.set(_VECTORS, "false")
+    return session
+
+
+def _changes(work: Work) -> int:
+    return sum(one.changes for one, _ in work)
+
+
+def _prepare(
+    lake: Lake, session: SparkSession, plan: Plan, before: Snapshot, steps: list[SchemaStep]
+) -> None:
+    """Do everything that must precede the guarded commit; all of it is safe to repeat."""
+    mirror = plan.mirror
+    if before.exists:
+        tables.add_columns(lake, session, mirror, before.columns)
+        tables.reshape(lake, session, mirror, before.columns, steps)
+        return
+    tables.create(lake, session, mirror, _made(lake, plan))
+
+
+def _made(lake: Lake, plan: Plan) -> tables.Made:
+    return tables.Made.of(lake.pipeline, plan.job.rule)
+
+
+def _merge(
+    lake: Lake, session: SparkSession, plan: Plan, work: Work, guard: merging.Guard, *, fresh: bool
+) -> dict[str, int]:
+    """Fold, and count the cells and changes that did not fit.
+
+    A ``fresh`` mirror has no table yet: one commit creates it with its first rows, and there are no rows to merge with.
+    """
+    mirror = plan.mirror
+
+    def fold(tolerant: bool) -> None:
+        gathered = _gathered(lake, session, mirror, work, tolerant=tolerant)
+        folded, shape = _together(gathered, mirror)
+        if plan.job.merged:
+            names = [lane_name(plan.job.lanes, (one.source, one.table)) for one, _ in work]
+            folded = one_of(gathered, names, mirror)
+        source = shaped(merging.typed(folded, mirror, shape, tolerant), mirror)
+        existing = [_standing(mirror, one, *pair) for one, pair in zip(gathered, work, strict=True)]
+        guard.set_on(session)
+        if fresh:
+            tables.load(lake, session, mirror, source, _made(lake, plan))
+        else:
+            if plan.job.merged:  # every row has an outcome, or nothing has changed it
+                existing = []
+            news = (
+                goes_on(work) and not any(one.reads for one, _ in work) and not _made(lake, plan).change_feed
+            )
+            merging.merge(session, lake.path(mirror.path), mirror, source, shape, existing, news=news)
+
+    def keep() -> int:
+        changes = session.read.format("delta").load(lake.path(CHANGES.name))
+        misfits.widen(changes, mirror, plan.job.rule, [one for one, _ in work])
+        return _keep_misfits(lake, session, mirror, work, guard.batch)
+
+    try:
+        return misfits.meeting(fold, keep)
+    except (PySparkException, Py4JJavaError) as error:
+        refuse(error, plan.job.rule)
+        collision.refuse(str(error), mirror.table, plan.job.rule)
+        raise
+
+
+def _standing(mirror: Mirror, gathered: Gathered, lane: Lane, steps: Steps) -> merging.Standing:
+    shard = lane.shard
+    if shard is not None:
+        shard = next(one.column for one in mirror.columns if one.name == shard[0]), shard[1]
+    return merging.Standing(gathered.clears, steps.fills, shard)
+
+
+def _gathered(
+    lake: Lake, session: SparkSession, mirror: Mirror, work: Work, *, tolerant: bool
+) -> list[Gathered]:
+    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    if rows_merged(work):
+        return gather_merged(changes, mirror, work, tolerant)
+    return [gather(changes, mirror, one, steps, tolerant) for one, steps in work]
+
+
+def _together(gathered: list[Gathered], mirror: Mirror) -> tuple[DataFrame, Shape]:
+    """The outcomes of all lanes in one shape: if one lane is partial, the others mark every column as sent."""
+    shape = Shape(
+        any(one.shape.partials for one in gathered),
+        any(one.shape.key_changes for one in gathered),
+        any(one.clears for one in gathered),
+    )
+    flags = {has_name(i): F.lit(True) for i in range(len(mirror.columns))}
+    frames = [
+        one.outcomes.withColumns(flags) if shape.partials and not one.shape.partials else one.outcomes
+        for one in gathered
+    ]
+    return reduce(DataFrame.unionByName, frames), shape
+
+
+def _keep_misfits(lake: Lake, session: SparkSession, mirror: Mirror, work: Work, batch: int) -> int:
+    """Write what does not fit to `rejects`, guarded, before the merge that omits it."""
+    changes = session.read.format("delta").load(lake.path(CHANGES.name))
+    found = [misfits.changes(changes, mirror, one) for one, _ in work]
+    for gathered, (one, _) in zip(_gathered(lake, session, mirror, work, tolerant=True), work, strict=True):
+        cells = misfits.cells(gathered.outcomes, changes, mirror, one, batch)
+        if cells is not None:
+            found.append(cells)
+    return misfits.keep(replace(lake, spark=session), mirror, found, batch)
+
+
+def _finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
+    """Finish what a run killed after its merge left undone: drop columns whose values the merge has carried to their
+    new names.
+    """
+    if mirror.keys and before.exists and tables.left(mirror, before.columns):
+        session = _own_session(lake)
+        pace(session, 0, extent(before))
+        tables.drop_columns(lake, session, mirror, before.columns)
+
+
+def _counts(lake: Lake, mirror: Mirror, version: int) -> dict[str, int]:
+    """The MERGE's counts, from its own commit."""
+    for action in lake.actions(mirror.path, version):
+        metrics = action.get("commitInfo", {}).get("operationMetrics", {})
+        if metrics and "numTargetRowsInserted" not in metrics:  # the commit that made the table
+            rows, size = int(metrics.get("numOutputRows", 0)), int(metrics.get("numOutputBytes", 0))
+            return {"inserted": rows, "written": rows, tables.REWRITTEN: size}
+        if metrics:
+            return {
+                tables.METRICS[name]: int(value) for name, value in metrics.items() if name in tables.METRICS
+            }
+    return {}
