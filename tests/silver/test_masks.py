@@ -159,8 +159,10 @@ def test_statements_keep_names_and_types_and_no_values() -> None:
         "ALTER TABLE customers ADD email VARCHAR(80) COMMENT 'as jo@example.org'",
         "ALTER TABLE customers ADD rank INT COMMENT '1 is jo@example.org'",
         "ALTER TABLE customers CHANGE nick email VARCHAR(80) DEFAULT 'jo@example.org' COMMENT 'jo@example.org'",
-        "CREATE TABLE customers (id INT PRIMARY KEY COMMENT '1 is jo@example.org', email VARCHAR(80) "
-        "COMMENT 'jo@example.org', CHECK (email <> 'jo@example.org')) COMMENT = 'jo@example.org'",
+        (
+            "CREATE TABLE customers (id INT PRIMARY KEY COMMENT '1 is jo@example.org', email VARCHAR(80) "
+            "COMMENT 'jo@example.org', CHECK (email <> 'jo@example.org')) COMMENT = 'jo@example.org'"
+        ),
     ],
 )
 def test_comments_of_a_masked_table_are_left_out(sql: str) -> None:
