@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -45,6 +45,8 @@ class Bounds:
 
     seconds: float
     memory: str  # as DuckDB writes it
+    cells: int = 100_000
+    size: int = 8 << 20  # bytes of all cells as Python has them, roughly
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,8 @@ def _run(
         made = [_reader(kind) for _, kind, *_ in described]
         cells = ", ".join(sql.format(column) for column, (sql, _) in zip(columns, made, strict=True))
         most = f" LIMIT {limit}" if limit else ""
-        found = base.execute(f"SELECT {cells} FROM ({text}) AS q({', '.join(columns)}){most}").fetchall()
+        result = base.execute(f"SELECT {cells} FROM ({text}) AS q({', '.join(columns)}){most}")
+        found = result.fetchall() if bounds is None else list(_within(result, bounds))
     except duckdb.InterruptException:
         raise IngestError(
             f"The query was stopped after {bounds.seconds if bounds else 0:.0f} seconds: ask for less, or with `ingest sql`."
@@ -159,6 +162,26 @@ def _run(
             base.close()
     rows = [[_cell(cell, read) for cell, (_, read) in zip(row, made, strict=True)] for row in found]
     return [name for name, *_ in described], rows
+
+
+def _within(result: DuckDBPyConnection, bounds: Bounds) -> Iterator[tuple[Any, ...]]:
+    """The rows of a result; an `IngestError` if they are more than a process with many users can hold and draw."""
+    cells = size = 0
+    while (row := result.fetchone()) is not None:
+        cells, size = cells + len(row), size + sum(map(_size, row))
+        if cells > bounds.cells or size > bounds.size:
+            raise IngestError(
+                f"The result has more than {bounds.cells:,} cells or {bounds.size >> 20} MB: ask for less, or with `ingest sql`."
+            )
+        yield row
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(len(str(name)) + _size(item) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return len(value) if isinstance(value, str | bytes) else 8
 
 
 def _end_late(base: DuckDBPyConnection, bounds: Bounds | None, done: threading.Event) -> None:

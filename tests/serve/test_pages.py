@@ -308,6 +308,9 @@ def test_a_commit_is_seen_by_the_next_look(own: Path) -> None:
     assert 3 == client.get("/api/status?pipeline=depot").json["open_rejects"]["message"]
 
 
+MANY = "FROM (SELECT unnest(generate_series(1, 200)))"
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -315,6 +318,9 @@ def test_a_commit_is_seen_by_the_next_look(own: Path) -> None:
         ("DROP TABLE depot.bins", ""),
         (f"SELECT sum(c0.batch) FROM {', '.join(f'changes c{n}' for n in range(9))}", "was stopped after"),
         ("SELECT repeat('x', 1000000000 + id) FROM depot.bins", "DuckDB refuses"),
+        (f"SELECT {', '.join(f'1 AS c{n}' for n in range(600))} {MANY}", "more than 100,000 cells or 8 MB"),
+        (f"SELECT repeat('x', 50000) {MANY}", "more than 100,000 cells or 8 MB"),
+        (f"SELECT list_transform(generate_series(1, 900), x -> repeat('x', 60)) {MANY}", "or 8 MB"),
         ("nonsense", ""),
     ],
 )
@@ -324,7 +330,7 @@ def test_a_query_reads_the_lake_and_nothing_more(
     """A page that runs any text is a shell for everyone who reaches it, and one query must not stop the others."""
     from ingest.inspect.query import Bounds
 
-    monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(0.5, "256MB"))
+    monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(2.0, "256MB"))
     answer = client.get(f"/sql?pipeline=depot&q={quote(text)}")
     assert 400 == answer.code
     assert told in answer.text
