@@ -79,13 +79,13 @@ def _settle(
 ) -> None:
     from ingest.gold.approval import settle
 
-    with opened(file, jars_dir) as lake:
+    with opened(file, jars_dir, deferred=True) as lake:
         found = settle(lake, statement, verb, reason)
     if output_as == "json":
         output.json([{**one.described(), "decided": verb} for one in found])
         return
     does = "does" if verb == "approve" else "would have done"
-    columns = ("mirror", f"{verb}d", f"what it {does}")
+    columns = ("mirror", f"{verb.rstrip('e')}ed", f"what it {does}")
     output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
     output.follow("run", file)
 

@@ -53,7 +53,7 @@ def epoch(
     if places and from_batch is not None:
         raise ConfigError(["--from and --from-batch both say where the epoch begins: give one of them"])
     if not (places or from_batch or resnapshot or complete or withdraw):
-        with opened(file, jars_dir) as lake:
+        with opened(file, jars_dir, deferred=True) as lake:
             rows = _listed(lake, source)
         for row in rows if output_as == "table" else ():
             row["resnapshot"] = ", ".join(f"{name} ({state})" for name, state in row["resnapshot"].items())

@@ -97,7 +97,7 @@ def dismiss(
     """Close a reject without decoding it; the decision is kept with its reason."""
     if not reason.strip():
         raise IngestError("Say with --reason why the reject may be left out.")
-    with locked(file, jars_dir, "rejects dismiss") as lake:
+    with locked(file, jars_dir, "rejects dismiss", deferred=True) as lake:
         from ingest.lake import decisions, rejects
 
         row = rejects.chosen(rejects.listed(lake, every=False), which, file)
@@ -118,7 +118,7 @@ def replay(
     """Decode rejected messages again, with today's parsers and options, and fold them at their places."""
     from ingest.cli.run_verbs import describe, end
 
-    with opened(file, jars_dir) as lake:
+    with opened(file, jars_dir, deferred=True) as lake:
         from ingest import run as running
         from ingest.lake import decisions, lock
         from ingest.lake.decisions import REPLAYED, Decision

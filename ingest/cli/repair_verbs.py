@@ -179,7 +179,7 @@ def retry(file: PipelineFile, output_as: Output = "table", jars_dir: JarsDir = N
     """Fold the mirrors that failed or are held, now and without reading anything new."""
     from ingest.cli.run_verbs import describe, end
 
-    with opened(file, jars_dir) as lake:
+    with opened(file, jars_dir, deferred=True) as lake:
         from ingest import run as running
         from ingest.gold import completed
         from ingest.inspect import status
@@ -231,7 +231,7 @@ def resume(
 
 
 def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars_dir: Path | None) -> None:
-    with opened(file, jars_dir) as lake:
+    with opened(file, jars_dir, deferred=True) as lake:
         from ingest.lake import decisions, lock, mirrors, pauses
 
         known: dict[str, Mirror] = {one.name: one for one in mirrors.known(lake).values()}

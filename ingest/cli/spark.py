@@ -36,11 +36,12 @@ def session_for(
     profile: Profile = "tick",
     *,
     begun: Callable[[], None] | None = None,
+    deferred: bool = False,
 ) -> Iterator[SparkSession]:
     """One session for all the pipelines, with the first one's settings, stopped afterwards if it was started here.
 
-    ``begun`` is called once the session has started, which on this machine it does when it is first needed; without it the
-    session starts at once.
+    With ``begun``, which is called once the session has started, or ``deferred`` it starts on this machine when it is first
+    needed; without either it starts at once.
     """
     if jars_dir is not None:
         os.environ["INGEST_JARS_DIR"] = str(jars_dir)
@@ -66,7 +67,7 @@ def session_for(
         return found
 
     local = all("://" not in one.lake for one in pipelines)  # a store's lock is held by Spark's client
-    deferred = begun is not None and local and can_wait(first.master)
+    deferred = (deferred or begun is not None) and local and can_wait(first.master)
     spark: Any = Deferred(start, first.master) if deferred else start()
     try:
         yield spark
@@ -147,16 +148,19 @@ def _no_lake(pipeline: Pipeline) -> IngestError:
 
 
 @contextlib.contextmanager
-def opened(file: Path, jars_dir: Path | None) -> Iterator[Lake]:
-    """The lake of a pipeline file, for looking at; an `IngestError` if it does not exist yet."""
-    with all_opened([file], jars_dir) as lakes:
+def opened(file: Path, jars_dir: Path | None, *, deferred: bool = False) -> Iterator[Lake]:
+    """The lake of a pipeline file; an `IngestError` if it does not exist yet.
+
+    ``deferred`` starts Spark when something first needs it: a decision is a row that Arrow writes.
+    """
+    with all_opened([file], jars_dir, deferred=deferred) as lakes:
         yield lakes[0]
 
 
 @contextlib.contextmanager
-def locked(file: Path, jars_dir: Path | None, purpose: str) -> Iterator[Lake]:
+def locked(file: Path, jars_dir: Path | None, purpose: str, *, deferred: bool = False) -> Iterator[Lake]:
     """As `opened`, with the lake's lock held for a purpose that others who wait for it are shown."""
-    with opened(file, jars_dir) as lake:
+    with opened(file, jars_dir, deferred=deferred) as lake:
         from ingest.lake import lock
 
         with lock.held(lake.pipeline.lake, purpose):
@@ -164,10 +168,10 @@ def locked(file: Path, jars_dir: Path | None, purpose: str) -> Iterator[Lake]:
 
 
 @contextlib.contextmanager
-def all_opened(files: list[Path], jars_dir: Path | None) -> Iterator[list[Lake]]:
+def all_opened(files: list[Path], jars_dir: Path | None, *, deferred: bool = False) -> Iterator[list[Lake]]:
     """The lakes of several pipeline files, in one session; an `IngestError` if one of them does not exist yet."""
     pipelines = _with_lakes(files)
-    with session_for(pipelines, jars_dir) as spark:
+    with session_for(pipelines, jars_dir, deferred=deferred) as spark:
         from ingest.lake import identity
         from ingest.lake.lake import Lake
 

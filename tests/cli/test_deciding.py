@@ -1,0 +1,117 @@
+"""Decisions without Spark: each is a row of `decisions`, so nobody waits for Java to write one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+
+FILE = """
+pipeline: depot
+lake: ./lake
+sources:
+  - {name: shop, path: ./in/*.jsonl, format: drs-json}
+tables:
+  - match: shop.item
+    columns: {price: "decimal(12,2)"}
+    also:
+      - {into: eu.item}
+"""
+LAST = "SELECT kind FROM decisions ORDER BY number DESC LIMIT 1"
+TYPES = {"id": "bigint", "price": "decimal"}
+
+
+def message(number: int, **members: Any) -> str:
+    """A message of Huawei's DRS."""
+    moment = 1714521600000 + 1000 * number
+    found = {"id": number, "database": "shop", "table": "item", "es": moment, "ts": moment, "isDdl": False}
+    return json.dumps(found | {"sql": "", "mysqlType": TYPES, "pkNames": ["id"], "old": None} | members)
+
+
+def insert(number: int, price: str) -> str:
+    """A row whose key is the message's number."""
+    return message(number, type="INSERT", data=[{"id": str(number), "price": price}])
+
+
+def truncated_partition(number: int) -> str:
+    """A statement that holds its mirrors: no message tells which rows go."""
+    text = "ALTER TABLE item TRUNCATE PARTITION p0"
+    return message(number, type="ALTER", isDdl=True, sql=text, data=None, mysqlType=None, pkNames=None)
+
+
+class Depot:
+    """A pipeline with a message that cannot be decoded, and two mirrors that a statement holds."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file = folder, str(folder / "depot.yaml")
+        (folder / "in").mkdir()
+        (folder / "depot.yaml").write_text(FILE)
+        self.land(1, insert(1, "1.50"), insert(2, "2.50"), insert(3, "3.50")[:-9])
+        self.land(2, truncated_partition(4), insert(5, "5.50"))
+
+    def land(self, number: int, *lines: str) -> Result:
+        """One batch."""
+        (self.folder / "in" / f"part-{number}.jsonl").write_text("\n".join(lines) + "\n")
+        return self.ask("run")
+
+    def ask(self, *words: str, file: bool = True) -> Result:
+        """A verb, on the pipeline file unless the words name it."""
+        return CliRunner().invoke(app, [words[0], self.file, *words[1:]] if file else list(words))
+
+    def rows(self, *words: str) -> Any:
+        """What a verb answers with ``--output json``."""
+        return json.loads(self.ask(*words, "--output", "json").stdout)
+
+
+def no_spark(*_: object, **__: object) -> None:
+    """Stands in for the start of a session."""
+    raise AssertionError("Spark was started")
+
+
+@pytest.fixture
+def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
+    """On a machine that cannot start Spark."""
+    monkeypatch.setattr("ingest.lake.session.session", no_spark)
+    return Depot(tmp_path)
+
+
+def test_a_held_table_is_released(depot: Depot) -> None:
+    """Half a minute for each decision, and minutes for six changes, when a table waits at night."""
+    [statement] = {row["id"] for row in depot.rows("ddl", "--pending")}
+    wrong = depot.ask("ddl", "dismiss", depot.file, "0000", "--reason", "no rows", file=False)
+    assert (2, True) == (wrong.exit_code, "There is no statement '0000'" in wrong.output)
+    done = depot.ask("ddl", "dismiss", depot.file, statement, "--reason", "no rows", file=False)
+    assert 0 == done.exit_code, done.output
+    assert "dismissed" in done.output
+    tried = depot.rows("retry")
+    assert ["eu.item", "shop.item"] == sorted(tried["tried"])
+    assert {"ok"} == {row["state"] for row in depot.rows("status")["tables"]}
+    assert {3} == {row["rows"] for row in depot.rows("status")["tables"]}
+
+
+def test_a_reject_is_dismissed(depot: Depot) -> None:
+    """To dismiss a reject writes one row."""
+    done = depot.ask("rejects", "dismiss", depot.file, "1", "--reason", "a test", file=False)
+    assert 0 == done.exit_code, done.output
+    assert 1 not in [row["number"] for row in depot.rows("rejects")]
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_a_mirror_is_paused_and_resumed(verb: str, depot: Depot) -> None:
+    """A pause is written, and ended, without Spark."""
+    assert 0 == depot.ask("pause", depot.file, "shop.item", file=False).exit_code
+    done = depot.ask(verb, depot.file, "shop.item", file=False)
+    assert 0 == done.exit_code, done.output
+    assert ("is paused" in done.output) == (verb == "pause")
+    assert [verb] == [row["kind"] for row in depot.rows("sql", LAST)]
+
+
+def test_epochs_are_listed(depot: Depot) -> None:
+    """A list is a question."""
+    assert [] == json.loads(depot.ask("epoch", depot.file, "shop", "--output", "json", file=False).stdout)
