@@ -98,21 +98,24 @@ def _is_simple(one: Side) -> bool:
 
 def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
     """The new changes' results for each mirror's keys, by the mirror's index."""
-    lanes = {(lane.source, lane.table): (one, i, lane) for one in sides for i, lane in one.lanes}
+    lanes: dict[tuple[str, TableId], list[tuple[Side, int, CheckedLane]]] = {}
+    for one in sides:
+        for i, lane in one.lanes:  # a table's changes go into several mirrors with ``also:``
+            lanes.setdefault((lane.source, lane.table), []).append((one, i, lane))
     found: dict[int, dict[Key, _Said]] = {one.index: {} for one in sides}
     if not lanes:
         return found
     rows = []
-    for row in _changes(lake, sides[0].since, [lane for _, _, lane in lanes.values()]):
-        side = lanes.get((row["source"], TableId(row["database"], row["schema"], row["table"])))
-        if side is None or row["batch"] > side[0].subject.applied:
-            continue
-        one, i, _ = side
-        if row["op"] == Op.TRUNCATE:
-            at = row["order_key"], row["batch"]
-            one.cleared[i] = max(one.cleared.get(i, at), at)
-        else:
-            rows.append((one, i, row))
+    for row in _changes(lake, sides[0].since, [lane for some in lanes.values() for _, _, lane in some]):
+        table = TableId(row["database"], row["schema"], row["table"])
+        for one, i, _ in lanes.get((row["source"], table), ()):
+            if row["batch"] > one.subject.applied:
+                continue
+            if row["op"] == Op.TRUNCATE:
+                at = row["order_key"], row["batch"]
+                one.cleared[i] = max(one.cleared.get(i, at), at)
+            else:
+                rows.append((one, i, row))
     for one, i, row in rows:
         if i in one.cleared and row["order_key"] <= one.cleared[i][0]:
             continue
