@@ -111,7 +111,7 @@ $(VENV)/.ready: pyproject.toml requirements.lock
 	@echo 'installing into $(VENV): some minutes the first time, PySpark alone is 450 MB'
 	@$(HASHED) requirements.lock
 	@$(PIP) --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -c 'from ingest.lake.java import find; find()' 2>/dev/null || { \
+	@$(BIN)/python -c 'from ingest.spark.java import find; find()' 2>/dev/null || { \
 	    echo 'no Java 17 or newer was found: installing one into $(VENV)'; \
 	    $(HASHED) requirements-jre.lock; \
 	}

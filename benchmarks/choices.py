@@ -31,12 +31,12 @@ from ingest.config import Pipeline, load
 from ingest.errors import StoppedError
 from ingest.gold import apply_arrow
 from ingest.lake.datafiles import Layout
-from ingest.lake.deferred import Deferred
 from ingest.lake.schemas import CHANGES
 from ingest.run import Warm, run
 from ingest.silver import messages as messages_of
 from ingest.silver import sheet
 from ingest.silver.lift import Lifting, lift_to_files
+from ingest.spark.deferred import Deferred
 from tests.formats.one_history.test_one_history import DIALECTS
 
 if TYPE_CHECKING:

@@ -220,7 +220,7 @@ def _lifting(told: Pipeline, name: str) -> Any:
 
 def in_spark(figures: list[Figures], sent: dict[str, list[Message]]) -> list[Figures]:
     """Fill in the lift's figures; the other ways as lines of their own."""
-    from ingest.lake import session
+    from ingest.spark import session
 
     spark = session.session("decode-benchmark", master="local[1]")
     try:

@@ -100,7 +100,7 @@ def rules(first: int, count: int, processes: int, erase: int) -> int:
     lakes = range(first, first + -(-count // LAKE))
     found: Iterable[tuple[int, int, int, list[str]]]
     if erase:
-        from ingest.lake.session import session, stop
+        from ingest.spark.session import session, stop
 
         spark = session("histories", profile="batch")
         try:
@@ -140,7 +140,7 @@ def _summed(found: Iterable[tuple[int, int, int, list[str]]]) -> tuple[int, int,
 
 def spark(count: int, batches: int, budget: int | None) -> int:
     """Fold ``count`` histories batch by batch, then all over again in one go."""
-    from ingest.lake.session import session, stop
+    from ingest.spark.session import session, stop
 
     started = session("histories", profile="batch")
     try:

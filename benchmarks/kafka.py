@@ -21,7 +21,7 @@ from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
 from ingest.config.model import Pipeline, Source
 from ingest.lake.lake import Lake
-from ingest.lake.session import session, stop
+from ingest.spark.session import session, stop
 from tests.e2e.broker import Broker
 from tests.e2e.topics import Sent, Topics
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from ingest.lake.lake import Lake
-from ingest.lake.session import session, stop
+from ingest.spark.session import session, stop
 from tests.lakes import Depot, counted, doubled
 from tests.scenarios.processes import finished, killed, says
 

@@ -30,7 +30,7 @@ from benchmarks.feed import HOT, HOT_TABLE, LARGE_TABLE, LONG, PARTITIONS, Feed,
 from benchmarks.loop import Loop, Tick
 from ingest.config import load
 from ingest.lake.lake import Lake
-from ingest.lake.session import session, stop
+from ingest.spark.session import session, stop
 from tests.e2e.broker import Broker
 from tests.e2e.topics import Topics
 from tests.lakes import FORMAT

@@ -218,10 +218,10 @@ MUTANTS = (
     ),
     Mutant(
         "source text reaches Spark's variables",
-        "ingest/lake/settings.py",
+        "ingest/spark/settings.py",
         '"spark.sql.variable.substitute": "false",',
         '"spark.sql.variable.substitute": "true",',
-        tests=("tests/lake/test_settings.py",),
+        tests=("tests/spark/test_settings.py",),
     ),
     Mutant(
         "a file goes on behind a range that could not be read",
@@ -312,7 +312,7 @@ class _Session:
             del sys.modules[name]
         sys.path.insert(0, str(copy))
         try:
-            from ingest.lake.session import session
+            from ingest.spark.session import session
             from tests.properties import lakes
 
             self.spark = self.spark or session("mutants", master="local[2]")

@@ -27,9 +27,9 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
-from ingest.lake.session import session, stop
 from ingest.quality import stage
 from ingest.quality.report import page, render
+from ingest.spark.session import session, stop
 from tests.quality.conftest import facts
 
 PIPELINE = """\

@@ -27,18 +27,18 @@ from ingest.gold.stage import UNREAD, apply
 from ingest.gold.steps import steps_of
 from ingest.gold.work import open_books
 from ingest.lake import decoded_with, faults, identity, lock, mirrors, pauses, targets
-from ingest.lake.deferred import cores
 from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
 from ingest.lake.lineage import Teller, WrittenTable
 from ingest.lake.mirrors import Mirror
-from ingest.lake.pace import FEW, pace, paced
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 from ingest.quality import stage as quality
 from ingest.result import STAGES, Result
 from ingest.silver.decode import decode
+from ingest.spark.deferred import cores
+from ingest.spark.pace import FEW, pace, paced
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 PUT = ("inserted", "updated")  # counts of a mirror's commit: the rows that it wrote

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests that ask for it, started by the first."""
-    from ingest.lake.session import session, stop
+    from ingest.spark.session import session, stop
 
     started = session("tests", master="local[2]")
     yield started

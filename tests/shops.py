@@ -12,12 +12,12 @@ import pytest
 from ingest.config import Pipeline
 from ingest.config.model import Sealing, Source, TableRule
 from ingest.gold.steps import steps_of
-from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
 from ingest.quality import ledgers
 from ingest.quality.cells import Asked, Compared, compare
 from ingest.quality.subjects import CheckedMirror, survey
 from ingest.run import Warm, run
+from ingest.spark.deferred import Deferred
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

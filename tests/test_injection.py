@@ -111,7 +111,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Made:
     touch(odd)
     page = depot.folder / "page.html"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ingest.lake.session.stop", lambda _spark: None)
+        patch.setattr("ingest.spark.session.stop", lambda _spark: None)
         patch.setattr("ingest.cli.run_verbs._listen", lambda _stop: None)
         seen = [
             Seen(words, CliRunner().invoke(app, words))

@@ -47,7 +47,7 @@ def _asked(path: Path, query: str) -> pa.Table:
 
 @contextmanager
 def _spark() -> Iterator[Read]:
-    from ingest.lake.session import session, stop
+    from ingest.spark.session import session, stop
 
     spark = session("readers", profile="batch")
 

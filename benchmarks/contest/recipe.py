@@ -27,8 +27,8 @@ def session(settings: str) -> SparkSession:
     """A plain session with Delta, as its documentation sets it up; the jars are those of the product."""
     from pyspark.sql import SparkSession
 
-    from ingest.lake import jars
-    from ingest.lake.java import find, launcher
+    from ingest.spark import jars
+    from ingest.spark.java import find, launcher
 
     os.environ["JAVA_HOME"] = str(launcher(find()))
     builder = (

@@ -23,7 +23,7 @@ FILES = 2  # of a start table
 
 def main() -> None:
     """Do one job in a session of its own."""
-    from ingest.lake.session import session, stop
+    from ingest.spark.session import session, stop
 
     job = json.loads(Path(sys.argv[2]).read_text("utf-8"))
     spark = session("tables", profile="batch")

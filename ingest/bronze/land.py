@@ -26,9 +26,9 @@ from ingest.lake import identity, sealing, snapshots
 from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
-from ingest.lake.pace import paced
 from ingest.lake.schemas import BRONZE
-from ingest.lake.tasks import dealt, each
+from ingest.spark.pace import paced
+from ingest.spark.tasks import dealt, each
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from ingest.config import Pipeline, Source
 from ingest.config.model import Database
 from ingest.errors import IngestError, SetupError, counted
-from ingest.lake import cache, jars, java, trust
+from ingest.spark import cache, jars, java, trust
 
 if TYPE_CHECKING:
     from ingest.change import TableId

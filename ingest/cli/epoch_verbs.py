@@ -134,8 +134,8 @@ def _tables(lake: Lake, source: str, names: list[str], since: Start | None) -> l
 def carry_out(lake: Lake, source: str, start: Start) -> list[dict[str, Any]]:
     """Decode again what landed since, and fold the mirrors that it concerns."""
     from ingest.lake import mirrors
-    from ingest.lake.deferred import cores
     from ingest.silver.rebuild import rebuild
+    from ingest.spark.deferred import cores
 
     if start.first > lake.decoded():
         return []  # it begins with what comes next

@@ -76,7 +76,7 @@ class ProgressLine:
         return f"{subject}: {step}{self._tasks()}"
 
     def _tasks(self) -> str:
-        from ingest.lake.deferred import has_started
+        from ingest.spark.deferred import has_started
 
         done = total = 0
         if not has_started(self._spark):

@@ -118,8 +118,8 @@ def _check_again(lake: Lake, names: set[str]) -> None:
 
 
 def _silver(lake: Lake, dry_run: bool, since: int = 0) -> list[dict[str, Any]]:
-    from ingest.lake.deferred import cores
     from ingest.silver.rebuild import rebuild as decoded_again
+    from ingest.spark.deferred import cores
 
     found = decoded_again(lake, cores(lake.spark), since=since, dry_run=dry_run)
     state = "rebuilt" if found.published else "compared"

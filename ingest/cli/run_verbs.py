@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline
-    from ingest.lake.settings import Profile
     from ingest.result import Result
     from ingest.run import Warm
+    from ingest.spark.settings import Profile
 
 app = typer.Typer()
 _SHORTEST = 0.1  # seconds between two beginnings

@@ -60,12 +60,12 @@ def jars_fetch(
     ] = True,
 ) -> None:
     """Get the pinned jars once, each checked by its SHA-256."""
-    from ingest.lake import jars
+    from ingest.spark import jars
 
     _use(jars_dir)
     paths = jars.fetch(settings=settings, say=output.note)
     if archive:
-        from ingest.lake.session import prepare
+        from ingest.spark.session import prepare
 
         if not prepare(say=output.note):
             output.note(
@@ -78,7 +78,7 @@ def jars_fetch(
 
 
 def _use(jars_dir: Path | None) -> None:
-    from ingest.lake import jars
+    from ingest.spark import jars
 
     if jars_dir:
         os.environ[jars.FOLDER_VARIABLE] = str(jars_dir)

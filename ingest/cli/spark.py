@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from ingest.config import Pipeline, Source
     from ingest.lake.lake import Lake
-    from ingest.lake.settings import Profile
     from ingest.lake.tables import Tables
+    from ingest.spark.settings import Profile
 
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
 PipelineFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Pipeline files.")]
@@ -50,8 +50,8 @@ def session_for(
     from pyspark import SparkContext
 
     from ingest.lake import lock
-    from ingest.lake.deferred import Deferred
-    from ingest.lake.session import can_wait, session, stop
+    from ingest.spark.deferred import Deferred
+    from ingest.spark.session import can_wait, session, stop
 
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
@@ -78,7 +78,7 @@ def session_for(
 
 def usable(spark: SparkSession) -> bool:
     """False once the JVM is gone, or its context stopped: nothing further can succeed."""
-    from ingest.lake.deferred import has_started
+    from ingest.spark.deferred import has_started
 
     try:
         return not has_started(spark) or not spark.sparkContext._jsc.sc().isStopped()

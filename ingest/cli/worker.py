@@ -171,7 +171,7 @@ def main() -> None:
         worker.work()
     finally:
         if "pyspark" in sys.modules:
-            from ingest.lake.session import end_java
+            from ingest.spark.session import end_java
 
             end_java()  # whoever waits for this process waits for Java, too
 

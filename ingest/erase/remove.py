@@ -30,12 +30,12 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS
-from ingest.lake.settings import USER_METADATA
 from ingest.lake.tables import Row
 from ingest.lake.upkeep import cleaning_session
 from ingest.silver.lift import Deck, Lifting
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
+from ingest.spark.settings import USER_METADATA
 
 GONE = "(erased)"
 LOG = "_delta_log"

@@ -27,11 +27,11 @@ from ingest.gold.results import MirrorCommit
 from ingest.lake import commits
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
-from ingest.lake.deferred import cores
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.schemas import CHANGES
+from ingest.spark.deferred import cores
 
 if TYPE_CHECKING:
     from ingest.gold.stage import Tell

@@ -20,7 +20,7 @@ from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather, gather_merged, one_of
 from ingest.gold.lane import Lane, Shape, Steps, lane_name
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, Work, goes_on, rows_merged, whole_of, work_of
+from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan
 from ingest.gold.shaped import refuse, shaped
@@ -29,10 +29,10 @@ from ingest.lake import condensed, histories
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.pace import SMALL, extent, narrow, pace
 from ingest.lake.schemas import CHANGES
-from ingest.lake.session import new_session
-from ingest.lake.settings import USER_METADATA, is_set
+from ingest.spark.pace import SMALL, narrow, pace
+from ingest.spark.session import new_session
+from ingest.spark.settings import USER_METADATA, is_set
 
 if TYPE_CHECKING:
     from ingest.gold.stage import Tell

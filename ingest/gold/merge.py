@@ -21,7 +21,7 @@ from ingest.lake.exact import FLOATING
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import column_name, literal, quoted
-from ingest.lake.settings import USER_METADATA
+from ingest.spark.settings import USER_METADATA
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"

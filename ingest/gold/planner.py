@@ -20,9 +20,9 @@ from ingest.gold.work import Books, lane, lanes_of, whole
 from ingest.lake import commits, condensed
 from ingest.lake.delta import Snapshot
 from ingest.lake.mirrors import Mirror
-from ingest.lake.pace import extent
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import stamps_of
+from ingest.spark.pace import SMALL
 
 if TYPE_CHECKING:
     from ingest.gold.retyped import Retyped
@@ -157,6 +157,13 @@ def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
     if why:
         return why
     return too_large(pipeline, extent(fold.before), fold.changes)
+
+
+def extent(before: Snapshot) -> int:
+    """Table size in bytes; an unknown size counts as large."""
+    if before.size is None:
+        return SMALL + 1 if before.exists else 0
+    return before.size
 
 
 def too_large(pipeline: Pipeline, size: int, changes: int) -> str:

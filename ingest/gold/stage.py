@@ -29,10 +29,10 @@ from ingest.gold.work import Books, Job, catch_up, incomplete, jobs, stated
 from ingest.lake import decisions, faults, histories, mirrors, pauses
 from ingest.lake.books import Line
 from ingest.lake.decisions import FOLDED, Decision
-from ingest.lake.deferred import has_started, start
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import folded as folded_name
+from ingest.spark.deferred import has_started, start
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
 UNREAD = "statements_not_read"  # among a mirror's counts

@@ -1,1 +1,1 @@
-"""Everything that touches Spark and Delta Lake: Java, jars, the session, names, schemas, progress, lock."""
+"""The lake: its tables, their logs and commits, names, schemas, progress, decisions, lock."""

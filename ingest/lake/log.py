@@ -13,7 +13,7 @@ import orjson
 from pyspark.sql import SparkSession
 
 from ingest.lake.delta import NO_TABLE, Snapshot, metadata_of
-from ingest.lake.session import activate
+from ingest.spark.session import activate
 
 __all__ = [
     "NO_TABLE",

@@ -21,15 +21,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.lake import commits
-from ingest.lake.deferred import cores
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
-from ingest.lake.pace import pace
 from ingest.lake.rejects import PLACE, still_open
 from ingest.lake.schemas import BRONZE, BY_NAME
-from ingest.lake.session import new_session
-from ingest.lake.settings import USER_METADATA
+from ingest.spark.deferred import cores
+from ingest.spark.pace import pace
+from ingest.spark.session import new_session
+from ingest.spark.settings import USER_METADATA
 
 THREADS = 3
 NEW_FILES = 10  # files are ordered again when one byte of so many is in a new file

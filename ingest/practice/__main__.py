@@ -14,9 +14,9 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from ingest.config import load
-from ingest.lake.pace import FEW, pace
-from ingest.lake.session import session
 from ingest.run import run
+from ingest.spark.pace import FEW, pace
+from ingest.spark.session import session
 
 _HERE = Path(__file__).parent
 _COMPILED = """

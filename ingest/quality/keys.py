@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
-from ingest.lake.session import new_session
 from ingest.lake.statements import Statement
 from ingest.quality.catalogue import FAILING_KEYS, LEFT_OUT
 from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.touched_keys import complains, sound
+from ingest.spark.session import new_session
 
 AT_ONCE = 50  # mirrors per job: planning time grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up

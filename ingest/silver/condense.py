@@ -30,9 +30,9 @@ from ingest.lake.images import image
 from ingest.lake.keys import Texts, key_texts, moves
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
-from ingest.lake.pace import pace
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
-from ingest.lake.session import new_session
+from ingest.spark.pace import pace
+from ingest.spark.session import new_session
 
 FILE = 128 << 20  # bytes of changes that are written into one file, about
 LEAST = 0.1  # of the old changes must be droppable, or a rewrite is not worth it

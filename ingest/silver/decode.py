@@ -24,7 +24,6 @@ from ingest.lake.books import Line, merged
 from ingest.lake.datafiles import Added, Files, table_of, written
 from ingest.lake.epochs import Epochs, Resnapshot
 from ingest.lake.lake import Lake, Span
-from ingest.lake.pace import paced
 from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.starts import beginning
@@ -33,6 +32,7 @@ from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
 from ingest.silver.replay import Moved
+from ingest.spark.pace import paced
 
 STAGE = "silver"
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
-from ingest.lake.tasks import dealt, each
 from ingest.silver.lift import INPUT, Batches
+from ingest.spark.tasks import dealt, each
 
 FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process handles itself
 _TASK = 128 << 20  # bytes of bronze's files for one task

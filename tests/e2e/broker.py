@@ -12,7 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Self
 
-from ingest.lake import cache, java
+from ingest.spark import cache, java
 from tests.e2e.parts import Service, fetch, free_port
 
 VERSION = "4.3.0"

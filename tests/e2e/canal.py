@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from ingest.lake import cache, java
+from ingest.spark import cache, java
 from tests.e2e.databases import Database
 from tests.e2e.parts import Service, end, fetch
 

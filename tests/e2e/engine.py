@@ -72,7 +72,7 @@ class Engine:
 
     def start(self) -> None:
         """Capture from the kept offsets, or with a snapshot where there are none."""
-        from ingest.lake import java
+        from ingest.spark import java
 
         captures = [asdict(one) | {"properties": one.properties()} for one in self.captures]
         told = {"broker": self.broker, "captures": captures, "java": _JAVA}

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ingest.errors import SetupError
-from ingest.lake import jars, java
+from ingest.spark import jars, java
 
 
 class Missing(Exception):

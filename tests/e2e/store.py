@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Self
 
-from ingest.lake import cache
+from ingest.spark import cache
 from tests.e2e.parts import Missing, Service, fetch
 from tests.lakes import ROOT
 

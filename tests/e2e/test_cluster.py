@@ -13,9 +13,9 @@ import pytest
 
 from ingest.bronze import land
 from ingest.config import load
-from ingest.lake import jars
 from ingest.lake.lake import Lake
 from ingest.silver import messages
+from ingest.spark import jars
 from tests.e2e.cluster import Cluster
 from tests.lakes import ROOT, Depot, change, example, expected_shop, shop, touch
 

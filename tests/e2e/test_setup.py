@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ingest.errors import SetupError
-from ingest.lake import jars, trust
+from ingest.spark import jars, trust
 
 JAR = next(jar for jar in jars.PINNED if jar.artifact == "delta-storage")
 POM = (

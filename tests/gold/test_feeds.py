@@ -19,9 +19,9 @@ from ingest.gold import apply_spark
 from ingest.gold import feeds as filling
 from ingest.inspect.query import query
 from ingest.lake import feeds, mirrors
-from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.spark.deferred import Deferred
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake.deferred import Deferred
 from ingest.run import Warm
+from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot, no_spark
 
 

@@ -10,7 +10,7 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.gold.apply_spark import _VECTORS
 from ingest.lake import commits, log
-from ingest.lake.settings import APPLIED
+from ingest.spark.settings import APPLIED
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.lake import commits, delta, mirrors
 from ingest.lake.commits import Staged, TakenError
-from ingest.lake.deferred import Deferred
 from ingest.run import Warm
+from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot, no_spark
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, killed_at
 

@@ -8,9 +8,9 @@ from typing import Any
 from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
 from ingest.gold.retyped import ALTERED, OPEN, RESPELT, effect, is_open, on_defaults
-from ingest.lake.deferred import Deferred
 from ingest.order import Order
 from ingest.run import Warm
+from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot, no_spark
 from tests.scenarios.crashing import AFTER, Point, killed_at
 

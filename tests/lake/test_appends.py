@@ -11,7 +11,7 @@ import pytest
 from ingest.config import Pipeline, Source
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import REJECTS
-from ingest.lake.session import new_session
+from ingest.spark.session import new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

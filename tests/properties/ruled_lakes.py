@@ -25,9 +25,9 @@ from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.errors import IngestError, StoppedError
-from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.spark.deferred import Deferred
 from tests.properties.delivery import Batches, deliver
 from tests.properties.histories import (
     ARRIVAL,

@@ -13,12 +13,12 @@ import pytest
 from ingest.change import TableId
 from ingest.fold import Key
 from ingest.lake import mirrors, rejects
-from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import REJECTS
 from ingest.quality import replaced
 from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
+from ingest.spark.deferred import Deferred
 from tests.lakes import change
 from tests.written import Written, commit
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.lake import settings
-from ingest.lake.java import Java
+from ingest.spark import settings
+from ingest.spark.java import Java
 
 JAVA = Java(Path("/java"), "17.0.15", "PATH")
 JARS = [Path("/jars/one.jar"), Path("/jars/two.jar")]

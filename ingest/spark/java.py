@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.errors import SetupError
-from ingest.lake import cache
+from ingest.spark import cache
 
 OLDEST = 17
 _PROBE_SECONDS = 30

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ingest.errors import SetupError
-from ingest.lake import java
-from ingest.lake.java import Java
+from ingest.spark import java
+from ingest.spark.java import Java
 
-NO_WHEEL = "ingest.lake.java.importlib.util.find_spec"
+NO_WHEEL = "ingest.spark.java.importlib.util.find_spec"
 
 
 def fake_java(home: Path, version: str) -> Path:

@@ -15,8 +15,8 @@ import pytest
 from pyspark import SparkContext
 
 from ingest.errors import SetupError
-from ingest.lake import archive, session, settings
-from ingest.lake.java import Java
+from ingest.spark import archive, session, settings
+from ingest.spark.java import Java
 
 JAVA = Java(Path("/java"), "17.0.15", "PATH")
 JARS = [Path("/jars/one.jar"), Path("/jars/two.jar")]
@@ -196,7 +196,7 @@ def test_a_session_for_one_step_is_not_used_again(spark):
 @pytest.mark.e2e
 def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
     """A cron job's mail, a JSON reader and the user's folder: none of them wants Spark's traces."""
-    code = "from ingest.lake.session import session, stop; s = session('x'); s.sql('select 1').collect(); stop(s)"
+    code = "from ingest.spark.session import session, stop; s = session('x'); s.sql('select 1').collect(); stop(s)"
     done = run(tmp_path, code)
     assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
     assert [] == list(tmp_path.iterdir())
@@ -205,7 +205,7 @@ def test_start_is_silent_and_leaves_nothing_behind(tmp_path):
 LISTENING = """
 import signal, time
 from pyspark import SparkContext
-from ingest.lake.session import session, stop
+from ingest.spark.session import session, stop
 spark = session("x")
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ingest.lake import cache
-from ingest.lake.java import Java
+from ingest.spark import cache
+from ingest.spark.java import Java
 
 _PRACTICE_SECONDS = 300
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingest.lake import pace, settings
+from ingest.spark import pace, settings
 
 
 class Settings:

@@ -1,6 +1,6 @@
 """The Spark session: loopback, quiet, reproducible, quick to start; or the one that already runs.
 
-Three ways in. Under plain ``python`` a JVM is started here, and every setting of `ingest.lake.settings` applies. Under
+Three ways in. Under plain ``python`` a JVM is started here, and every setting of `ingest.spark.settings` applies. Under
 ``spark-submit`` the JVM runs already: the submitter decides its start-up settings (memory, class path, Java options).
 An active session (a notebook, Databricks) is used as it is, and only its runtime settings are set.
 """
@@ -25,10 +25,10 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from ingest.errors import SetupError
-from ingest.lake import archive, jars
-from ingest.lake.deferred import has_started
-from ingest.lake.java import Java, find, launcher
-from ingest.lake.settings import (
+from ingest.spark import archive, jars
+from ingest.spark.deferred import has_started
+from ingest.spark.java import Java, find, launcher
+from ingest.spark.settings import (
     APPLIED,
     DELTA,
     EARLY,

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ingest.lake.settings import local_cores
+from ingest.spark.settings import local_cores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ingest.errors import SetupError
-from ingest.lake import jars
-from ingest.lake.jars import Jar
+from ingest.spark import jars
+from ingest.spark.jars import Jar
 
 PINNED = jars.PINNED
 CONTENT = b"not really a jar"

@@ -6,22 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from ingest.lake.deferred import has_started
-from ingest.lake.delta import Snapshot
-from ingest.lake.settings import COMPILED, INTERPRETED, PACED, PARTITIONS
+from ingest.spark.deferred import has_started
+from ingest.spark.settings import COMPILED, INTERPRETED, PACED, PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FEW = 5_000  # rows
 SMALL = 1 << 19  # bytes of a table that may be read together with few rows
-
-
-def extent(before: Snapshot) -> int:
-    """Table size in bytes; an unknown size counts as large."""
-    if before.size is None:
-        return SMALL + 1 if before.exists else 0
-    return before.size
 
 
 def pace(spark: SparkSession, rows: int, size: int = 0) -> None:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest.errors import SetupError
-from ingest.lake import cache, trust
-from ingest.lake.java import find
+from ingest.spark import cache, trust
+from ingest.spark.java import find
 
 FOLDER_VARIABLE = "INGEST_JARS_DIR"
 SETTINGS_VARIABLE = "INGEST_IVY_SETTINGS"

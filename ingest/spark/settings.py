@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ingest.errors import SetupError
-from ingest.lake import archive, cache
-from ingest.lake.java import Java
+from ingest.spark import archive, cache
+from ingest.spark.java import Java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Profile = Literal["tick", "batch"]
 
 APPLIED = "spark.ingest.settings"  # the names of a session's runtime settings, for new_session
-PACED = "spark.ingest.paced"  # true if `ingest.lake.pace` may change a session's settings
+PACED = "spark.ingest.paced"  # true if `ingest.spark.pace` may change a session's settings
 PARTITIONS = "spark.sql.shuffle.partitions"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"  # of all commits of a session
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -156,7 +156,7 @@ def class_archive(java: Java, class_path: list[Path]) -> Path:
 def joined(ours: Mapping[str, str], theirs: Mapping[str, str]) -> dict[str, str]:
     """Their settings override ours; lists are joined, ours first, also Java options, of which Java uses the last.
 
-    If the user sets any code-generation option, adaptive tuning (`ingest.lake.pace`) is turned off.
+    If the user sets any code-generation option, adaptive tuning (`ingest.spark.pace`) is turned off.
     """
     both = {**ours, **theirs}
     for name, separator in _JOINED.items():

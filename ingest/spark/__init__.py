@@ -1,0 +1,1 @@
+"""Spark: Java, jars, the session, and its settings for the size of the work."""
