@@ -37,7 +37,7 @@ def listing(
     jars_dir: JarsDir = None,
 ) -> None:
     """Every statement that the sources sent, with what it comes to in each mirror."""
-    from ingest.gold.approval import listed
+    from ingest.gold.approval import listed, refusal
     from ingest.gold.policy import PARTLY
 
     with looked_at(file, jars_dir) as lake:
@@ -51,9 +51,12 @@ def listing(
     output.table(columns, rows)
     if any(one.state == PARTLY for one in found):
         output.note("partly: existing rows have NULL where only the source knows the value; load them again")
-    if waiting := [one.statement.id for one in found if one.pending]:
-        approve, dismiss = (command("ddl", word, file, waiting[0]) for word in ("approve", "dismiss"))
-        output.note(f"next: {approve}, or {dismiss} --reason ...")
+    if waiting := [one for one in found if one.pending]:
+        approve, dismiss = (
+            command("ddl", word, file, waiting[0].statement.id) for word in ("approve", "dismiss")
+        )
+        possible = f"{approve}, or " if not refusal(waiting[0], "approve") else ""
+        output.note(f"next: {possible}{dismiss} --reason ...")
 
 
 @ledger.command()

@@ -37,7 +37,7 @@ def listing(
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
-    """What is open: grouped by reason and column, or (json) one by one."""
+    """What is open: grouped by reason, table and column, or (json) one by one."""
     from ingest.lake import rejects
 
     with looked_at(file, jars_dir) as lake:
@@ -47,7 +47,7 @@ def listing(
         output.json([rejects.described(row) for row in rows])
         return
     output.table(
-        ("kind", "reason", "column", "count", "for example", "where", "number"),
+        ("kind", "reason", "table", "column", "count", "for example", "where", "number"),
         [
             (*group, len(found), _example(found[0]), rejects.place_of(found[0]), found[0]["number"])
             for group, found in rejects.grouped(rows).items()

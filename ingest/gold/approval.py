@@ -146,26 +146,27 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
         )
     able = [one for one in found if verb != APPROVE or one.verdict.state != policy.LOGGED]
     for one in able or found:
-        _refuse(one, verb)
+        if text := refusal(one, verb):
+            raise IngestError(text)
     by = decisions.user()
     decisions.append(lake, [_decision(one, verb, reason, by) for one in found])
     return found
 
 
-def _refuse(one: Listed, verb: str) -> None:
+def refusal(one: Listed, verb: str) -> str:
+    """Why a statement cannot be approved or dismissed for a mirror; empty if it can."""
     what = f"Statement {one.statement.id}"
     if verb == APPROVE and any(effect.action == "truncate_partition" for effect in one.statement.effects):
-        raise IngestError(
+        return (
             f"{what} cannot be approved: no message tells which rows of {one.mirror} were in the partition; "
             "load the table again, then dismiss the statement."
         )
     if verb == APPROVE and one.verdict.state == policy.LOGGED:
-        raise IngestError(f"{what} does nothing: {one.mirror} has on_schema_change: ignore.")
+        return f"{what} does nothing: {one.mirror} has on_schema_change: ignore."
     settled = {APPROVE: policy.DISMISSED, DISMISS: policy.APPLIED}[verb]
     if one.folded and one.verdict.state == settled:
-        raise IngestError(
-            f"{what} is {one.verdict.state} and {one.mirror} is past batch {one.statement.batch}: what is done stays."
-        )
+        return f"{what} is {one.verdict.state} and {one.mirror} is past batch {one.statement.batch}: what is done stays."
+    return ""
 
 
 def _decision(one: Listed, verb: str, reason: str, by: str) -> Decision:

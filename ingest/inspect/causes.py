@@ -93,6 +93,10 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
     from ingest.quality import report
 
     problems = report.page(facts).problems
+    there = {one.subject for one in state}
+    # what the last run's checks counted may have been dismissed, replayed or decided since
+    settled = {check for subject, check in _COVERED.items() if subject not in there}
+    problems = [one for one in problems if one.check not in settled]
     covered = {one.check for one in problems}
     wrong = {one.subject: one for one in state if _COVERED.get(one.subject) not in covered}
     for one in problems:

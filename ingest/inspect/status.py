@@ -167,7 +167,8 @@ def status(lake: Tables) -> dict[str, Any]:
                 "cpu_seconds": entry["cpu_seconds"],
             }
         )
-    waiting, statements = _open_rejects(lake), sum(one.pending for one in approval.listed(lake))
+    waiting = _open_rejects(lake)
+    statements = len({one.statement.id for one in approval.listed(lake) if one.pending})
     causes = list(of_state(lake, rows, waiting, statements))
     failing = sum(count for state, count in verdicts(lake).items() if state in (FAIL, ERROR))
     problems = [one.sentence for one in causes]

@@ -111,12 +111,18 @@ def described(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in COLUMNS}
 
 
-def grouped(rows: Iterable[Row]) -> dict[tuple[str, str, str], list[Row]]:
-    """Rejects by kind, reason and column."""
-    groups: dict[tuple[str, str, str], list[Row]] = {}
+def grouped(rows: Iterable[Row]) -> dict[tuple[str, str, str, str], list[Row]]:
+    """Rejects by kind, reason, table (empty for a message whose table is not known) and column."""
+    groups: dict[tuple[str, str, str, str], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["kind"], row["reason"], row["column"] or ""), []).append(row)
+        group = (row["kind"], row["reason"], table_name(row), row["column"] or "")
+        groups.setdefault(group, []).append(row)
     return dict(sorted(groups.items()))
+
+
+def table_name(row: Mapping[str, Any]) -> str:
+    """The mirror or source table of a reject; empty if it is not known."""
+    return ".".join(row[part] for part in _CELL[:3] if row[part])
 
 
 def chosen(rows: Iterable[Row], which: str, file: Path) -> Row:
@@ -134,8 +140,7 @@ def chosen(rows: Iterable[Row], which: str, file: Path) -> Row:
 def place_of(row: Row) -> str:
     """The origin of a reject: its message, or its table, key and column."""
     if row["topic"] is None:
-        table = ".".join(row[part] for part in _CELL[:3] if row[part])
-        return f"{table} {row['key'] or ''} {row['column'] or ''}".strip()
+        return f"{table_name(row)} {row['key'] or ''} {row['column'] or ''}".strip()
     return f"{row['topic']}/{row['partition']}/{row['offset']}"
 
 

@@ -290,6 +290,7 @@ def rejected(fleet: Fleet, asked: Query) -> View:
     return View("rejects.html.j2", f"Rejects of {name}", {
         "pipeline": name, "groups": groups, "group": group, "file": lake.pipeline.file,
         "shown": Paged(rows, page, max(1, -(-total // PER_PAGE)), total), "place_of": rejects.place_of,
+        "table_name": rejects.table_name,
     })  # fmt: skip
 
 
@@ -321,7 +322,7 @@ def ddl(fleet: Fleet, asked: Query) -> View:
     )
     return View("ddl.html.j2", f"DDL of {name}", {
         "pipeline": name, "shown": page_of(rows, asked), "pending": len({one.statement.id for one in pending}),
-        "light_of": _light_of, "file": lake.pipeline.file,
+        "light_of": _light_of, "file": lake.pipeline.file, "refusal": approval.refusal,
     })  # fmt: skip
 
 

@@ -84,11 +84,16 @@ def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
 def test_a_held_table_is_released(depot: Depot) -> None:
     """Half a minute for each decision, and minutes for six changes, when a table waits at night."""
     [statement] = {row["id"] for row in depot.rows("ddl", "--pending")}
+    assert 1 == depot.rows("status")["pending_statements"]  # one, though it holds two mirrors
+    listed = depot.ask("ddl").output
+    assert "ingest ddl dismiss" in listed
+    assert "ingest ddl approve" not in listed  # which is refused: no message tells what it did
     wrong = depot.ask("ddl", "dismiss", depot.file, "0000", "--reason", "no rows", file=False)
     assert (2, True) == (wrong.exit_code, "There is no statement '0000'" in wrong.output)
     done = depot.ask("ddl", "dismiss", depot.file, statement, "--reason", "no rows", file=False)
     assert 0 == done.exit_code, done.output
     assert "dismissed" in done.output
+    assert "would have done" in done.output
     tried = depot.rows("retry")
     assert ["eu.item", "shop.item"] == sorted(tried["tried"])
     assert {"ok"} == {row["state"] for row in depot.rows("status")["tables"]}
@@ -96,10 +101,14 @@ def test_a_held_table_is_released(depot: Depot) -> None:
 
 
 def test_a_reject_is_dismissed(depot: Depot) -> None:
-    """To dismiss a reject writes one row."""
+    """To dismiss a reject writes one row, and the alert about it is over."""
+    causes = [one["cause"] for one in depot.rows("alerts")]
+    assert [one for one in causes if "decoded" in one]
     done = depot.ask("rejects", "dismiss", depot.file, "1", "--reason", "a test", file=False)
     assert 0 == done.exit_code, done.output
-    assert 1 not in [row["number"] for row in depot.rows("rejects")]
+    assert [] == depot.rows("rejects")
+    causes = [one["cause"] for one in depot.rows("alerts")]
+    assert not [one for one in causes if "decoded" in one], "an alert outlives its cause until the next batch"
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])
