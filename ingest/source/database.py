@@ -57,6 +57,7 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     keys: tuple[str, ...]
     left_out: tuple[SourceColumn, ...] = ()  # columns that are not read
+    hides_columns: bool = False  # True if this user may not read all columns, and is not shown the others
 
     @property
     def shape(self) -> list[list[str]]:
@@ -236,9 +237,9 @@ class DatabaseError(IngestError):
 
 
 def _said(error: Exception, password: str) -> str:
-    words = [str(one) for one in error.args if isinstance(one, str)] or [str(error)]
-    text = " ".join(" ".join(words).split())[:300].rstrip(".") or "it did not answer"
-    return text.replace(password, "***") if password else text
+    text = " ".join([str(one) for one in error.args if isinstance(one, str)] or [str(error)])
+    hidden = text.replace(password, "***") if password else text  # while it is whole
+    return " ".join(hidden.split())[:300].rstrip(".") or "it did not answer"
 
 
 def named(database: Database, text: str) -> TableId:

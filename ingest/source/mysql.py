@@ -6,6 +6,7 @@ What their documents say, and what is done about it:
 - ``TO_BASE64`` breaks its text into lines of 76.
 - A function whose result is larger than ``max_allowed_packet`` gives NULL and a warning, so a warning is a fault.
 - MariaDB's JSON is a text with a check on it, which JSON_ARRAY embeds as JSON; what CONCAT gives is a text to it.
+- A user with SELECT on some columns sees no others in the dictionary; ``SELECT *`` fails.
 - ``ENUM`` and ``SET`` are ordered by their number, and compared with a text as text: keys use the number.
 - ``ZEROFILL`` pads the text of a number.
 - The log is in the order of commits, and what a stream has delivered was committed before: nothing to wait for.
@@ -43,6 +44,7 @@ CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"
 BOUNDED_TEXTS = False
 nth, concat, trimmed, bits, settled = limited, concat_call, trim_call, no_bits, nothing_open
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+_DENIED = (1142, 1143)  # SELECT on a table, on a column
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
 
@@ -86,7 +88,24 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         by_bytes = logical == "string" and str(collation).endswith("_bin")
         columns.append(SourceColumn(name, declared, logical, text, by_bytes, str(generated) == "1"))
     named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
-    return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys))
+    return SourceTable(
+        table,
+        named,
+        tuple(columns),
+        tuple(one for (one,) in keys),
+        hides_columns=_is_partly_denied(connection, named),
+    )
+
+
+def _is_partly_denied(connection: Any, named: str) -> bool:
+    """True where SELECT is granted on some columns alone: the dictionary does not show the others."""
+    try:
+        values(connection, f"SELECT * FROM {named} LIMIT 0")
+    except pymysql.OperationalError as error:
+        if error.args[0] in _DENIED:
+            return True
+        raise
+    return False
 
 
 def _text(name: str, declared: str, logical: str) -> str:

@@ -2,6 +2,8 @@
 
 - A change is in the log before its transaction's commit, and a stream orders by that place: what was open when
   the place of rows was chosen must be over before they are read (`settled`).
+- A policy of row-level security would hide rows in silence, which would pass as deleted: with ``row_security`` off such a
+  query is an error.
 - Times, intervals and floats print in the forms that the session asks for.
 """
 
@@ -40,6 +42,7 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "default_transaction_read_only": "on",
+    "row_security": "off",
     "statement_timeout": f"{READ_SECONDS}s",
 }
 _BITS = 63

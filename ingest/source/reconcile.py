@@ -454,11 +454,9 @@ class _MirrorSide:
     def __enter__(self) -> Self:
         orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
         texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
-        hashed = (
-            f"md5({digest.mirror_text([one.mirror_part for one in self._pair.keys])}) AS h"
-            if texts
-            else "'' AS h"
-        )
+        hashed = "'' AS h"
+        if len(orders) < len(texts):  # else every place among the ranges has one row
+            hashed = f"md5({digest.mirror_text([one.mirror_part for one in self._pair.keys])}) AS h"
         number = digest.mirror_number(digest.mirror_text([one.mirror_part for one in self._pair.columns]))
         sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
         self._base.execute(

@@ -22,7 +22,7 @@ import orjson
 
 from ingest import types
 from ingest.change import TableId
-from ingest.config import Pipeline, Source
+from ingest.config import Pipeline, Source, TableRule
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
@@ -210,6 +210,8 @@ def described(
             f"The database has no table {wanted} that user {source.database.user!r} may read: grant SELECT on it."
         )
     rule = pipeline.rule(wanted)
+    if table.hides_columns:
+        _refuse_hidden(table, rule, streamed, source)
     unmasked = {name: logical for name, logical in streamed.items() if not rule.mask_of(name)}
     known = {**unmasked, **rule.columns}
     left_out = tuple(
@@ -222,6 +224,17 @@ def described(
         agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns if one not in left_out
     )
     return replace(table, columns=columns, keys=rule.keys or table.keys, left_out=left_out)
+
+
+def _refuse_hidden(table: SourceTable, rule: TableRule, streamed: Mapping[str, str], source: Source) -> None:
+    """Complain of columns that the stream has and this user may not read: rows without them would make them NULL."""
+    assert source.database is not None
+    shown = {one.name for one in table.columns}
+    if hidden := sorted(name for name in streamed if name not in shown and not rule.leaves_out(name)):
+        raise IngestError(
+            f"User {source.database.user!r} may not read all columns of {table.id}, and the stream has {hidden[0]!r}: grant "
+            f"SELECT on the table, or leave the column out with `columns: {{{hidden[0]}: exclude}}`."
+        )
 
 
 def agreed(table: TableId, column: SourceColumn, streamed: str) -> SourceColumn:
