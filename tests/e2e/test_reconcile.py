@@ -21,7 +21,8 @@ from ingest.source.reconcile import ReconcileBounds, Reconciled
 from ingest.source.repair import repair
 from ingest.source.snapshot import source_of
 from tests.e2e.databases import Database
-from tests.e2e.test_source import SEEDS, Garden, Writers, node  # noqa: F401 - a fixture
+from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
+from tests.e2e.test_source_writers import SEEDS, Writers
 from tests.source import made
 
 

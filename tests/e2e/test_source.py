@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 import pytest
@@ -20,13 +19,10 @@ import pytest
 from ingest.change import Change, Hints, Image, Message, Op
 from ingest.config import load
 from ingest.errors import IngestError
-from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
-from ingest.order import Order, order_key
 from ingest.source import digest
 from ingest.source import snapshot as reading
 from ingest.source.database import connected
-from ingest.source.known import KnownTable
 from ingest.source.snapshot import snapshot, source_of
 from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL
 from tests.e2e.parts import Missing
@@ -346,132 +342,3 @@ def test_a_killed_reading_goes_on_where_it_stood(garden: Garden) -> None:
     assert 0 < progress.resumed < progress.chunks == 41
     found = [row["id"] for row in garden.images("lengthy")]
     assert len(found) == len(set(found)) == 20_000
-
-
-# --- beside writers -------------------------------------------------------------------------------
-
-IDS = 60
-
-
-class Writers:
-    """Transactions at full speed, each statement with its own line in a log table, as a stream would tell it."""
-
-    def __init__(self, garden: Garden, seed: int) -> None:
-        self.garden, self.seed = garden, seed
-        self.stop = threading.Event()
-        serial = "bigint auto_increment primary key" if garden.mysql else "bigserial primary key"
-        garden.execute(
-            "DROP TABLE IF EXISTS bed", "DROP TABLE IF EXISTS log",
-            "CREATE TABLE bed (id int primary key, a varchar(20), b varchar(20))",
-            f"CREATE TABLE log (n {serial}, op varchar(9), id int, a varchar(20), b varchar(20))",
-        )  # fmt: skip
-        garden.execute(*(f"INSERT INTO bed VALUES ({n}, 'old', 'row')" for n in range(0, IDS, 2)))
-        self.threads = [threading.Thread(target=self._write, args=(number,)) for number in range(3)]
-
-    def _write(self, number: int) -> None:
-        random = Random(f"{self.seed}/{number}")
-        connection = self.garden.node.connect()
-        serial = 0
-        while not self.stop.is_set():
-            try:
-                with connection.cursor() as cursor:
-                    for key in sorted(random.sample(range(IDS), random.randint(1, 3))):
-                        serial += 1
-                        self._step(cursor, random, key, f"{number}.{serial}")
-                        if random.random() < 0.1:
-                            time.sleep(0.02)
-                connection.commit()
-            except Exception:
-                connection.rollback()
-        connection.close()
-
-    @staticmethod
-    def _step(cursor: Any, random: Random, key: int, value: str) -> None:
-        cursor.execute(f"SELECT a, b FROM bed WHERE id = {key} FOR UPDATE")
-        row = cursor.fetchone()
-        if row is None:
-            cursor.execute(f"INSERT INTO bed VALUES ({key}, '{value}', '{value}')")
-            cursor.execute(f"INSERT INTO log (op, id, a, b) VALUES ('insert', {key}, '{value}', '{value}')")
-        elif random.random() < 0.3:
-            cursor.execute(f"DELETE FROM bed WHERE id = {key}")
-            cursor.execute(f"INSERT INTO log (op, id) VALUES ('delete', {key})")
-        else:
-            cursor.execute(f"UPDATE bed SET a = '{value}' WHERE id = {key}")
-            cursor.execute(f"INSERT INTO log (op, id, a) VALUES ('update', {key}, '{value}')")
-
-    def __enter__(self) -> Self:
-        for one in self.threads:
-            one.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        for one in self.threads:
-            one.join()
-
-    def log(self) -> list[Change]:
-        """What is committed by now, in the order of the log; of MySQL's only what no open transaction precedes."""
-        found = []
-        for n, op, key, a, b in self.garden.rows("SELECT n, op, id, a, b FROM log ORDER BY n"):
-            image: Image = {"id": str(key)} | ({"a": a} if a else {}) | ({"b": b} if b else {})
-            deleted = op == "delete"
-            found.append(
-                Change(
-                    op=Op(op), keys=("id",), before=image if deleted else None, after=None if deleted else image,
-                    partial=op == "update", sequence=(int(n),),
-                )
-            )  # fmt: skip
-        if self.garden.mysql:  # its log has the order of commits
-            whole = [number for number, one in enumerate(found, 1) if one.sequence != (number,)]
-            return found[: whole[0] - 1] if whole else found
-        return found
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.parametrize("lost", [False, True], ids=["whole", "with a gap"])
-def test_beside_writers_the_mirror_ends_as_the_source(
-    garden: Garden, seed: int, lost: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A change in flight that is lost, or a row that hides a later one, is wrong for ever."""
-    random = Random(seed)
-    placed: list[Placed] = []
-    delivered: set[int] = set()
-
-    def land(batch: int, changes: list[Change], keep: float = 1.0) -> None:
-        random.shuffle(changes)
-        for offset, one in enumerate(changes):
-            if one.sequence[0] not in delivered:
-                delivered.add(one.sequence[0])
-                if random.random() <= keep:
-                    placed.append(Placed(Order(0, 1, one.sequence, 0, (batch, 0, 0, offset), 0), one))
-
-    with Writers(garden, seed) as writers:
-        time.sleep(0.5)
-        land(1, writers.log(), 0.5 if lost else 1.0)
-        high = max((order_key(one.order) for one in placed), default=None)
-        monkeypatch.setattr(reading, "known", lambda *_: KnownTable(1, high, 0, streamed=True))
-        done = garden.read("bed", size=5, parallel=2, alone=False)
-        assert done.chunks > 3
-        time.sleep(0.2)
-    if lost:  # what was open when the gap ended is told, like everything later
-        assert len(delivered) > len(placed)
-    rest = _all(writers)
-    land(2, [one for one in rest if random.random() < 0.5])
-    land(3, rest)
-    for one in garden.told("bed"):
-        placed.append(Placed(Order(0, one.phase, one.sequence, one.half, one.arrival, one.row), one))
-    random.shuffle(placed)
-    mirror = {row.values["id"]: row.values for row in fold(placed, ("id",)).values()}
-    wanted = {str(key): {"id": str(key), "a": a, "b": b} for key, a, b in garden.rows("SELECT * FROM bed")}
-    assert wanted == mirror
-
-
-def _all(writers: Writers) -> list[Change]:
-    """The whole log: nothing is open any more."""
-    found = writers.log()
-    total = writers.garden.rows("SELECT count(*), max(n) FROM log")[0]
-    if len(found) < total[0]:  # a transaction that was rolled back left a hole in the numbers
-        mysql, writers.garden.mysql = writers.garden.mysql, False
-        found = writers.log()
-        writers.garden.mysql = mysql
-    return found
