@@ -79,11 +79,12 @@ class Shops:
         self.lines.append(json.dumps({**where, **members, "mysqlType": types}))
         return self
 
-    def ddl(self, text: str, shop: int = 1) -> Shops:
+    def ddl(self, text: str, shop: int = 1, at: int = 0) -> Shops:
         """A statement of a shop."""
         self.number += 10
-        moment = 1714521600000 + 1000 * self.number
-        where = {"database": f"shop_{shop}", "table": "item", "es": moment, "ts": moment, "id": self.number}
+        place = at or self.number
+        moment = 1714521600000 + 1000 * place
+        where = {"database": f"shop_{shop}", "table": "item", "es": moment, "ts": moment, "id": place}
         self.lines.append(json.dumps({**where, "isDdl": True, "sql": text, "type": "ALTER"}))
         return self
 
@@ -113,7 +114,8 @@ class Shops:
 
     def compared(self, since: int) -> dict[str, Compared]:
         """Each mirror compared with the plain fold of its changes, by its name."""
-        asked = Asked(steps_of(self.lake), lambda _table: 200)
+        stated = {"s": (self.lake.decoded(), "~")}  # some statement may be newer than all changes
+        asked = Asked(steps_of(self.lake), lambda _table: 200, stated=stated)
         lanes = ledgers.read(self.lake, since, self.lake.decoded()).lanes
         found = compare(self.lake, survey(self.lake, lanes).subjects, since, asked)
         return {subject.name: one for subject, one in found}

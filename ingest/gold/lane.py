@@ -69,6 +69,8 @@ class Steps:
     new: tuple[SchemaStep, ...] = ()
     # a new one adds a column that the mirror has: only each row's history tells what it fills
     doubtful: bool = False
+    # a late statement changes what later ones do, which the mirror has folded: all rows are folded again
+    revised: bool = False
 
     def after(self, place: str | None) -> Steps:
         """The steps after a place; none if there is no place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from ingest.lake.statements import Decided, Statement, decided, decision_on, rec
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
+    from ingest.fold import SchemaStep
     from ingest.gold.lane import Steps
 
 _COLUMNS = (
@@ -97,5 +98,21 @@ def steps(statements: Iterable[Statement], subject: Subject, first: int) -> Step
     """The steps that change rows without row messages; ``first`` is the first batch not folded yet."""
     from ingest.gold.lane import Steps
 
+    statements = list(statements)
     found = policy.steps(statements, subject)
-    return Steps(tuple(step for step, _ in found), tuple(step for step, batch in found if batch >= first))
+    new = tuple(step for step, batch in found if batch >= first)
+    return Steps(tuple(step for step, _ in found), new, revised=_revised(statements, subject, first, found))
+
+
+def _revised(
+    statements: Sequence[Statement], subject: Subject, first: int, found: Sequence[tuple[SchemaStep, int]]
+) -> bool:
+    """True if a late statement changes the steps of later ones that the mirror has folded.
+
+    ADD COLUMN empties the column if a DROP COLUMN comes before it, and a MODIFY converts from the type of the last one.
+    """
+    folded = [one for one in statements if one.batch < first]
+    newest = max((one.order or "" for one in folded), default="")
+    if all((one.order or "") > newest for one in statements if one.batch >= first):
+        return False
+    return policy.steps(folded, subject) != [one for one in found if one[1] < first]

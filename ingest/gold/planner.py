@@ -98,6 +98,7 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
         tables.is_replaced(mirror, before.types)
         or retyped.changes_values(mirror, changed)
         or (bool(mirror.shape) and any(steps.new for _, steps in work))
+        or any(steps.revised for _, steps in work)
     )
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
