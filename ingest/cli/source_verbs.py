@@ -349,6 +349,11 @@ def _advise(file: object, found: list[Reconciled], *, repaired: bool) -> None:
             output.warning(
                 f"{_told(one)}: name a key under `keys:`, or read the table again with `ingest snapshot`."
             )
+        if one.ahead:
+            output.warning(
+                f"{one.table}: the times in its messages are {one.ahead:,.0f} seconds later than its database's clock, so they "
+                "do not say which rows have arrived: correct the clock, or type the same with --settled if nothing is on its way."
+            )
     if any(one.not_judged for one in found):
         output.note(
             f"Rows that are not judged may be on their way: type the same after `{command('run', file)}`, "

@@ -58,6 +58,7 @@ _PIECES = 32  # of a range that differs
 _FEW = 64  # rows that are fetched rather than cut again
 _TRIES = 4
 _SAMPLE = 20  # one range of so many
+_AHEAD = 60.0  # seconds by which a stream's times may be later than its database's clock
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP_NTZ")
 
 _Answer = TypeVar("_Answer")
@@ -93,6 +94,7 @@ class Reconciled:
     on_the_way: int = 0  # rows that had changed again, or are the same by now
     not_judged: list[RowDifference] = field(default_factory=list)  # the mirror has not passed the first look
     looked_at: str = ""  # the source's clock at the first look
+    ahead: float = 0.0  # seconds by which the stream's times are later than that clock, if these are too many to judge by
     lacking: tuple[str, ...] = ()  # columns of the source that the mirror has not
     left_out: tuple[str, ...] = ()  # columns that cannot be compared: masked, or of a type without one text
     unkeyed: bool = False
@@ -687,7 +689,17 @@ def _judge(
     before = mine.rows(keys)
     keys = [key for key in keys if _difference(theirs.pair, key, first.get(key), before.get(key))]
     looked, until = _moment(done.looked_at), time.monotonic() + wait
-    while not (is_past := settled or (passed() or dt.datetime.min) >= looked):  # noqa: DTZ901 - no zone here
+
+    def is_beyond() -> bool:
+        """True once the mirror has passed the first look, by times that the source's clock has reached."""
+        reached = passed()
+        if reached is None or reached < looked:
+            return False
+        later = (reached - _moment(theirs.clock())).total_seconds()
+        done.ahead = later if later > _AHEAD else 0.0
+        return not done.ahead
+
+    while not (is_past := settled or is_beyond()):
         if not keys or time.monotonic() >= until:
             break
         time.sleep(min(2.0, max(0.0, until - time.monotonic())))

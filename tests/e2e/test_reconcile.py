@@ -223,7 +223,7 @@ def test_a_row_that_changes_between_the_looks_is_not_judged(garden: Garden) -> N
     def passed(_mirror: str) -> dt.datetime:
         garden.execute("UPDATE busy SET v = 20 WHERE id = 2")
         mirrored(9, 9, 3)
-        return dt.datetime.fromisoformat("2999-01-01")
+        return dt.datetime.now(dt.UTC).replace(tzinfo=None)
 
     done = compare(garden, "busy", settled=False, passed=passed, wait=5.0)
     assert [("1",)] == [one.key for one in done.differences]
@@ -267,7 +267,7 @@ def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden
 
     def passed(_mirror: str) -> dt.datetime:
         mirrored()
-        return dt.datetime.fromisoformat("2999-01-01")
+        return dt.datetime.now(dt.UTC).replace(tzinfo=None)
 
     with writers:
         time.sleep(0.3)
