@@ -6,6 +6,8 @@
     python -m benchmarks.histories plain --from 41 --histories 1
     python -m benchmarks.histories rules                  # 10,000 histories under random rules, in 100 lakes
     python -m benchmarks.histories rules --erase 10       # and rows erased in every tenth lake
+    python -m benchmarks.histories secrets                # 20 lakes with masks: every file searched for planted values
+    python -m benchmarks.histories erasures               # 20 lakes with rows erased at once: the same
 
 A wrong history is printed with its number and its events, and the exit code is 1.
 """
@@ -36,8 +38,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.histories", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("fold", choices=("plain", "spark", "arrow", "rules"))
-    parser.add_argument("--histories", type=int, default=0, help="1,000,000 plain, 10,000 else")
+    parser.add_argument("fold", choices=("plain", "spark", "arrow", "rules", "secrets", "erasures"))
+    parser.add_argument(
+        "--histories", type=int, default=0, help="1,000,000 plain, 20 with planted values, 10,000 else"
+    )
     parser.add_argument(
         "--from", type=int, default=0, dest="first", help="the first history's or lake's number"
     )
@@ -49,6 +53,8 @@ def main() -> int:
     asked = parser.parse_args()
     if asked.fold == "rules":
         return rules(asked.first, asked.histories or 10_000, asked.processes, asked.erase)
+    if asked.fold in ("secrets", "erasures"):
+        return planted(asked.fold, asked.first, asked.histories or 20)
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
     return spark(asked.histories or 10_000, asked.batches, None if asked.fold == "arrow" else 0)
@@ -133,6 +139,38 @@ def _summed(found: Iterable[tuple[int, int, int, list[str]]]) -> tuple[int, int,
         for text in one[3]:
             print(text, flush=True)
     return changes, rows, erased, bad
+
+
+# --- with planted values ---
+
+
+def planted(what: str, first: int, count: int) -> int:
+    """Run lakes in random dialects, one history each, and search every file for what was planted in them."""
+    from ingest.lake.session import session, stop
+    from tests.properties import planted_lakes
+
+    begun = time.monotonic()
+    started = session("planted")
+    values = files = size = rows = wrong = 0
+    dialects = set[str]()
+    try:
+        for seed in range(first, first + count):
+            make = planted_lakes.erased if what == "erasures" else planted_lakes.masked
+            found = make(seed, started)
+            values, files, size = values + found.values, files + found.files, size + found.size
+            rows, wrong = rows + found.rows, wrong + len(found.wrong)
+            dialects.add(found.dialect)
+            for text in found.wrong:
+                print(text, flush=True)
+            if count > 1:
+                print(f"{seed}: {found.dialect}, {found.files} files, {len(found.wrong)} wrong", flush=True)
+    finally:
+        stop(started)
+    print(
+        f"{count} lakes in {len(dialects)} dialects, {rows:,} rows, {values:,} planted values looked for in {files:,} files "
+        f"of {size / 1e6:.0f} MB, {wrong} wrong; {time.monotonic() - begun:.0f} s"
+    )
+    return 1 if wrong else 0
 
 
 # --- in Spark ---

@@ -59,6 +59,17 @@ def same_place(key: str) -> str:
     return key[: mark + 1 + _MARKS.index(key[mark])]
 
 
+def last_repeat(key: str) -> str:
+    """A text after the order keys of all repeats of a change, whenever they arrive; the same key where arrival decides.
+
+    Rows of a snapshot are placed before all changes, so they repeat each other.
+    """
+    if not key:
+        return key
+    head, _ = _numbers(key, 0)
+    return key if head[1] and not head[2:] else f"{same_place(key)}~~"
+
+
 def is_weak(key: str) -> bool:
     """True if an order key has no sequence, so that arrival decides."""
     return not order_of(key).sequence

@@ -31,6 +31,7 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Row, Tables
+from ingest.order import last_repeat
 
 FILE = "erasing.json"
 AT_ONCE = 500  # keys or places in one question
@@ -395,7 +396,9 @@ def _barrier(
     ends: dict[str, list[tuple[str, str]]] = {}
     for one in stretches:
         key = tuple(one.key[i] for i, _ in columns)
-        ends.setdefault(secret.digest(lane[1], key), []).append((one.low, one.high))
+        # a repeat of the newest change arrives later, and must not pass
+        high = last_repeat(one.high) if one.last else one.high
+        ends.setdefault(secret.digest(lane[1], key), []).append((one.low, high))
     return Barrier(
         lane[0],
         lane[1],

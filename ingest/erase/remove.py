@@ -21,7 +21,7 @@ from ingest.erase import plan as planning
 from ingest.erase.plan import Erasure, Texts, batched
 from ingest.errors import IngestError, command
 from ingest.gold import feeds as filling
-from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, sealing
+from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, sealing, shadow
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.decisions import ERASE, ERASED, Decision
 from ingest.lake.envelope import Opener, Parts
@@ -142,6 +142,7 @@ def _steps(
     for erasure, mirror in parts:
         yield from _steps_of(lake, session, erasure, mirror)
     yield CHANGES.name, lambda: _erase_changes(lake, session, parts[0][0])
+    yield "killed rebuilds", lambda: {"files": shadow.clean(lake)}
 
 
 def _steps_of(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror) -> Iterator[Step]:

@@ -253,13 +253,16 @@ def mark(path: str, metadata: str) -> int:
 
 
 def forget(path: str, version: int) -> None:
-    """Delete the log's entries before a version, of which there is a checkpoint: nothing older can be read then."""
+    """Delete the log's entries before a version, of which there is a checkpoint: nothing older can be read then.
+
+    What killed writers have left of entries goes, too.
+    """
     log = Path(path, "_delta_log")
     if not any(log.glob(f"{version:020d}.checkpoint*.parquet")):
         raise IngestError(f"{path} has no checkpoint of version {version}, without which its log is needed.")
     for one in log.iterdir():
         number = one.name.lstrip(".")[:20]
-        if number.isdigit() and len(number) == 20 and int(number) < version:
+        if one.suffix == ".tmp" or (number.isdigit() and len(number) == 20 and int(number) < version):
             one.unlink(missing_ok=True)
 
 

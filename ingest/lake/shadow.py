@@ -24,6 +24,19 @@ def shadow_of(lake: Lake, *shadowed: str) -> Iterator[Lake]:
         _remove(lake, folder)
 
 
+def clean(lake: Lake) -> int:
+    """Delete what rebuilds that were killed have left in a lake on this machine, and say how many files that were.
+
+    The caller holds the lake's lock, so no other rebuild runs.
+    """
+    folder = Path(lake.path(_FOLDER))
+    if not lake.is_local or not folder.is_dir():
+        return 0
+    files = sum(one.is_file() for one in folder.rglob("*"))
+    shutil.rmtree(folder, ignore_errors=True)
+    return files
+
+
 def _remove(lake: Lake, folder: str) -> None:
     if lake.is_local:
         shutil.rmtree(folder, ignore_errors=True)

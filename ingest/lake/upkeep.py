@@ -20,7 +20,7 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.lake import commits
+from ingest.lake import commits, shadow
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
@@ -89,6 +89,7 @@ def maintain(
         tell: called with the table and the step that begins.
     """
     settings = {**_OPTIMIZE, USER_METADATA: lake.metadata()}
+    shadow.clean(lake)
 
     def one(name: str) -> Kept:
         session = cleaning_session(lake, settings)

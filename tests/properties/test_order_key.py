@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ingest.order import (
     Order,
     arrival_keys,
+    last_repeat,
     number_key,
     order_key,
     order_of,
@@ -68,6 +69,23 @@ def test_same_place_leaves_arrival_out(order: Order, arrival: tuple[int, ...], r
     again = order._replace(arrival=arrival, row=row)
     assert same_place(order_key(order)) == same_place(order_key(again))
     assert same_place(order_key(order)) != same_place(order_key(order._replace(half=1 - order.half)))
+
+
+@given(ORDERS, ORDERS, st.lists(NUMBERS, max_size=4).map(tuple), st.integers(0, 99))
+@settings(max_examples=1000, deadline=None)
+def test_all_repeats_of_a_change_are_before_the_next_place(
+    order: Order, other: Order, arrival: tuple[int, ...], row: int
+) -> None:
+    """A barrier that ends before them lets erased rows come back, and one that ends later stops new ones."""
+    if order.phase and not order.sequence:  # arrival decides
+        assert last_repeat(order_key(order)) == order_key(order)
+        return
+    last = last_repeat(order_key(order))
+    assert order_key(order) < last
+    assert order_key(order._replace(arrival=arrival, row=row)) < last
+    if order[:4] != other[:4]:
+        assert (order < other) == (last < order_key(other))
+    assert last_repeat("") == ""
 
 
 @given(ORDERS)

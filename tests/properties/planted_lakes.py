@@ -1,0 +1,400 @@
+"""Lakes of random histories in random dialects, with planted values: every file is searched for them.
+
+Their masks, rules, dialects, damages and batches are drawn from a seed; everything else is the product's, as users run it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, cast
+
+from typer.testing import CliRunner
+
+from ingest.change import Image, Message, TableId
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.erase import plan as planning
+from ingest.erase import remove
+from ingest.erase.search import search
+from ingest.errors import StoppedError
+from ingest.gold import evidence
+from ingest.lake.deferred import Deferred
+from ingest.lake.lake import Lake
+from ingest.run import Warm, run
+from tests.formats.one_history.history import KEYS, TYPES, Event, History, history, key_of
+from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE
+from tests.formats.one_history.writing import Dialect
+from tests.silver.test_masks import wounds
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from ingest.result import Result
+
+SECRET = "a secret of sixteen characters or more"
+SEAL = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+MARK = "Zqx7Wk"  # every planted text begins with it; so many bytes that base64 keeps them apart
+TABLE = "depot.parcels"
+FIT = ("id", "lane", "weight", "worth", "remark", "letter", "sent_on", "packed_at", "seal", "extras", "desk")
+BINARY = ("dts-avro", "obcloud-avro", "debezium-avro")
+REGISTERED = ("debezium-avro",)  # needs a schema registry
+BATCHES = 3
+Row = int
+"""The number of a row, whatever its key."""
+
+
+def dialects() -> list[str]:
+    """Those that files can hold: the ones whose messages have no key of their own, and need no registry."""
+    return [name for name, one in DIALECTS.items() if one.format not in REGISTERED]
+
+
+@dataclass(slots=True)
+class Planter:
+    """Plants values, each once for what it replaces, and knows them."""
+
+    random: Random
+    columns: Sequence[str]
+    known: dict[tuple[Row, str, str], str] = field(default_factory=dict)
+    texts: dict[Row, set[str]] = field(default_factory=dict)
+
+    def row(self, number: Row, image: Image) -> Image:
+        """An image with planted values."""
+        return {
+            name: self.value(number, name, value) if name in self.columns and value is not None else value
+            for name, value in image.items()
+        }
+
+    def value(self, number: Row, column: str, old: str) -> str:
+        """What stands for a value of a row."""
+        place = number, column, old
+        if place not in self.known:
+            self.known[place] = made = self._made(TYPES[column])
+            self.texts.setdefault(number, set()).update(_spelt(TYPES[column], made))
+        return self.known[place]
+
+    def _made(self, logical: str) -> str:
+        random = self.random
+        text = MARK + "".join(random.choice("bcdfghjk") for _ in range(8))
+        day = f"18{random.randint(50, 99)}-{random.randint(1, 12):02d}-{random.randint(1, 28):02d}"
+        if logical in ("int64", "uint64"):
+            return f"77{random.randint(10**12, 10**13 - 1)}"
+        if logical.startswith("decimal"):
+            return f"88{random.randint(10**14, 10**15 - 1)}.{random.randint(10**8, 10**9 - 1)}7"
+        if logical == "date":
+            return day
+        if logical.startswith("datetime"):
+            return f"{day} 07:41:33.{random.randint(100, 998)}"
+        if logical == "binary":
+            return base64.b64encode(text.encode()).decode()
+        return json.dumps({"of": text}) if logical == "json" else text
+
+
+def _spelt(logical: str, value: str) -> set[str]:
+    """What a planted value may be found by."""
+    if logical == "binary":
+        data = base64.b64decode(value)
+        return {value, data.decode(), data.hex(), data.hex().upper()}
+    if logical == "json":
+        return {json.loads(value)["of"]}
+    return {value, value.replace(" ", "T"), value[:10]} if logical.startswith("datetime") else {value}
+
+
+def planted(truth: History, planter: Planter, dialect: Dialect) -> tuple[History, list[set[Row]]]:
+    """A history with planted values, and which rows each of its events is about; none for statements.
+
+    A changed key that a dialect sends as a delete and an insert, each in a message of its own, makes another row.
+    """
+    numbers: dict[Any, Row] = {}
+    events: list[Event] = []
+    rows: list[set[Row]] = []
+    last = 0
+    for event in truth.events:
+        if event.kind == "truncate":
+            numbers.clear()
+        if event.before is None and event.after is None:
+            sql = event.sql
+            if event.kind == "alter" and "desk" in planter.columns and sql is not None:
+                default = planter.value(0, "desk", "default")
+                sql = f"{sql} DEFAULT '{default}' COMMENT 'as {default}'"
+            events.append(event._replace(sql=sql))
+            rows.append(set())
+            continue
+        old = numbers.pop(key_of(event.before), 0) if event.before else 0
+        new = old
+        if not old or (moved := event.after and event.before and key_of(event.after) != key_of(event.before)):
+            split = old and len(dialect.write(History(truth.seed, [event]))) > 1
+            if not old or (moved and split):
+                last = new = last + 1
+        if event.after:
+            numbers[key_of(event.after)] = new
+        before = None if event.before is None else planter.row(old or new, event.before)
+        after = None if event.after is None else planter.row(new, event.after)
+        events.append(event._replace(before=before, after=after))
+        rows.append({old or new, new})
+    left = {numbers[key]: planter.row(numbers[key], row) for key, row in truth.rows.items()}
+    return History(truth.seed, events, {key_of(row): row for row in left.values()}), rows
+
+
+@dataclass(slots=True)
+class Searched:
+    """What was done, and what was found in it."""
+
+    dialect: str
+    values: int  # that were looked for
+    files: int
+    size: int
+    rows: int  # of the mirrors
+    wrong: list[str]
+
+
+class PlantedLake:
+    """A lake of one table in one dialect, whose columns are masked or whose rows are erased."""
+
+    def __init__(
+        self, seed: int, folder: Path, *, erases: bool = False, spark: SparkSession | None = None
+    ) -> None:
+        self.random = Random(f"planted/{seed}/{erases}")
+        names = dialects()
+        self.name = names[seed * 8 % len(names)]
+        self.dialect: Dialect = DIALECTS[self.name]
+        self.loss = LOSSES.get(self.name, NONE)
+        self.folder = folder / str(seed)
+        self.folder.mkdir(parents=True)
+        self.spark = spark
+        self.session: Any = spark or cast("SparkSession", Deferred(never, "local[1]"))
+        self.warm, self.files, self.results = Warm(), 0, list[Any]()
+        self.sealed = self.random.random() < 0.5
+        truth = history(seed, truncates=not self.loss.truncates, length=30)
+        columns = FIT if erases else self.random.sample(FIT, self.random.randint(3, len(FIT)))
+        self.mask = {} if erases else {name: self._mask(name) for name in columns}
+        self.planter = Planter(self.random, columns)
+        self.truth, self.rows_of = planted(truth, self.planter, self.dialect)
+        self.sent: list[tuple[set[Row], Message]] = []
+        for event, numbers in zip(self.truth.events, self.rows_of, strict=True):
+            self.sent += [(numbers, one) for one in self._written([event])]
+        self.file = self.folder / "depot.yaml"
+        self.file.write_text(json.dumps(self._text()), "utf-8")  # JSON is YAML
+        self.pipeline = load(self.file)
+
+    def _mask(self, name: str) -> str | None:
+        return "hmac" if name in KEYS else self.random.choice(("hmac", "tokenize", "last4", None))
+
+    def _written(self, events: Sequence[Event]) -> list[Message]:
+        return self.dialect.write(History(self.truth.seed, list(events)))
+
+    def _text(self) -> dict[str, Any]:
+        told, options = self.dialect.hints.tables(TableId("depot", None, "parcels")), {}
+        for name in ("timezone", "swap_old_data", "key_is_full"):
+            value = getattr(self.dialect.hints.options, name)
+            if value != getattr(type(self.dialect.hints.options)(), name):
+                options[name] = value
+        if self.dialect.hints.options.table:
+            options["table"] = TABLE
+        source: dict[str, Any] = {
+            "name": "s", "kind": "files", "path": "./in-*.bin", "format": self.dialect.format, "settle": "1s",
+            "framing": "length" if self.dialect.format in BINARY else "lines",
+        }  # fmt: skip
+        if options:
+            source["options"] = options
+        entry: dict[str, Any] = {"match": TABLE, "keys": [*KEYS], **self._rules()}
+        if told.columns:
+            entry["columns"] = {**told.columns, **entry.get("columns", {})}
+        if self.mask:
+            entry["mask"] = self.mask
+        text: dict[str, Any] = {
+            "pipeline": "depot", "lake": "./lake", "mask_secret": SECRET, "sources": [source], "tables": [entry],
+        }  # fmt: skip
+        if self.sealed:
+            text["bronze"] = {"seal": {"master_key": SEAL}}
+        return text
+
+    def _rules(self) -> dict[str, Any]:
+        """What the mirror and a further one are made of."""
+        random, found = self.random, dict[str, Any]()
+        kind = random.choice(
+            ("plain", "soft", "where", "feed", "made", *(["history", "delta feed"] if self.spark else []))
+        )
+        if kind == "soft":
+            found["deletes"] = "soft"
+        elif kind == "history":
+            found["history"] = True
+        elif kind == "where":
+            found["where"] = "pieces IS NULL OR pieces > 5"
+        elif kind == "delta feed":
+            found["change_feed"] = True
+        elif kind == "feed":
+            found["changes_of"] = True
+        if kind == "made":
+            free = [name for name in ("remark", "letter") if name not in self.mask]
+            made = {"double": {"compute": "pieces // 2"}, "batch_of": {"meta": "batch"}}
+            found["columns"] = made | {f"long_{name}": {"compute": f"{name} || '!'"} for name in free}
+        if random.random() < 0.6:
+            further: dict[str, Any] = {
+                "into": "far.parcels",
+                "columns": {"letter": "exclude", "remark": {"rename": "note"}},
+            }
+            further |= random.choice(({}, {"deletes": "soft"}, {"changes_of": True}, {"where": "fragile"}))
+            found["also"] = [further]
+        return found
+
+    # --- running it ---
+
+    def deliver(self, messages: Sequence[Message]) -> Result:
+        """One batch through all stages."""
+        self.files += 1
+        path = self.folder / f"in-{self.files}.bin"
+        lines = [one.value or b"" for one in messages]
+        if self.dialect.format in BINARY:
+            path.write_bytes(b"".join(len(one).to_bytes(4, "big") + one for one in lines))
+        else:
+            path.write_bytes(b"".join(one + b"\n" for one in lines))
+        os.utime(path, (time.time() - 3600 + self.files,) * 2)
+        result = run(self.session, self.pipeline, ("bronze", "silver", "gold"), self.warm)
+        self.results.append(result)
+        return result
+
+    def run(self, hurt: Sequence[Message] = ()) -> None:
+        """The history, in batches, with damaged messages among the others."""
+        messages = [one for _, one in self.sent]
+        damaged = [each for one in hurt for each in wounds(one.value or b"")]
+        size = -(-len(messages) // BATCHES)
+        for at in range(0, len(messages), size):
+            part = messages[at : at + size] + [Message(one) for one in damaged[at // size :: BATCHES]]
+            self.deliver(part)
+
+    @property
+    def lake(self) -> Lake:
+        """The lake."""
+        return Lake(self.session, self.pipeline)
+
+    def mirror(self) -> list[dict[str, Any]]:
+        """The rows of the mirror."""
+        return self.lake.ask_mirror("mirrors/depot/parcels", "SELECT * FROM {mirror}")
+
+    # --- masks ---
+
+    def answers(self) -> Iterator[tuple[str, str]]:
+        """What the verbs print, and a report."""
+        file, report = str(self.file), self.folder / "report.html"
+        asked = [
+            ("status", file), ("status", file, "-o", "json"), ("tables", file), ("rejects", file, "--all"),
+            ("rejects", file, "-o", "json"), ("ddl", file), ("ddl", file, "-o", "json"), ("plan", file),
+            ("alerts", file), ("rejects", "show", file, "1"), ("report", file, "--out", str(report)),
+            ("sql", file, "SELECT * FROM depot.parcels"), ("sql", file, "SELECT * FROM changes"), ("infer", file),
+        ]  # fmt: skip
+        for words in asked:
+            yield " ".join(words[:2]), CliRunner().invoke(app, [*words]).output
+        yield "report.html", report.read_text("utf-8")
+        yield "results", repr(self.results)
+
+    def wanted(self) -> list[str]:
+        """All planted texts, the mark among them: a part of a text is a leak, too."""
+        return [
+            MARK,
+            *sorted({one for texts in self.planter.texts.values() for one in texts if MARK not in one}),
+        ]
+
+    def masked(self) -> Searched:
+        """Run it, and search everything but what bronze holds as it was sent."""
+        self.run([one for _, one in self.random.sample(self.sent, min(4, len(self.sent)))])
+        wanted, wrong = self.wanted(), self._states()
+        sent = b"".join(one.value or b"" for _, one in self.sent)
+        if not any(one.encode() in sent for one in wanted):
+            wrong.append("nothing was planted")
+        found = search(self.folder / "lake", wanted)
+        for hit in found.hits:
+            if self.sealed or not hit.file.startswith("bronze/"):
+                wrong.append(f"{hit.file} {hit.column}: {wanted[hit.number - 1]}")
+        for name, text in self.answers():
+            wrong += [f"{name}: {one}" for one in wanted if one in text]
+        return self._searched(wanted, found, wrong)
+
+    def _searched(self, wanted: Sequence[str], found: Any, wrong: Sequence[str]) -> Searched:
+        told = [f"{self.folder.name} {self.name}: {one}" for one in (*wrong, *found.unread)]
+        return Searched(self.name, len(wanted), found.files, found.size, len(self.mirror()), told)
+
+    def _states(self) -> list[str]:
+        states = {one.path: one for result in self.results for one in result.mirrors}
+        return [f"{one.path} is {one.state}: {one.message}" for one in states.values() if one.state not in ("done", "skipped", "idle")]  # fmt: skip
+
+    # --- erasure ---
+
+    def _leave(self) -> None:
+        """What killed processes leave: a rebuild's tables, files that no version has, and halves of log entries."""
+        lake = self.folder / "lake"
+        shutil.copytree(lake / "changes", lake / "_rebuild" / "killed" / "changes")
+        shutil.copytree(lake / "mirrors", lake / "_rebuild" / "killed" / "mirrors")
+        for log in [*lake.rglob("_delta_log")]:
+            last = max(log.glob("0*.json"))
+            shutil.copy(last, log / f".{self.random.getrandbits(64):016x}.tmp")
+            shutil.copy(last, log / f"_commit_{self.random.getrandbits(64):016x}.json.tmp")
+            for file in [*log.parent.rglob("*.parquet")][:3]:
+                if log.name not in file.relative_to(log.parent).parts:
+                    shutil.copy(file, file.with_name(f"part-{self.random.getrandbits(64):016x}.parquet"))
+
+    def erased(self) -> Searched:
+        """Run it, erase some rows at once, and search every file; then send their old messages again."""
+        ends: dict[Row, Image] = {}
+        for event, numbers in zip(self.truth.events, self.rows_of, strict=True):
+            for number, image in zip(sorted(numbers), (event.before or event.row, event.row), strict=False):
+                ends[number] = event.row if len(numbers) == 1 else image
+        victims = set(self.random.sample(sorted(ends), min(3, len(ends))))
+        others = [one for numbers, one in self.sent if not numbers & victims]
+        self.run(self.random.sample(others, min(4, len(others))))
+        wrong = self._states()
+        keys = {number: tuple(str(ends[number][name]) for name in KEYS) for number in ends}
+        wanted = sorted({one for number in victims for one in self.planter.texts[number]})
+        held = search(self.folder / "lake", wanted)
+        if not held.hits:
+            wrong.append("nothing of the rows was there")
+        before = self.mirror()
+        self._leave()
+        lake = self.lake
+        erasure = planning.plan(lake, TABLE, [keys[number] for number in victims], "asked", now=True)
+        remove.erase(lake, erasure)
+        found = search(self.folder / "lake", wanted)
+        wrong += [f"{hit.file} {hit.column}: {wanted[hit.number - 1]}" for hit in found.hits]
+        wrong += self._kept(before, {keys[number] for number in victims}, "after the erasure")
+        if not self.loss.order:
+            mine = [one for numbers, one in self.sent if numbers & victims]
+            self.deliver(mine)
+            wrong += self._states() + self._kept(
+                before, {keys[number] for number in victims}, "after old messages came again"
+            )
+        return self._searched(wanted, found, wrong)
+
+    def _kept(self, before: list[dict[str, Any]], gone: set[tuple[str, ...]], when: str) -> list[str]:
+        """What is wrong with the mirror, which has lost the rows of some keys and no others."""
+        mirror = evidence.mirror_of(self.lake, TABLE)
+        keys = {evidence.typed_key(mirror, one) for one in gone}
+        typed = [(evidence.typed_key(mirror, [str(row[name]) for name in KEYS]), row) for row in before]
+        wanted = sorted(repr(row) for key, row in typed if key not in keys)
+        found = sorted(map(repr, self.mirror()))
+        lost = [f"{when} a row is lost: {one}" for one in wanted if one not in found]
+        return lost + [f"{when} a row is there: {one}" for one in found if one not in wanted]
+
+
+def masked(seed: int, spark: SparkSession | None = None) -> Searched:
+    """One lake with masks, made and searched; with a session some mirrors have a history."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        return PlantedLake(seed, Path(folder), spark=spark).masked()
+
+
+def erased(seed: int, spark: SparkSession) -> Searched:
+    """One lake of which rows are erased, made and searched."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        return PlantedLake(seed, Path(folder), erases=True, spark=spark).erased()
+
+
+def never() -> SparkSession:
+    """What is folded here is too small for Spark."""
+    raise StoppedError("Spark was started")
