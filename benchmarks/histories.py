@@ -146,7 +146,7 @@ def _summed(found: Iterable[tuple[int, int, int, list[str]]]) -> tuple[int, int,
 
 def planted(what: str, first: int, count: int) -> int:
     """Run lakes in random dialects, one history each, and search every file for what was planted in them."""
-    from ingest.lake.session import session, stop
+    from ingest.spark.session import session, stop
     from tests.properties import planted_lakes
 
     begun = time.monotonic()

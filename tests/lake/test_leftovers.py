@@ -10,8 +10,8 @@ import pytest
 from ingest.config import Pipeline
 from ingest.errors import IngestError
 from ingest.lake import commits, shadow
-from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
+from ingest.spark.deferred import Deferred
 from tests.shops import never
 
 if TYPE_CHECKING:

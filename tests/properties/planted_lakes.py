@@ -27,9 +27,9 @@ from ingest.erase import remove
 from ingest.erase.search import search
 from ingest.errors import StoppedError
 from ingest.gold import evidence
-from ingest.lake.deferred import Deferred
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.spark.deferred import Deferred
 from tests.formats.one_history.history import KEYS, TYPES, Event, History, history, key_of
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE
 from tests.formats.one_history.writing import Dialect
