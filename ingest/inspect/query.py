@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -113,7 +114,12 @@ def places(lake: Tables, batch: int | None) -> tuple[dict[TableId, Named], list[
         table: Named(lake.path(one.mirror.path), one.version)
         for table, one in found.items()
         if one.version is not None
-    }, asof.complaints(pinned, batch)
+    }, [*_ahead(lake, batch), *asof.complaints(pinned, batch)]
+
+
+def _ahead(lake: Tables, batch: int) -> Iterator[str]:
+    if batch > (newest := lake.decoded()):
+        yield f"There is no batch {batch} yet: the newest is {newest}."
 
 
 def _run(
@@ -132,7 +138,7 @@ def _run(
     files: list[str] = []
     try:
         for name, place in views.items():
-            state = delta.snapshot(place.folder, place.version)
+            state = _state(place)
             if not state.exists:
                 raise IngestError(f"There is no table at {place.folder} yet.")
             base.execute(f"CREATE VIEW {name} AS SELECT * FROM {scan(place.folder, state, zones=True)}")
@@ -162,6 +168,24 @@ def _run(
             base.close()
     rows = [[_cell(cell, read) for cell, (_, read) in zip(row, made, strict=True)] for row in found]
     return [name for name, *_ in described], rows
+
+
+def _state(place: Named) -> delta.Snapshot:
+    """A table's state; an `IngestError` if what an old version needs was deleted."""
+    try:
+        state = delta.snapshot(place.folder, place.version)
+        here = place.version is not None and "://" not in place.folder  # a store would be asked for each file
+        there = not here or all(Path(place.folder, one.place).exists() for one in state.files)
+    except delta.UnreadableError:
+        if place.version is None:
+            raise
+        there = False
+    if not there:
+        raise IngestError(
+            f"Version {place.version} of {place.folder}, which that batch needs, can no longer be read: `ingest maintain` "
+            "deletes files after horizon_days:, and `ingest erase --now` at once."
+        )
+    return state
 
 
 def _within(result: DuckDBPyConnection, bounds: Bounds) -> Iterator[tuple[Any, ...]]:

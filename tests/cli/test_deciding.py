@@ -77,7 +77,7 @@ def no_spark(*_: object, **__: object) -> None:
 @pytest.fixture
 def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
     """On a machine that cannot start Spark."""
-    monkeypatch.setattr("ingest.lake.session.session", no_spark)
+    monkeypatch.setattr("ingest.spark.session.session", no_spark)
     return Depot(tmp_path)
 
 
@@ -124,3 +124,25 @@ def test_a_mirror_is_paused_and_resumed(verb: str, depot: Depot) -> None:
 def test_epochs_are_listed(depot: Depot) -> None:
     """A list is a question."""
     assert [] == json.loads(depot.ask("epoch", depot.file, "shop", "--output", "json", file=False).stdout)
+
+
+def test_a_batch_that_is_not_there_is_named(depot: Depot) -> None:
+    """Rows "as of batch 9" of a lake with two batches are taken for an answer about batch 9."""
+    query = "SELECT count(*) AS n FROM shop.item"
+    found = depot.ask("sql", query, "--as-of-batch", "9", "--output", "json")
+    assert ([{"n": 2}], "There is no batch 9 yet: the newest is 2." in found.stderr) == (
+        json.loads(found.stdout),
+        True,
+    )
+    assert "There is no batch" not in depot.ask("sql", query, "--as-of-batch", "1").stderr
+
+
+def test_a_version_that_is_gone_is_named(depot: Depot) -> None:
+    """The words of a damaged log send the reader to look for damage, after an erasure or maintenance."""
+    mirror = depot.folder / "lake" / "mirrors" / "shop" / "item"
+    for file in mirror.glob("*.parquet"):
+        file.unlink()
+    found = depot.ask("sql", "SELECT count(*) FROM shop.item", "--as-of-batch", "1")
+    assert 2 == found.exit_code
+    assert "Version 0 of" in found.stderr
+    assert "can no longer be read: `ingest maintain` deletes files" in found.stderr

@@ -99,6 +99,21 @@ def test_launcher_drops_the_one_option_only(tmp_path):
     assert "<-Da=b c>\n<>\n<*>\n<--add-modules=other>\n" == done.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "quiet"),
+    [(["SparkSubmit", "pyspark-shell"], True), (["org.apache.spark.launcher.Main", "pyspark-shell"], False)],
+)
+def test_a_session_prints_nothing_of_its_own(arguments, quiet, tmp_path):
+    """VACUUM prints to Java's stdout, which made the JSON of ``erase --now`` unreadable; what prints Spark's command must be heard."""
+    script = tmp_path / "java" / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\necho Deleted 1 files\n")
+    script.chmod(0o755)
+    started = java.launcher(Java(tmp_path / "java", "17.0.15", "PATH")) / "bin" / "java"
+    done = subprocess.run([started, *arguments], capture_output=True, text=True, check=True)
+    assert ("", "Deleted 1 files\n") == ((done.stdout, done.stderr) if quiet else (done.stderr, done.stdout))
+
+
 def test_launcher_is_made_once(tmp_path):
     """A start that rewrites the launcher could pull it away under another start."""
     found = Java(fake_java(tmp_path / "java", "17.0.15"), "17.0.15", "PATH")
