@@ -370,7 +370,7 @@ def _default(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return f"`{json.dumps(value)}`"
-    return {60.0: "`60s`", 64 * 1024 * 1024: "`64MiB`"}.get(value, f"`{value}`")
+    return {60.0: "`60s`", 4 * 3600.0: "`4h`", 64 * 1024 * 1024: "`64MiB`"}.get(value, f"`{value}`")
 
 
 def _types() -> Iterator[str]:
