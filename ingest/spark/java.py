@@ -92,9 +92,16 @@ def launcher(java: Java) -> Path:
     text = _LAUNCHER.format(java=shlex.quote(str(java.executable)), dropped=dropped)
     home = cache.writable("java", hashlib.sha256(text.encode()).hexdigest()[:16])
     script = home / "bin" / "java"
-    if not os.access(script, os.X_OK):
+    if not _is_script(script, text):
         _write_script(script, text)
     return home
+
+
+def _is_script(script: Path, text: str) -> bool:
+    try:
+        return os.access(script, os.X_OK) and script.read_text() == text
+    except (OSError, UnicodeDecodeError):
+        return False
 
 
 def _write_script(script: Path, text: str) -> None:

@@ -122,6 +122,17 @@ def test_launcher_is_made_once(tmp_path):
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
+def test_a_launcher_that_was_changed_is_written_again(tmp_path):
+    """It is run at each start: whoever changed it once would run what he likes from then on."""
+    found = Java(fake_java(tmp_path / "java", "17.0.15"), "17.0.15", "PATH")
+    script = java.launcher(found) / "bin" / "java"
+    text = script.read_text()
+    script.write_text("#!/bin/sh\nexec something-else\n")
+    assert script == java.launcher(found) / "bin" / "java"
+    assert text == script.read_text()
+    assert os.access(script, os.X_OK)
+
+
 def test_unwritable_cache(monkeypatch, tmp_path):
     """A cache that cannot be made would end in a traceback instead of naming the variable to set."""
     (tmp_path / "file").write_text("")
