@@ -81,3 +81,11 @@ def test_clusters_keep_their_own_settings():
 def test_source_text_never_names_a_variable():
     """A column's comment could read the environment of the host into the lake: ``${env:PASSWORD}``."""
     assert "false" == settings.EVERYWHERE["spark.sql.variable.substitute"]
+
+
+def test_the_report_of_a_crash_is_private(monkeypatch, tmp_path):
+    """A predictable name in /tmp lets any user of the machine put a link there, or read what Java had in memory."""
+    monkeypatch.setenv("INGEST_CACHE", str(tmp_path / "cache"))
+    options = settings.local_settings("", {}, JAVA, JARS, "tick")["spark.driver.extraJavaOptions"]
+    assert f"-XX:ErrorFile={tmp_path}/cache/crashes/hs_err_%p.log" in options
+    assert 0o700 == (tmp_path / "cache" / "crashes").stat().st_mode & 0o777
