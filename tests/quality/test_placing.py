@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import duckdb
 import pytest
 
-from ingest.quality.placing import Arrived, unsure
+from ingest.change import TableId
+from ingest.config.model import Source
+from ingest.lake.lake import Lake
+from ingest.order import Order, order_key
+from ingest.quality.placing import Arrived, _apart, unsure
+from ingest.quality.subjects import CheckedLane
 from tests.lakes import change, touch
 
 if TYPE_CHECKING:
@@ -55,6 +61,62 @@ def test_rows_that_may_stand_on_the_wrong_side_are_counted(
 ) -> None:
     """A TRUNCATE without a position clears rows that came after it, or spares rows that came before it."""
     assert expected == unsure(events, rows)
+
+
+# --- events of weak dialects in another partition -------------------------------------------------
+
+ORDERS = TableId("shop", None, "orders")
+
+
+class Books:
+    """A lake whose books name the partitions that a table's rows came from."""
+
+    def __init__(self, *partitions: int) -> None:
+        self.database = duckdb.connect()
+        self.database.execute(
+            'CREATE TABLE books (source TEXT, topic TEXT, partition INT, database TEXT, "schema" TEXT, "table" TEXT, changes INT)'
+        )
+        for one in partitions:
+            self.database.execute("INSERT INTO books VALUES ('s', 't', ?, 'shop', NULL, 'orders', 1)", [one])
+        self.database.execute("INSERT INTO books VALUES ('s', 't', 7, 'shop', NULL, 'other', 1)")
+
+    def ask(self, query: str) -> list[dict[str, Any]]:
+        """The rows of a query over the books."""
+        found = self.database.execute(query.replace("{books}", "books"))
+        names = [one[0] for one in found.description or ()]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def placed(*sequence: int) -> str:
+    """An order key; without a sequence arrival alone decides."""
+    return order_key(Order(0, 1, sequence, 0, (2, 0, 0, 5), 0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows", "event", "truncates", "expected"),
+    [
+        pytest.param("kafka", [0], (0, placed()), 0, 0, id="a statement in the partition of the rows"),
+        pytest.param("kafka", [0], (1, placed()), 0, 1, id="a statement in another one"),
+        pytest.param("kafka", [0, 1], (1, placed()), 0, 1, id="rows in two partitions"),
+        pytest.param("kafka", [0], (1, placed(9)), 0, 0, id="positions put them in order"),
+        pytest.param("kafka", [0], None, 1, 0, id="a truncate in the partition of the rows"),
+        pytest.param("kafka", [0, 1], None, 1, 1, id="a truncate, and rows in two partitions"),
+        pytest.param("files", [0], (1, placed()), 0, 0, id="files have one order"),
+    ],
+)
+def test_events_of_another_partition_are_in_doubt(
+    kind: str, rows: list[int], event: tuple[int, str] | None, truncates: int, expected: int
+) -> None:
+    """Partitions have no common order: the same messages in one batch or in two would give other mirrors."""
+    statements = [
+        {"batch": 2, "topic": "t", "partition": partition, "order_key": key}
+        for partition, key in ([event] if event else [])
+    ]
+    lane = CheckedLane(
+        "s", ORDERS, 2, 1, 0, 0, 0, truncates, truncates, 1, 0, placed(), placed(), None, None, len(rows)
+    )
+    source = Source("s", kind, "canal")
+    assert expected == _apart(cast("Lake", Books(*rows)), lane, source, 1, statements)
 
 
 # --- through a whole run ------------------------------------------------------------------------------
