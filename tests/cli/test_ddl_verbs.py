@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
+from tests.lakes import touch
 
 RUN = CliRunner()
 
@@ -16,6 +20,20 @@ def test_bare_call_lists(tmp_path: Path) -> None:
     result = RUN.invoke(app, ["ddl", str(tmp_path / "none.yaml"), "--output", "json"])
     assert 2 == result.exit_code
     assert "there is no such file" in result.output
+
+
+def test_statements_of_a_snapshot_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run counts them and takes the table's key from them: an empty list leaves nobody to ask where it is from."""
+    monkeypatch.setattr("ingest.spark.session.session", None)  # no Spark
+    shutil.copytree("tests/scenarios/keys_from_snapshot", tmp_path, dirs_exist_ok=True)
+    for part in tmp_path.glob("part-*.jsonl"):
+        touch(part)
+    file = str(tmp_path / "pipeline.yaml")
+    ran = RUN.invoke(app, ["run", file])
+    assert 0 == ran.exit_code, ran.output
+    listed = json.loads(RUN.invoke(app, ["ddl", file, "--output", "json"]).stdout)
+    texts = [row["statement"] for row in listed]
+    assert any("CREATE TABLE" in text for text in texts), listed
 
 
 def test_help_names_the_decisions() -> None:
