@@ -57,10 +57,11 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
         password=password,
         charset="utf8mb4",
         connect_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
+        read_timeout=CONNECT_SECONDS,  # also for the greeting, which a host that only accepts never sends
         autocommit=True,
         conv={},  # every value as text
     )
+    connection._read_timeout = READ_SECONDS
     with connection.cursor() as cursor:
         cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = 'NO_BACKSLASH_ESCAPES'")
         cursor.execute("SET SESSION TRANSACTION READ ONLY")

@@ -66,6 +66,8 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
         autocommit=True,
         options=" ".join(f"-c {name}={value}" for name, value in _SETTINGS.items()),
         keepalives_idle=30,
+        keepalives_interval=10,
+        keepalives_count=6,
     )
 
 

@@ -113,6 +113,7 @@ KEYS = {
     "whole numbers": ("id bigint primary key", "id bigint primary key", "int64", pa.int64(), int),
     "texts of any case": ("id varchar(20) COLLATE utf8mb4_general_ci primary key", 'id varchar(20) COLLATE "en_US" primary key', "string", pa.string(), lambda n: f"K {n}"),
     "texts as bytes": ("id varchar(20) primary key", 'id varchar(20) COLLATE "C" primary key', "string", pa.string(), lambda n: f"k{n * 7919 % 3001}"),
+    "blanks that do not count": ("id varchar(20) primary key", 'id varchar(20) COLLATE "C" primary key', "string", pa.string(), lambda n: f"k{n // 3}" + ("", "\t", "\x01 x")[n % 3]),
 }  # fmt: skip
 
 

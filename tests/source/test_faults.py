@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import time
+
 import pytest
 
-from ingest.source import database
+from ingest.config.model import Database
+from ingest.errors import IngestError
+from ingest.source import database, mysql, postgres
 from tests.source.test_reconcile import Bins, bins
 
 __all__ = ["bins"]
@@ -23,6 +28,23 @@ def test_a_password_is_hidden_wherever_it_stands(password: str, before: int) -> 
 def test_a_fault_without_words_is_a_sentence() -> None:
     """A message that ends with nothing after its colon says nothing."""
     assert "it did not answer" == database._said(OSError(), "")
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "postgresql"])
+def test_a_host_that_accepts_and_never_answers(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port of something else, or a router that answers for a host that is gone, would hold the verb for ten minutes."""
+    monkeypatch.setattr(mysql if scheme == "mysql" else postgres, "CONNECT_SECONDS", 2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"{scheme}://127.0.0.1:{server.getsockname()[1]}/shop"
+        began, shop = time.monotonic(), Database(url=url, user="reader", password="hunter2-x")
+        with (
+            pytest.raises(IngestError, match=r"does not let user 'reader' in: .*time") as caught,
+            database.connected(shop),
+        ):
+            pass
+    assert time.monotonic() - began < 30
+    assert "hunter2-x" not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
