@@ -61,3 +61,22 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
     for name, rows in depot.expected().items():
         found = lake.ask_mirror(f"mirrors/depot/{name}", "SELECT id, word FROM {mirror} ORDER BY id")
         assert rows == [(row["id"], row["word"]) for row in found]
+
+
+def test_a_renamed_pipeline_is_refused_by_every_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run would read and number all batches again under the new name, while `plan` and `status` said OK."""
+    monkeypatch.setattr("ingest.spark.session.session", None)  # no Spark
+    depot = Depot(tmp_path, "tables: [{match: depot.*, keys: [id]}]\n")
+    depot.grow()
+    cli = CliRunner()
+    done = cli.invoke(app, ["run", str(depot.file)])
+    assert 0 == done.exit_code, done.output
+    lake = sorted((tmp_path / "lake").rglob("*"))
+    text = depot.file.read_text("utf-8")
+    depot.file.write_text(text.replace("pipeline: depot", "pipeline: warehouse"), "utf-8")
+    for verb in ("run", "plan", "status", "report", "tables", "ddl", "rejects", "alerts"):
+        refused = cli.invoke(app, [verb, str(depot.file)])
+        said = " ".join(refused.output.split())
+        assert (2, True) == (refused.exit_code, "belongs to the pipeline depot" in said), (verb, said)
+        assert "write `pipeline: depot`" in said
+    assert lake == sorted((tmp_path / "lake").rglob("*"))
