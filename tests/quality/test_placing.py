@@ -13,7 +13,7 @@ from ingest.change import TableId
 from ingest.config.model import Source
 from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
-from ingest.quality.placing import Arrived, _apart, unsure
+from ingest.quality.placing import Arrived, _apart, _topics_under_one_name, unsure
 from ingest.quality.subjects import CheckedLane
 from tests.lakes import change, touch
 
@@ -117,6 +117,28 @@ def test_events_of_another_partition_are_in_doubt(
     )
     source = Source("s", kind, "canal")
     assert expected == _apart(cast("Lake", Books(*rows)), lane, source, 1, statements)
+
+
+@pytest.mark.parametrize(
+    ("kind", "database", "topics", "expected"),
+    [
+        pytest.param("kafka", None, ["a", "b"], 2, id="two topics, one bare name"),
+        pytest.param("kafka", None, ["a", "a"], 0, id="two partitions of one topic"),
+        pytest.param("kafka", "shop", ["a", "b"], 0, id="the database tells them apart"),
+        pytest.param("files", None, ["a", "b"], 0, id="two files"),
+    ],
+)
+def test_topics_that_share_a_bare_name_are_counted(
+    kind: str, database: str | None, topics: list[str], expected: int
+) -> None:
+    """Flattened rows name no database: equal names of two databases would become one mirror."""
+    books = Books()
+    for one in topics:
+        books.database.execute("INSERT INTO books VALUES ('s', ?, 0, ?, NULL, 'orders', 1)", [one, database])
+    table = TableId(database, None, "orders")
+    lane = CheckedLane("s", table, 2, 1, 0, 0, 0, 0, 0, 1, 0, None, None, None, None, len(topics))
+    source = Source("s", kind, "debezium")
+    assert expected == _topics_under_one_name(cast("Lake", books), lane, source)
 
 
 # --- through a whole run ------------------------------------------------------------------------------
