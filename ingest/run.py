@@ -219,7 +219,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> None:
         elif one.state == "paused":
             result.warnings.append(f"{one.mirror} is paused: {one.message}")
         if unfit := one.counts.get(COUNTED):
-            result.warnings.append(f"{one.mirror}: {unfit} values do not fit: see `ingest rejects`.")
+            result.warnings.append(
+                f"{one.mirror}: {counted(unfit, 'value')} {'does' if unfit == 1 else 'do'} not fit: see `ingest rejects`."
+            )
         if unread := one.counts.get(UNREAD):
             said = f"{counted(unread, 'statement')} could not be read, or the table's rows are elsewhere"
             result.warnings.append(f"{one.mirror}: {said}: see `ingest ddl`.")

@@ -340,8 +340,13 @@ def _idle_in(rule: TableRule, shown: set[str]) -> Iterator[str]:
 
 
 def _untyped(pipeline: Pipeline, tables: list[Foreseen]) -> Iterator[str]:
-    """New columns that become texts because no message says a type that holds their values."""
+    """New columns that become texts because no message says a type that holds their values; types belong to the entry,
+    so its further mirrors are left out.
+    """
+    further = {each.into for rule in pipeline.tables for each in rule.also}
     for one in tables:
+        if one.mirror in further:
+            continue
         new = one.columns if one.action == CREATE else one.added
         names = [
             each.column for each in new if each.delta == "STRING" and each.type in ("unknown", "decimal")

@@ -10,7 +10,7 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.errors import ConfigError, IngestError, Undecodable
+from ingest.errors import ConfigError, IngestError, Undecodable, counted
 
 if TYPE_CHECKING:
     from ingest.change import Change, Hints
@@ -48,7 +48,7 @@ def infer(
         output.line(block(found))
     if refused:
         output.warning(
-            f"{len(refused):,} messages could not be decoded and were left out; the first: {refused[0]}"
+            f"{counted(len(refused), 'message')} could not be decoded and {'was' if len(refused) == 1 else 'were'} left out; the first: {refused[0]}"
         )
     if not seen:
         raise IngestError(f"{file} holds no row that could be decoded")

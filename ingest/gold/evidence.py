@@ -15,7 +15,7 @@ from typing import Any
 
 from ingest import types
 from ingest.change import Image, Op, TableId
-from ingest.errors import IngestError
+from ingest.errors import IngestError, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, typed
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import LaneId, change_of, shard_of
@@ -69,7 +69,7 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
     if len(texts) != len(mirror.keys):
         raise IngestError(
             f"The key of {mirror.name} is {', '.join(mirror.keys)}: "
-            f"give {len(mirror.keys)} values in that order, not {len(texts)}."
+            f"give {counted(len(mirror.keys), 'value')} in that order, not {len(texts)}."
         )
     try:
         return tuple(

@@ -68,7 +68,11 @@ def headline(story: Story) -> str:
     """One sentence: the number of events, and whether the mirror agrees with them."""
     key = ", ".join(f"{name} = {value}" for name, value in story.key.items())
     count = f"{len(story.events)} event" + ("" if len(story.events) == 1 else "s")
-    waiting = f", {story.waiting} more wait to be folded" if story.waiting else ""
+    waiting = (
+        f", {story.waiting} more {'waits' if story.waiting == 1 else 'wait'} to be folded"
+        if story.waiting
+        else ""
+    )
     return f"{story.mirror}, {key}: {count} up to batch {story.batch}{waiting}; {_verdict(story)}."
 
 

@@ -84,6 +84,13 @@ def application(service: Service) -> ASGIApp:
     return Front(found, service.guard)
 
 
+def _turned_away(path: str, text: str, status: int, headers: dict[str, str] | None = None) -> Response:
+    """One sentence, for scripts as an object."""
+    if path.startswith("/api/"):
+        return Response(encoded({"error": text}), status, headers, "application/json")
+    return PlainTextResponse(text, status, headers)
+
+
 class Front:
     """Looks at every request before the application does: its host, its user, its origin, its size."""
 
@@ -112,17 +119,17 @@ class Front:
             return None
         if not self._guard.knows(headers.get("host", "")):
             text = "This service does not go by that name: start it with --allow-host NAME to let it."
-            return PlainTextResponse(text, 421)
+            return _turned_away(path, text, 421)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LONGEST:
-            return PlainTextResponse(f"A request may have at most {LONGEST} bytes.", 413)
+            return _turned_away(path, f"A request may have at most {LONGEST} bytes.", 413)
         if scope["method"] not in ("GET", "HEAD") and not self._guard.is_ours(headers):
-            return PlainTextResponse("Another site's page sent this: nothing was done.", 403)
+            return _turned_away(path, "Another site's page sent this: nothing was done.", 403)
         scope["user"] = user = self._guard.user(headers)
         if user is None and path not in _OPEN:
             if path.startswith("/api/") or path == "/metrics" or "authorization" in headers:
                 text = "Give a valid token: Authorization: Bearer TOKEN."
-                return PlainTextResponse(text, 401, {"WWW-Authenticate": "Bearer"})
+                return _turned_away(path, text, 401, {"WWW-Authenticate": "Bearer"})
             asked = f"{path}?{scope['query_string'].decode('latin-1')}".rstrip("?")
             return RedirectResponse(link("login", to=asked if asked != "/" else ""), 303)
         return None

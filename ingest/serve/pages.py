@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from ingest.change import TableId
-from ingest.errors import IngestError, command
+from ingest.errors import IngestError, command, counted
 from ingest.gold import approval
 from ingest.gold.approval import Listed
 from ingest.inspect import causes, query, status, story
@@ -188,7 +188,7 @@ class Bar:
         parts = ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in self.run.seconds.items())
         batch = "no batch" if self.run.batch is None else f"batch {self.run.batch}"
         return f"{batch}, {report.moment(self.run.at)} UTC: {parts or 'nothing done'}" + (
-            f"; {len(self.run.alarms)} alarms" if self.run.alarms else ""
+            f"; {counted(len(self.run.alarms), 'alarm')}" if self.run.alarms else ""
         )
 
 
@@ -350,7 +350,7 @@ def sql(fleet: Fleet, asked: Query) -> View:
             facts["error"], code = str(error), 503 if isinstance(error, BusyError) else 400
         facts["seconds"] = time.monotonic() - began
     else:
-        facts["names"] = [one["table"] for one in fleet.status(name)["tables"]][:200]
+        facts["names"] = [str(one) for one in query.places(lake, None)[0]][:200]
     return View("sql.html.j2", f"SQL over {name}", facts, live=0, code=code)
 
 

@@ -121,6 +121,19 @@ def test_a_mirror_is_paused_and_resumed(verb: str, depot: Depot) -> None:
     assert [verb] == [row["kind"] for row in depot.rows("sql", LAST)]
 
 
+def test_types_are_asked_for_where_they_are_declared(depot: Depot) -> None:
+    """A further mirror that has ``columns:`` with types is refused, so nobody must be sent there."""
+    file = depot.folder / "depot.yaml"
+    file.write_text(
+        FILE.replace('    columns: {price: "decimal(12,2)"}\n', "")
+        .replace("./lake", "./other")
+        .replace("*.jsonl", "part-1.jsonl")
+    )
+    said = depot.ask("plan").stderr
+    assert "shop.item: price would be STRING" in said
+    assert "eu.item: price" not in said
+
+
 def test_epochs_are_listed(depot: Depot) -> None:
     """A list is a question."""
     assert [] == json.loads(depot.ask("epoch", depot.file, "shop", "--output", "json", file=False).stdout)

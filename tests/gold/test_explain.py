@@ -132,7 +132,5 @@ def test_a_row_of_a_real_lake(spark: SparkSession, tmp_path: Path) -> None:
     spark.sql(f"UPDATE delta.`{lake.path('mirrors/depot/bins')}` SET word = 'by hand' WHERE id = 0")
     touched = explain(lake, "depot.bins", ["0"])
     assert (False, ("word",)) == (touched.equal, touched.differing)
-    with pytest.raises(
-        IngestError, match=r"The key of depot\.bins is id: give 1 values in that order, not 2"
-    ):
+    with pytest.raises(IngestError, match=r"The key of depot\.bins is id: give 1 value in that order, not 2"):
         explain(lake, "depot.bins", ["0", "1"])

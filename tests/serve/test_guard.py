@@ -62,6 +62,17 @@ def test_nothing_is_shown_without_a_token(guarded: Client, page: str) -> None:
     assert 200 == guarded.get(page, {"authorization": f"Bearer {SECRET}"}).code
 
 
+def test_a_refusal_of_the_api_is_an_object(guarded: Client) -> None:
+    """docs/serve.md says so: a script that reads the answer as JSON must not end with a traceback."""
+    refused = guarded.get("/api/status")
+    assert (401, {"error": "Give a valid token: Authorization: Bearer TOKEN."}) == (
+        refused.code,
+        refused.json,
+    )
+    foreign = {"origin": "http://elsewhere.example", "content-type": "application/json"}
+    assert ["error"] == list(guarded.post("/api/act", b"{}", foreign).json)
+
+
 def test_signing_in_and_out(guarded: Client) -> None:
     """A token in every address would stand in histories and logs."""
     form = urlencode({"token": SECRET}).encode()
