@@ -134,7 +134,7 @@ def _distinct(result: Iterable[Era]) -> list[Era]:
 
 
 def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -> list[Era]:
-    first, last = found.runs[0], found.runs[-1]
+    first, newest = found.runs[0], found.runs[-1]
     result = [Era("", first.keys)]
     for before, run in pairwise(found.runs):
         result.append(Era(_since(before, run, statements), run.keys))
@@ -143,22 +143,22 @@ def _named(found: Evidence, statements: Sequence[Statement], *, keyless: bool) -
         added = _added(statements, unnamed.low, first.low)
         if keyless or added:
             result[:1] = [Era("", ()), Era(added or _just_before(first.low), first.keys)]
-    keys = last.keys
+    keys = newest.keys
     for place, effects in statements:
         after = _after(effects, keys)
-        if place < last.high or after == keys:
+        if place < newest.high or after == keys:
             continue
         # else no row without the key has arrived yet
         if after or (unnamed is not None and unnamed.high > place):
             keys = after
             result.append(Era(place, keys))
-    end = max(last.high, result[-1].place)
-    if keys and unnamed is not None and unnamed.high > end and not _last(statements, first.keys):
+    end = max(newest.high, result[-1].place)
+    if keys and unnamed is not None and unnamed.high > end and not last(statements, first.keys):
         result.append(Era(end, ()))  # a row from before the statement was delivered again after it
     return result
 
 
-def _last(statements: Sequence[Statement], keys: Keys) -> Keys:
+def last(statements: Sequence[Statement], keys: Keys) -> Keys:
     """The key after all statements."""
     for _, effects in statements:
         keys = _after(effects, keys)
@@ -213,8 +213,10 @@ def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
     for effect in effects:
         if effect.action == "drop_primary_key":
             keys = ()
-        elif effect.action == "add_primary_key" or (effect.action == "create_table" and _made(effect, keys)):
+        elif effect.action == "add_primary_key":
             keys = effect.keys or keys
+        elif effect.action == "create_table" and _made(effect, keys):
+            keys = effect.keys or (() if effect.columns else keys)
     return keys
 
 

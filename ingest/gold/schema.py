@@ -510,6 +510,9 @@ def _is_news(
         set(one) != keys for line in lines if line.batch > applied for one in line.keys
     ):
         return True
+    new = not job.rule.keys and any(line.batch > applied and line.changes for line in lines)
+    if new and keys and not eras.last(policy.by_statement(logged, subject), mirror.keys):
+        return True  # perhaps the first rows without the key
     return any(
         effect.column in keys or effect.to in keys
         if effect.action == "rename_column"
