@@ -20,8 +20,8 @@ from ingest.config.masks import NOT_SHOWN
 from ingest.lake import sealing
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import PLACE, REPLAY, still_open
-from ingest.lake.schemas import BRONZE
+from ingest.lake.rejects import PLACE, REPLAY, groups, still_open
+from ingest.lake.schemas import BRONZE, REJECTS
 from ingest.silver.lift import Lifting
 from ingest.silver.messages import Messages
 
@@ -150,7 +150,10 @@ def appoint(
     The caller holds the lake's lock. Returns the new batch, None if there is none; how many messages it replays, and how
     many stay rejected.
     """
-    waiting = still_open(lake)
+    waits = lake.exists(REJECTS.name) and any(
+        one["kind"] == "message" and reason in ("", one["reason"]) for one in groups(lake)
+    )
+    waiting = still_open(lake) if waits else None  # which starts Spark
     if waiting is None:
         return None, 0, 0
     waiting = waiting.where(

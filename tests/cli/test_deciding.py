@@ -107,6 +107,7 @@ def test_a_reject_is_dismissed(depot: Depot) -> None:
     done = depot.ask("rejects", "dismiss", depot.file, "1", "--reason", "a test", file=False)
     assert 0 == done.exit_code, done.output
     assert [] == depot.rows("rejects")
+    assert "nothing to replay" in depot.ask("replay").output
     causes = [one["cause"] for one in depot.rows("alerts")]
     assert not [one for one in causes if "decoded" in one], "an alert outlives its cause until the next batch"
 
