@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable
 from multiprocessing import Pool
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tests.properties.checks import Wrong, checked
 
@@ -146,11 +146,12 @@ def _summed(found: Iterable[tuple[int, int, int, list[str]]]) -> tuple[int, int,
 
 def planted(what: str, first: int, count: int) -> int:
     """Run lakes in random dialects, one history each, and search every file for what was planted in them."""
+    from ingest.spark.deferred import Deferred
     from ingest.spark.session import session, stop
     from tests.properties import planted_lakes
 
     begun = time.monotonic()
-    started = session("planted")
+    started = cast("SparkSession", Deferred(lambda: session("planted"), ""))
     values = files = size = rows = wrong = 0
     dialects = set[str]()
     try:
