@@ -23,7 +23,7 @@ from ingest.errors import IngestError, command
 from ingest.gold import feeds as filling
 from ingest.lake import barriers, commits, decisions, duck, feeds, histories, log, mirrors, sealing, shadow
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
-from ingest.lake.decisions import ERASE, ERASED, Decision
+from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
 from ingest.lake.envelope import Opener, Parts
 from ingest.lake.lake import LOG_DAYS, Lake
 from ingest.lake.mirrors import Mirror
@@ -32,6 +32,7 @@ from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS
 from ingest.lake.tables import Row
 from ingest.lake.upkeep import cleaning_session
+from ingest.quality.catalogue import LAST_RUN
 from ingest.silver.lift import Deck, Lifting
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
@@ -361,12 +362,35 @@ def _erase_rejects(lake: Lake, session: SparkSession, erasure: Erasure, mirror: 
 
 
 def _erase_dismissals(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
+    """Dismissals that name the rows go, and alerts that quote them lose their words."""
     rows = [
         (row["number"], row["kind"], row["subject"]) for row in planning.dismissals(lake, erasure, mirror)
     ]
     ddl = "number BIGINT, kind STRING, subject STRING"
     same = _same("number", "kind", "subject")
-    return {"rows": _merge(lake, session, DECISIONS.name, rows, ddl, same, "DELETE")}
+    done = _merge(lake, session, DECISIONS.name, rows, ddl, same, "DELETE")
+    named = lake.ask(
+        f"SELECT DISTINCT number, kind, subject, value FROM {{decisions}} WHERE kind = {duck.text(ALERT)}"
+    )
+    told = list(quoting_alerts(named, erasure))
+    then = "UPDATE SET subject = s.new_subject, value = s.new_value"
+    _merge(lake, session, DECISIONS.name, told, f"{ddl}, new_subject STRING, new_value STRING", same, then)
+    return {"rows": done, "alerts": len(told)}
+
+
+def quoting_alerts(rows: Iterable[Row], erasure: Erasure) -> Iterator[tuple[Any, ...]]:
+    """The alerts about a mirror that quote an erased row: their identity, and their subject and value without it."""
+    quotes = planning.quoting(erasure)
+    for row in rows:
+        value = json.loads(row["value"])
+        text, subject = value.get("text"), row["subject"]
+        if erasure.mirror not in f"{subject} {text}":
+            continue
+        if subject.startswith(LAST_RUN):  # other subjects are names of tables and checks
+            subject = _shown(subject, quotes)
+        value["text"] = _shown(text, quotes)
+        if (subject, value["text"]) != (row["subject"], text):
+            yield row["number"], row["kind"], row["subject"], subject, json.dumps(value, ensure_ascii=False)
 
 
 def _erase_checks(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str, int]:

@@ -17,6 +17,7 @@ from ingest.erase.search import search
 from ingest.errors import IngestError
 from ingest.gold import rebuild as folding
 from ingest.inspect import status
+from ingest.lake import decisions
 from ingest.lake.feeds import replayed
 from ingest.lake.lake import Lake
 from ingest.run import run
@@ -126,7 +127,15 @@ def test_what_would_be_erased(spark: Any, depot: People) -> None:
 def test_an_erased_row_is_nowhere_and_stays_nowhere(spark: Any, depot: People) -> None:
     """One byte that is left, or one message that brings the row back, and the certificate is a lie."""
     lake = Lake(spark, depot.pipeline)
-    assert {"bronze", "changes", "mirrors", "histories"} <= planted(lake)
+    alert = {
+        "severity": "error",
+        "text": f"depot.people: id = {NEW} is planted",
+        "since": "2026",
+        "sent": {},
+        "state": "over",
+    }
+    decisions.append(lake, [decisions.Decision(decisions.ALERT, "depot.people: held", alert)])
+    assert {"bronze", "changes", "mirrors", "histories", "decisions"} <= planted(lake)
     before = Counter({name: n or 0 for name, n in counted(lake).items()})
     given = ("depot.people", "--where", f"id = {NEW}", "--now", "--reason", "asked for", "--output", "json")
     done = depot.command(*given)
@@ -138,6 +147,8 @@ def test_an_erased_row_is_nowhere_and_stays_nowhere(spark: Any, depot: People) -
     assert +before == +Counter({name: n or 0 for name, n in counted(lake).items()})
     assert 2 == certificate["removed"]["bronze"]["messages"]
     assert 2 == certificate["removed"]["changes"]["rows"]
+    assert 1 == certificate["removed"]["decisions"]["alerts"]
+    assert ["(erased)"] == [one.value["text"] for one in decisions.read(lake).of(decisions.ALERT)]
     assert (None, "depot.people", 1) == tuple(certificate[one] for one in ("readable_until", "table", "rows"))
 
     decoding.rebuild(lake, 2, dry_run=False)

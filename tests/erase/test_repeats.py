@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from ingest.erase import remove
 from tests.erase.test_special_lakes import MERGED, decided, planned, texts
 from tests.shops import Shops
 
@@ -39,3 +41,26 @@ def test_the_move_of_a_row_does_not_pass_when_it_is_sent_again(tmp_path: Path) -
     shops.say(1, "UPDATE", 1, "stays, too", at=40)
     shops.run()
     assert ["stays", "stays, too"] == left(shops)
+
+
+def test_alerts_that_quote_an_erased_row_lose_their_words(tmp_path: Path) -> None:
+    """What held the mirror names the key of a row; what was sent is kept in `decisions`."""
+    shops = Shops(tmp_path, MERGED).say(1, "INSERT", 4711, "Jo Planted")
+    shops.run()
+    erasure = planned(shops.lake, "4711")
+    value = {"severity": "error", "since": "2026", "sent": {}, "state": "over"}
+    alerts = {
+        "shop.item: held": "shop.item: shop_1.item and shop_2.item both have a row with id = 4711",
+        "last run: shop.item: 'Jo Planted' is no number": "it has failed",
+        "shop.item: stale": "shop.item has had no change for 4 hours",
+        "shop.other: held": "both have a row with id = 4711",
+    }
+    rows = [
+        {"number": n, "kind": "alert", "subject": subject, "value": json.dumps({**value, "text": text})}
+        for n, (subject, text) in enumerate(alerts.items())
+    ]
+    found = list(remove.quoting_alerts(rows, erasure))
+    assert [("shop.item: held", "(erased)"), ("(erased)", "it has failed")] == [
+        (subject, json.loads(text)["text"]) for *_, subject, text in found
+    ]
+    assert all(value.items() <= json.loads(text).items() for *_, text in found)
