@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable
 from multiprocessing import Pool
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from tests.properties.checks import Wrong, checked
 
@@ -146,27 +146,20 @@ def _summed(found: Iterable[tuple[int, int, int, list[str]]]) -> tuple[int, int,
 
 def planted(what: str, first: int, count: int) -> int:
     """Run lakes in random dialects, one history each, and search every file for what was planted in them."""
-    from ingest.spark.deferred import Deferred
-    from ingest.spark.session import session, stop
     from tests.properties import planted_lakes
 
     begun = time.monotonic()
-    started = cast("SparkSession", Deferred(lambda: session("planted"), ""))
     values = files = size = rows = wrong = 0
     dialects = set[str]()
-    try:
+    with planted_lakes.made(erases=what == "erasures") as make:
         for seed in range(first, first + count):
-            make = planted_lakes.erased if what == "erasures" else planted_lakes.masked
-            found = make(seed, started)
+            found = make(seed)
             values, files, size = values + found.values, files + found.files, size + found.size
             rows, wrong = rows + found.rows, wrong + len(found.wrong)
             dialects.add(found.dialect)
             for text in found.wrong:
                 print(text, flush=True)
-            if count > 1:
-                print(f"{seed}: {found.dialect}, {found.files} files, {len(found.wrong)} wrong", flush=True)
-    finally:
-        stop(started)
+            print(f"{seed}: {found.dialect}, {found.files} files, {len(found.wrong)} wrong", flush=True)
     print(
         f"{count} lakes in {len(dialects)} dialects, {rows:,} rows, {values:,} planted values looked for in {files:,} files "
         f"of {size / 1e6:.0f} MB, {wrong} wrong; {time.monotonic() - begun:.0f} s"

@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -383,16 +384,30 @@ class PlantedLake:
         return lost + [f"{when} a row is there: {one}" for one in found if one not in wanted]
 
 
-def masked(seed: int, spark: SparkSession | None = None) -> Searched:
-    """One lake with masks, made and searched; with a session some mirrors have a history."""
+def masked(seed: int) -> Searched:
+    """One lake with masks, made and searched, without Spark."""
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        return PlantedLake(seed, Path(folder), spark=spark).masked()
+        return PlantedLake(seed, Path(folder)).masked()
 
 
-def erased(seed: int, spark: SparkSession) -> Searched:
-    """One lake of which rows are erased, made and searched."""
-    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        return PlantedLake(seed, Path(folder), erases=True, spark=spark).erased()
+@contextmanager
+def made(*, erases: bool) -> Iterator[Callable[[int], Searched]]:
+    """What makes and searches a lake by its number: one with masks, or one of which rows are erased, by Spark."""
+    if not erases:
+        yield masked
+        return
+    from ingest.spark.session import session, stop
+
+    started = session("planted")
+
+    def erased(seed: int) -> Searched:
+        with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+            return PlantedLake(seed, Path(folder), erases=True, spark=started).erased()
+
+    try:
+        yield erased
+    finally:
+        stop(started)
 
 
 def never() -> SparkSession:
