@@ -40,11 +40,12 @@ ABOUT = About(
     strength="weak",
     keys="pkNames; a row-id column of RDS or PolarDB-X where there is none",
     types="mysqlType, as MySQL declares them",
-    images="full (partial under a minimal row image); old holds the changed columns",
+    images="full (needs binlog_row_image=FULL); old holds the changed columns",
     ddl="sql",
     losses=(
         "Decimals lose trailing zeros: the last group of digits, if it is zero.",
         "Neither binlog file nor position is sent, so messages out of order cannot be put in order.",
+        "A column that `binlog_row_image=noblob` or `minimal` leaves out is like one that was dropped: it becomes NULL.",
     ),
     options={
         "timezone": "the zone of TIMESTAMP texts, that of Canal's JVM (default UTC)",
