@@ -82,7 +82,8 @@ class Masks:
     def statement(self, found: Ddl) -> Ddl:
         """The effects of a statement, with the defaults and the types that masked columns have."""
         effects = (
-            one if (masks := self.of(one.table)) is None else masks.effect(one) for one in found.effects
+            one if (masks := self._in_any_case(one.table)) is None else masks.effect(one)
+            for one in found.effects
         )
         clauses = ("truncate_partition",)  # whose note is the clause, which may name a value
         return replace(
@@ -90,6 +91,15 @@ class Masks:
             effects=tuple(replace(one, note=HIDDEN) if one.action in clauses else one for one in effects),
             reason=_QUOTED.sub(HIDDEN, found.reason),
         )
+
+    def _in_any_case(self, table: TableId) -> _TableMasks | None:
+        """The masks of a table as a statement names it: Oracle's are in capitals where messages may write them small."""
+        for change in (str, str.lower, str.upper):
+            named = TableId(*(part if part is None else change(part) for part in table))
+            half = TableId(table.database, table.schema, named.table)
+            if (found := self.of(named) or self.of(half)) is not None:
+                return found
+        return None
 
 
 class _TableMasks:

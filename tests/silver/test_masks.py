@@ -175,6 +175,16 @@ def test_comments_of_a_masked_table_are_left_out(sql: str) -> None:
     assert "jo@example" not in str(row["payload"])
 
 
+def test_a_statement_may_write_names_in_capitals() -> None:
+    """Oracle reads `customers` as CUSTOMERS, so the masks of the table would not hold for the default."""
+    how = lifting("dts-shareplex", TableRule(match="shop.customers", mask={"email": "hmac"}, keys=("id",)))
+    masks = Masks(replace(how.pipeline, mask_secret=SECRET))
+    sql = "ALTER TABLE customers ADD email VARCHAR2(80) DEFAULT 'jo@example.org'"
+    found = effects(sql, "oracle", "shop")
+    assert "CUSTOMERS" == found.effects[0].table.table
+    assert "jo@example" not in repr(masks.statement(found).effects)
+
+
 @pytest.mark.parametrize(
     "sql",
     [
