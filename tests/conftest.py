@@ -56,6 +56,17 @@ def shops(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict
     return found
 
 
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that cannot start Spark, and has no session of other tests."""
+
+    def session(*_given: object, **_named: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("ingest.spark.session.session", session)
+    monkeypatch.setattr("ingest.spark.session._running", lambda: None)
+
+
 @pytest.fixture(autouse=True)
 def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests merge, by their names, as a run does by itself, or by Spark, with deletion vectors or without: all mirrors

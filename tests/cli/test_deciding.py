@@ -69,15 +69,9 @@ class Depot:
         return json.loads(self.ask(*words, "--output", "json").stdout)
 
 
-def no_spark(*_: object, **__: object) -> None:
-    """Stands in for the start of a session."""
-    raise AssertionError("Spark was started")
-
-
 @pytest.fixture
-def depot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Depot:
+def depot(tmp_path: Path, no_spark: None) -> Depot:
     """On a machine that cannot start Spark."""
-    monkeypatch.setattr("ingest.spark.session.session", no_spark)
     return Depot(tmp_path)
 
 

@@ -63,9 +63,9 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
         assert rows == [(row["id"], row["word"]) for row in found]
 
 
-def test_a_renamed_pipeline_is_refused_by_every_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("no_spark")
+def test_a_renamed_pipeline_is_refused_by_every_verb(tmp_path: Path) -> None:
     """A run would read and number all batches again under the new name, while `plan` and `status` said OK."""
-    monkeypatch.setattr("ingest.spark.session.session", None)  # no Spark
     depot = Depot(tmp_path, "tables: [{match: depot.*, keys: [id]}]\n")
     depot.grow()
     cli = CliRunner()
