@@ -25,7 +25,7 @@ from ingest.source import database
 from tests.lakes import Depot, change, touch
 from tests.source import duck_source
 
-LATE = 20_000_000_000  # milliseconds: after the source's clock, so that the stream has passed each comparison
+LATE = 14_521_610_000  # milliseconds: ten seconds after the source's clock, so that the stream has passed each comparison
 KAFKA = "kind: kafka, bootstrap_servers: 'here:9092', topics: [in], format: dts-canal"
 LOST = Gap(Place("in", 0), Position(4, "cluster", "topic"), "topic", "was trimmed by retention: 4 to 9")
 
