@@ -21,8 +21,10 @@ _PRACTICE_SECONDS = 300
 
 
 def options(file: Path) -> list[str]:
-    """The Java options that use this archive, none if it does not exist."""
-    return [f"-XX:SharedArchiveFile={file}"] if file.is_file() else []
+    """The Java options that use this archive, none if it does not exist or if others may have written it."""
+    with suppress(OSError):
+        return [f"-XX:SharedArchiveFile={file}"] if file.is_file() and not cache.exposed(file) else []
+    return []
 
 
 def path(java: Java, class_path: Sequence[Path], flags: Sequence[str]) -> Path:
@@ -62,6 +64,7 @@ def build(file: Path) -> bool:
     try:
         done = subprocess.run(command, capture_output=True, timeout=_PRACTICE_SECONDS, check=False)
         if done.returncode == 0 and partial.is_file():
+            partial.chmod(0o600)  # it holds code
             partial.replace(file)
             return True
     except (OSError, subprocess.TimeoutExpired):

@@ -86,20 +86,20 @@ def launcher(java: Java) -> Path:
     """A folder to give Spark as ``JAVA_HOME``: its ``bin/java`` is this Java without the unwanted option.
 
     Raises:
-        SetupError: the cache cannot be written.
+        SetupError: the cache cannot be written, or anybody else may write it.
     """
     dropped = f"{_DROPPED} | {_DROPPED_SINCE_24}" if java.major >= 24 else _DROPPED
     text = _LAUNCHER.format(java=shlex.quote(str(java.executable)), dropped=dropped)
-    home = cache.writable("java", hashlib.sha256(text.encode()).hexdigest()[:16])
-    script = home / "bin" / "java"
+    folder = cache.writable("java", hashlib.sha256(text.encode()).hexdigest()[:16], "bin")
+    script = folder / "java"
     if not _is_script(script, text):
         _write_script(script, text)
-    return home
+    return folder.parent
 
 
 def _is_script(script: Path, text: str) -> bool:
     try:
-        return os.access(script, os.X_OK) and script.read_text() == text
+        return os.access(script, os.X_OK) and not cache.exposed(script) and script.read_text() == text
     except (OSError, UnicodeDecodeError):
         return False
 
@@ -107,7 +107,6 @@ def _is_script(script: Path, text: str) -> bool:
 def _write_script(script: Path, text: str) -> None:
     partial = script.with_name(f"java.{os.getpid()}")
     try:
-        script.parent.mkdir(exist_ok=True)
         partial.write_text(text)
         partial.chmod(0o755)
         partial.replace(script)  # atomically: another process may be starting Java

@@ -124,7 +124,7 @@ def end_java() -> None:
 def prepare(*, say: Callable[[str], None] = lambda _: None) -> bool:
     """Build the class archive that lets ticks start quickly; True if there is one afterwards."""
     file = class_archive(find(), _class_path(kafka=False))
-    if file.is_file():
+    if archive.options(file):
         return True
     say("preparing Java's class archive, once, for about a minute")
     return archive.build(file)
