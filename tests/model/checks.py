@@ -21,6 +21,7 @@ from tests.model.histories import History, Life, history
 from tests.model.source import Table
 
 BATCHES = 3
+SEEDS = "abcdefghij"  # of the slow tests
 WRITTEN = (
     "int", "bigint", "bigint unsigned", "decimal(10,2)", "decimal(38,10)", "double", "varchar(20)", "varchar(40)",
     "date", "time(6)", "datetime(6)", "timestamp(6)", "varbinary(6)", "varbinary(20)", "bit(12)",

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from multiprocessing import get_context
 
 import pytest
 
-from tests.model.checks import BY_SECOND, CAPTURES, Capture, checked, share, sure
+from tests.model.checks import BY_SECOND, CAPTURES, SEEDS, Capture, checked, share, sure
 from tests.model.histories import STEPS, SURE, TYPING
 
 SEED = os.environ.get("INGEST_SEED", "")
@@ -48,7 +47,8 @@ def test_every_step_is_drawn() -> None:
 @pytest.mark.slow
 def test_many_histories() -> None:
     """Rare meetings of steps are met by number alone."""
+    shares = [(first, f"{SEED}{SEEDS[first * len(SEEDS) // MANY]}") for first in range(0, MANY, 100)]
     with get_context("spawn").Pool(os.cpu_count()) as pool:
-        found = pool.map(partial(share, seed=SEED), range(0, MANY, 100), chunksize=1)
+        found = pool.starmap(share, shares, chunksize=1)
     wrong = [one for share in found for one in share]
     assert "" == "\n".join(map(str, wrong[:3])), f"{len(wrong)} of {MANY} are wrong, INGEST_SEED={SEED}"
