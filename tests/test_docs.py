@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from docs import commands, pipeline_file, tables, vendors
 from ingest import formats
 from ingest.cli.app import VERBS, app
-from ingest.config import load
+from ingest.config import TableRule, load
 from ingest.lake.schemas import ALL
 from tests.lakes import ROOT, example
 
@@ -208,6 +208,21 @@ def test_the_reference_of_commands_is_their_own_help():
 def test_the_reference_of_the_pipeline_file_is_the_one_of_the_code():
     """A key would be missing, or a default wrong: run `python -m docs.pipeline_file`."""
     assert pipeline_file.page() == page("pipeline-file")
+
+
+def test_the_readme_says_which_columns_a_mirror_keeps():
+    """Stale columns after a week would be a surprise to whoever reads of the source's columns alone."""
+    row = next(
+        line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if "`lake/mirrors/" in line
+    )
+    assert "by default it also keeps columns that the source has dropped or renamed" in row
+    assert "`on_schema_change: evolve` drops them" in row
+    drop, rename = "ALTER TABLE t DROP COLUMN v", "ALTER TABLE t RENAME COLUMN v TO w"
+    assert "lenient" == TableRule("*").on_schema_change
+    assert pipeline_file._verdict(drop, "lenient").startswith("keeps column v")
+    assert pipeline_file._verdict(rename, "lenient").endswith("and keeps v")
+    assert "drops column v" == pipeline_file._verdict(drop, "evolve")
+    assert "adds column w with the values of v" == pipeline_file._verdict(rename, "evolve")
 
 
 def test_the_reference_explains_every_key_of_the_pipeline_file():

@@ -53,6 +53,18 @@ def other(tmp_path: Path) -> Any:
     process.stdout.close()
 
 
+@pytest.mark.parametrize(("umask", "lake", "file"), [(0o022, 0o755, 0o644), (0o077, 0o700, 0o600)])
+def test_the_umask_says_who_may_read_the_lock(tmp_path: Path, umask: int, lake: int, file: int) -> None:
+    """It names the machine and the command; nobody but its owner may ever write it."""
+    before = os.umask(umask)
+    try:
+        with held(str(tmp_path / "lake"), "one"):
+            modes = [each.stat().st_mode & 0o777 for each in (tmp_path / "lake", tmp_path / "lake" / NAME)]
+    finally:
+        os.umask(before)
+    assert [lake, file] == modes
+
+
 def test_the_lock_is_let_go_of(tmp_path: Path) -> None:
     """A finished run would lock everybody out."""
     with held(str(tmp_path / "lake"), "one"):
