@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import sha256
 from string import ascii_lowercase, ascii_uppercase, digits
 
@@ -26,6 +26,7 @@ from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, tokens
 from ingest.errors import Undecodable
 from ingest.values.charsets import keeps_all
+from ingest.values.remembered import remembered
 
 HIDDEN = "***"
 NOT_SHOWN = "not shown, for the pipeline file masks columns or seals bronze"
@@ -53,7 +54,7 @@ class Masks:
         # Of another hash, so that no value in a table can be masked to this key.
         shape = hmac.digest(secret, b"ingest tokenize", "sha512")
         digest, letters = keyed(secret), keyed(shape)
-        often = lru_cache(_OFTEN)  # a value comes before and after a change, and in rows that refer to it
+        often = remembered(_OFTEN)  # a value comes before and after a change, and in rows that refer to it
         self._methods: dict[str, _Method] = {
             "hmac": often(lambda text, logical: digest(canonical(text, logical)).hex()),
             "tokenize": often(lambda text, logical: tokenized(letters, canonical(text, logical))),

@@ -7,13 +7,13 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from ingest import formats
 from ingest.change import NO_HINTS, Hints, Options, TableHints, TableId
 from ingest.config.patterns import matches
+from ingest.values.remembered import remembered
 
 NO_OPTIONS = Options()
 MASKED_TO_TEXT = ("hmac", "tokenize", "last4")  # masks that give a text; the fourth, null, gives none
@@ -280,7 +280,7 @@ class Pipeline:
         """What the parser of a source may know: its options, its tables' keys and columns, its registry's schemas."""
         rules = self.tables
 
-        @lru_cache(maxsize=10_000)
+        @remembered(10_000)
         def hints_of(table: TableId) -> TableHints:
             rule = _rule(rules, table)
             return TableHints(rule.keys, rule.columns) if rule.keys or rule.columns else NO_HINTS

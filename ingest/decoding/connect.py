@@ -11,7 +11,6 @@ keeps its own text: later stages set such a cell aside with its text, never the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingest import types
@@ -22,6 +21,7 @@ from ingest.decoding.declared_values import ColumnReader, Reading, Text, compact
 from ingest.decoding.declared_values import column as declared_column
 from ingest.errors import Undecodable
 from ingest.values import MAX_EXPONENT, Number, bytes_of, float32_text, fraction, strict, unscaled_text
+from ingest.values.remembered import LONG, remembered
 
 
 class Field(NamedTuple):
@@ -84,7 +84,9 @@ def plan(
         if len(_recent) >= MAX_PLANS:
             _recent.clear()
         found = _plan(schema, fields, tuple(declared.items()), meanings, reading)
-        known = _recent[place] = (found, declared)
+        known = (found, declared)
+        if len(schema) <= LONG:
+            _recent[place] = known
     return known[0]
 
 
@@ -96,7 +98,7 @@ The columns are kept with their plan: as long as they live, no other columns hav
 """
 
 
-@lru_cache(maxsize=MAX_PLANS)
+@remembered(MAX_PLANS)
 def _plan(
     schema: str | bytes,
     fields: Callable[[Any], Iterable[Field]],

@@ -14,6 +14,7 @@ from typing import Any
 from ingest import types, values
 from ingest.errors import Undecodable
 from ingest.values.charsets import decoded
+from ingest.values.remembered import remembered
 
 Read = tuple[str, str]  # canonical text and logical type
 Reader = Callable[[Any, str | None, bool], Read]
@@ -38,7 +39,7 @@ FITS = {
 """The types that a branch may carry: a code that says anything else is not believed."""
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def columns(fields: tuple[tuple[str, int], ...], source: str) -> tuple[Column, ...]:
     """How columns of these names and type codes are read; `Undecodable` (``duplicate-key``) if a name occurs twice."""
     if len({name for name, _ in fields}) != len(fields):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +19,7 @@ from ingest.decoding import flat_messages
 from ingest.decoding.converters import Converters, Maker, Settings
 from ingest.decoding.flat_messages import NOWHERE, CanalPosition, Found, Rows
 from ingest.errors import Undecodable
+from ingest.values.remembered import remembered
 
 MARKS = {
     **dict.fromkeys(("MHEARTBEAT", "HEARTBEAT"), Op.HEARTBEAT),
@@ -88,7 +88,7 @@ class Frame(NamedTuple):
     keys: tuple[str, ...]
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def frame_of(
     table: TableId,
     mysql_type: bytes,
@@ -107,7 +107,7 @@ def frame_of(
         raise Undecodable("bad-message", "pkNames is not a list of names") from None
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _plan(
     mysql_type: bytes,
     columns: tuple[tuple[str, str], ...],

@@ -20,6 +20,7 @@ from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.decoding.converters import base64_from, zoned
 from ingest.decoding.declared_values import TICKS, without_digits
 from ingest.errors import Undecodable
+from ingest.values.remembered import remembered
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)
 
@@ -305,7 +306,7 @@ def moment(value: str | None, zone: str) -> int | None:
         return None
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def binlog(server: str | None, file: str | None) -> tuple[str, ...]:
     """``("server 7", "log mysql-bin")`` of a server's id and a log file's name, each as far as it is known.
 

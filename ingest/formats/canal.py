@@ -18,7 +18,7 @@ A sister format is a `CanalDialect`: the few points in which it differs, handed 
 from __future__ import annotations
 
 import re
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from ingest.decoding.flat_messages import CanalPosition, Found, Rows
 from ingest.decoding.rows import drop_unchanged, emptied
 from ingest.errors import Undecodable
 from ingest.formats import PERHAPS, About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="Canal flat message, open source (Alibaba)",
@@ -146,12 +147,12 @@ def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: s
     return Head(table, place, _event_time(found.es), transaction, note)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _named(database: str | None, table: str) -> TableId:
     return TableId(database, None, table)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _odd_name(table: str) -> str | None:
     return "the table name begins or ends with a space" if table != table.strip() else None
 

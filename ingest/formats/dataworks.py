@@ -14,7 +14,7 @@ One object per record: ``schema`` lists the columns with one of six types, the k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -25,6 +25,7 @@ from ingest.change import ROW_OPS, Change, Hints, Message, Op, TableId
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="Alibaba DataWorks data integration (StreamX) JSON",
@@ -155,7 +156,7 @@ def members_of(raw: Raw | None) -> dict[str, Raw]:
     return {} if raw is None or values.is_null(raw) else values.members(raw)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
     """Table, key and columns of a message's ``schema``.
 
@@ -271,7 +272,7 @@ def _streamx_place(payload: Mapping[str, Raw], row: bool) -> RowPlace:
     return RowPlace(position, (number,))
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _plan(
     columns: Columns, _oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:

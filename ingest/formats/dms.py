@@ -20,7 +20,6 @@ import json
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from functools import lru_cache
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -30,6 +29,7 @@ from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="AWS DMS JSON",
@@ -156,7 +156,7 @@ def _take_prefixed(data: Image, op: Op, columns: Collection[str]) -> Image | Non
     return {name[len(BEFORE_PREFIX) :]: data.pop(name) for name in names} or None
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _structure(control: bytes, kind: str) -> str | None:
     """The table's structure as `Change.structure` wants it, or None where there is none."""
     action = {"create-table": "CREATE", "drop-table": "DROP"}.get(kind, "ALTER")

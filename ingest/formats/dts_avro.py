@@ -18,7 +18,6 @@ the document leaves out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -30,6 +29,7 @@ from ingest.decoding.rows import statement
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.values import strict
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="Alibaba DTS, DTS Avro",
@@ -159,7 +159,7 @@ def _image(
     return image, len(plan) - len(image)
 
 
-@lru_cache(maxsize=10_000)
+@remembered(10_000)
 def table_of(name: str) -> TableId:
     """``db``, ``db.table`` or ``db.schema.table``; a dot inside a part is escaped."""
     parts = [part.replace(_DOT, ".") for part in name.split(".")]
@@ -175,7 +175,7 @@ def table_of(name: str) -> TableId:
 _DOT = "\\u002E"
 
 
-@lru_cache(maxsize=10_000)
+@remembered(10_000)
 def key_columns(info: str | None) -> tuple[str, ...]:
     """The primary key of ``{"PRIMARY": ["id"], "uk_x": ["a"]}``, else the unique index whose name comes first.
 

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 import msgspec
 from msgspec import Raw
@@ -25,6 +24,7 @@ from ingest.change import Change, Hints, Image, Message, Op, TableId
 from ingest.decoding.rows import TOMBSTONE, moment
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="rows read from the source database itself",
@@ -122,7 +122,7 @@ def _table(envelope: Mapping[str, Raw]) -> TableId:
     return TableId(parts[0], parts[1], parts[2])
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _types(raw: bytes) -> Mapping[str, str]:
     found = values.image(raw)
     if not found or not all(found.values()):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from ingest.ddl import charsets
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="Maxwell's daemon JSON",
@@ -178,7 +178,7 @@ def _ddl(place: Change, envelope: Mapping[str, Raw], kind: str) -> Change:
     )
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _structure(definition: bytes, action: str) -> str | None:
     """The table's structure as `Change.structure` wants it, or None if it is damaged."""
     found = values.strict(definition)

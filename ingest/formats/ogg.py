@@ -14,7 +14,6 @@ the metadata. Quirks:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -24,6 +23,7 @@ from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, 
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="Oracle GoldenGate JSON",
@@ -94,7 +94,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, options: Options, note: str | No
     )
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _table(name: str | None) -> TableId:
     parts = (name or "").split(".")
     if len(parts) == 3:

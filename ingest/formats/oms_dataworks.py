@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import partial
 
 from msgspec import Raw
 
@@ -25,6 +25,7 @@ from ingest.decoding import rows
 from ingest.formats import About, dataworks
 from ingest.formats.dataworks import Columns, RowPlace, StreamxDialect, read
 from ingest.formats.oms_default import SECONDS
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="OceanBase OMS, Dataworks 2.0 JSON",
@@ -71,7 +72,7 @@ def _place(payload: Mapping[str, Raw], _row: bool) -> RowPlace:
     return RowPlace(position, (), note="the position is unreadable" if position else None)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _plan(
     columns: Columns, oracle: bool, declared: rows.Declared, zone: str, binary: str | None
 ) -> rows.RowPlan:

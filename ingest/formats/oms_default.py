@@ -19,7 +19,6 @@ The other OMS dialects take the reading of rows from here, and `ingest.decoding.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from msgspec import Raw
 from msgspec.json import encode
@@ -29,6 +28,7 @@ from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, 
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="OceanBase OMS, Default JSON",
@@ -187,7 +187,7 @@ def plan_of(light: bytes, oracle_mode: bool, declared: rows.Declared, options: O
     return _plan(light, oracle_mode, declared, options.timezone, options.binary, options.time_units)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def _plan(
     light: bytes, oracle_mode: bool, declared: rows.Declared, zone: str, binary: str | None, units: str | None
 ) -> rows.RowPlan:

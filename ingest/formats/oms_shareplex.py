@@ -15,7 +15,7 @@ columns of an update, ``key`` the row before an update, ``sql.ddl`` a statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache, partial
+from functools import partial
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -27,6 +27,7 @@ from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, SECONDS, split_sequence
+from ingest.values.remembered import remembered
 
 ABOUT = About(
     title="OceanBase OMS, SharePlex JSON",
@@ -152,7 +153,7 @@ def known(value: str | None) -> str | None:
     return value if value and value != "null" else None
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def table_named(name: str | None) -> TableId:
     """``OWNER.TABLE`` in its parts; a table's own name may hold further dots."""
     if not known(name) or name is None:

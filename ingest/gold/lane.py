@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from ingest.change import Change, Op, TableId
@@ -14,6 +13,7 @@ from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Era
 from ingest.lake.names import column_name
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, micros
+from ingest.values.remembered import remembered
 
 LaneId = tuple[str, TableId]
 """A source's name and one of its tables."""
@@ -134,7 +134,7 @@ def change_of(row: dict[str, Any], keys: tuple[str, ...]) -> Change:
     )
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024)
 def types_of(text: str | None) -> Mapping[str, str]:
     """The types of a message, cached: most messages of a table name the same ones."""
     return json.loads(text) if text else {}

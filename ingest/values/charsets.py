@@ -7,7 +7,8 @@ were compared with MariaDB's, character by character: most are Python's, and ``_
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from ingest.values.remembered import remembered
 
 _SAME = "ascii gbk gb2312 gb18030 big5 cp932 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866"
 CHARSETS = {
@@ -35,7 +36,7 @@ def decoded(data: bytes, charset: str) -> str:
         return "".join(chr(byte) if byte in _LATIN1_ONLY else bytes([byte]).decode(codec) for byte in data)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _codec(charset: str) -> str | None:
     return CHARSETS.get(charset.strip().lower().replace("_", "").replace("-", ""))
 
@@ -84,7 +85,7 @@ def is_disputed(text: str, charset: str) -> bool:
     return disputed.search(text) is not None
 
 
-@lru_cache(maxsize=65_536)
+@remembered(65_536)
 def _has(charset: str, character: str) -> bool:
     if charset in ("utf8", "utf8mb3", "ucs2"):
         return character <= "\uffff"

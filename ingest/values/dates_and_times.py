@@ -7,6 +7,8 @@ import re
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
+from ingest.values.remembered import remembered
+
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - zone-less texts are counted from here
 _EPOCH_DATE = dt.date(1970, 1, 1).toordinal()
 MICROS = 1_000_000
@@ -166,7 +168,7 @@ def wall_text(count: int, unit: int, zone: str) -> str:
 _EPOCH_UTC = EPOCH.replace(tzinfo=dt.UTC)
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def instant_micros(value: str, zone: str) -> int:
     """Microseconds since 1970 UTC of text as in `zoned_text`; digits past the sixth are cut."""
     instant, digits = _instant(value, zone)

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import re
+from contextlib import suppress
+from random import Random
+
 import pytest
 
 from ingest import formats
+from ingest.errors import Undecodable
+from ingest.values.remembered import LONG
 from tests.formats.fuzzing import corpus, tried
 
 SLICE = 20_000
@@ -27,3 +35,33 @@ def test_damaged_messages_are_decoded_or_refused(name):
 def test_the_corpus_decodes_before_it_is_damaged(name):
     """A search around messages that are refused anyway would find nothing."""
     assert len(corpus(name)) > 20
+
+
+@pytest.mark.parametrize("name", [name for name in formats.names() if not formats.load(name).ABOUT.binary])
+def test_no_cache_keeps_long_texts(name):
+    """A thousand table names, types or keys of a megabyte each, remembered for the next message, are a gigabyte."""
+    module, random, decoded = formats.load(name), Random(name), 0
+    for known in random.sample(corpus(name), 5):
+        value = known.message.value or b""
+        for number, found in enumerate(re.finditer(rb'(?<=")[^"\\]*+(?=")', value)):
+            long = b"%d" % number + b"x" * LONG
+            with suppress(Undecodable):
+                message = known.message._replace(value=value[: found.start()] + long + value[found.end() :])
+                decoded += bool(list(module.parse(message, known.hints)))
+    assert decoded
+    caches = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
+    kept = {
+        one.__wrapped__.__qualname__: sum(
+            _is_long(key) for held in gc.get_referents(one) if type(held) is dict for key in held
+        )
+        for one in caches
+    }
+    # what is too long is forgotten with the next that is not known
+    assert {} == {function: count for function, count in kept.items() if count > 1}
+
+
+def _is_long(key) -> bool:
+    """True if the arguments that a cache remembers hold a long text."""
+    if isinstance(key, str | bytes):
+        return len(key) > LONG
+    return isinstance(key, tuple | list) and any(map(_is_long, key))

@@ -1,0 +1,49 @@
+"""A cache of results by arguments that come from messages, in bounded memory.
+
+`functools.lru_cache` bounds the number of results alone: a thousand table names of a megabyte are a gigabyte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
+
+LONG = (
+    1 << 16
+)  # characters of one result's arguments: too many to keep; the types of a very wide table have 30,000
+KEPT = 1 << 24  # characters of the arguments of all results kept
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def remembered(most: int) -> Callable[[_Function], _Function]:
+    """Keep up to ``most`` results of a function of texts, bytes and tuples of such.
+
+    All are forgotten, at the next arguments that are not known, after arguments of more than `LONG` characters, or of
+    more than `KEPT` together. A known result costs what it costs with `lru_cache`.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        held = 0
+
+        @wraps(function)
+        def missed(*given: Any) -> Any:
+            nonlocal held
+            if held > KEPT:
+                known.cache_clear()
+                held = 0
+            found = function(*given)
+            length = _length(given)
+            held += length if length <= LONG else KEPT + 1
+            return found
+
+        known = lru_cache(maxsize=most)(missed)
+        return known  # type: ignore[return-value]
+
+    return decorate
+
+
+def _length(given: object) -> int:
+    if isinstance(given, str | bytes):
+        return len(given)
+    return sum(map(_length, given)) if isinstance(given, tuple) else 0
