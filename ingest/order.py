@@ -59,6 +59,14 @@ def same_place(key: str) -> str:
     return key[: mark + 1 + _MARKS.index(key[mark])]
 
 
+def other_half(key: str) -> str:
+    """`same_place` of the other half of a key change that is sent as a delete and an insert; empty if there is none."""
+    order = order_of(key)
+    if not order.sequence or order.half not in (0, 1):
+        return ""
+    return key[: key.index(_END) + 1] + number_key(1 - order.half)
+
+
 def last_repeat(key: str) -> str:
     """A text after the order keys of all repeats of a change, whenever they arrive; the same key where arrival decides.
 

@@ -74,6 +74,12 @@ def erase(
         from ingest.erase.remove import erase as carry_out
 
         found = _begun(lake) if resume else _planned(lake, table, key or [], where, reason, now=now)
+        if found.doubtful:
+            keys = "; ".join(", ".join(one) for one in found.doubtful)
+            output.warning(
+                f"Where these rows were inserted or deleted, other keys were deleted or inserted, as a changed key is: {keys}. "
+                "If they are the same rows', erase them, too."
+            )
         if dry_run:
             _foresee(found, output_as)
             return
@@ -135,6 +141,7 @@ def _foresee(found: Erasure, output_as: str) -> None:
         "changes": len(found.changes),
         "messages": messages,
         "also_from": [one.mirror for one in found.others],
+        "perhaps_also": [list(one) for one in found.doubtful],
     }
     if output_as == "json":
         output.json(said)

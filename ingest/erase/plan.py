@@ -17,6 +17,7 @@ import msgspec
 from msgspec import structs
 
 from ingest.bronze.land import last_batch
+from ingest.change import Op
 from ingest.config import conditions
 from ingest.errors import IngestError, command, counted
 from ingest.fold import Key
@@ -31,12 +32,13 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import PLACE
 from ingest.lake.tables import Row, Tables
-from ingest.order import last_repeat
+from ingest.order import is_weak, last_repeat, order_of, other_half, same_place
 
 FILE = "erasing.json"
 AT_ONCE = 500  # keys or places in one question
 _LONG = 4  # characters of a cell's text that is looked for in checks
 Texts = tuple[str, ...]
+_Seen = dict[tuple[str, int], tuple[Row, Spoken]]
 
 
 def batched(found: Iterable[Any]) -> Iterator[list[Any]]:
@@ -96,6 +98,9 @@ class Erasure(msgspec.Struct):
     cells: list[str]  # texts that checks may quote
     done: dict[str, dict[str, int]] = {}  # by step and table
     others: list[Share] = []  # of further mirrors
+    doubtful: list[
+        Texts
+    ] = []  # keys whose row was inserted or deleted where one of these was deleted or inserted
 
     @property
     def of_mirrors(self) -> list[Erasure]:
@@ -199,8 +204,10 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
     known, stretches, changes = dict(texts), list[Stretch](), list[ErasedChange]()
     cells, named = set[str](), set[Key]()
     found_barriers, of_lanes = [], dict[LaneId, list[Stretch]]()
+    doubtful: dict[Key, Texts] = {}
     for lane in lanes:
         mine, rows = _of_lane(lake, mirror, lane, texts, known, named)
+        doubtful |= _beside(lake, mirror, lane, rows)
         if mine:
             found_barriers.append(_barrier(secret, lake, mirror, lane, mine))
             of_lanes[lane] = mine
@@ -229,6 +236,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
         changes=changes,
         cells=sorted(cells),
         others=_others(lake, mirror, of_lanes, known),
+        doubtful=sorted(cells for key, cells in doubtful.items() if key not in keys),
     )
 
 
@@ -345,23 +353,25 @@ def _of_lane(
         return [], []
     types_of = {one.name: one.type for one in mirror.key_columns}
     linked, asked = dict(wanted), set[Key]()
-    seen: dict[tuple[str, int], tuple[Row, Spoken]] = {}
+    seen: _Seen = {}
+    shard_cells = dict([shard] if shard else [])
     while new := linked.keys() - asked:
         asked |= new
         for some in batched(sorted(new, key=str)):
-            rows = evidence.candidates(
-                lake, mirror, lane, [linked[key] for key in some], dict([shard] if shard else [])
-            )
-            for row in rows:
+            found = [*evidence.candidates(lake, mirror, lane, [linked[key] for key in some], shard_cells)]
+            for halves in batched(sorted({_other_half(row) for row in found} - {""})):
+                found += evidence.at_places(lake, mirror, lane, halves, shard_cells)
+            for row in found:
                 place = row["order_key"], row["batch"]
                 if place not in seen and (keys := evidence.keys_of(row, mirror.keys, types_of)):
-                    found = list(keys)
-                    seen[place] = row, Spoken(row["order_key"], found[0], found[1] if found[1:] else None)
+                    both = list(keys)
+                    seen[place] = row, Spoken(row["order_key"], both[0], both[1] if both[1:] else None)
                     known |= {key: cells for key, cells in keys.items() if key not in known}
+        seen = _paired(seen)
         for _, spoken in seen.values():
-            both = {spoken.key, spoken.left or spoken.key}
-            if not both.isdisjoint(linked):
-                linked |= {key: known[key] for key in both - linked.keys()}
+            pair = {spoken.key, spoken.left or spoken.key}
+            if not pair.isdisjoint(linked):
+                linked |= {key: known[key] for key in pair - linked.keys()}
     mine = [(row, one) for row, one in seen.values() if {one.key, one.left or one.key} & linked.keys()]
     named |= {key for _, one in mine for key in (one.key, one.left) if key is not None}
     stretches = of_rows([one for _, one in mine], wanted.keys(), _newest(lake, lane))
@@ -370,6 +380,42 @@ def _of_lane(
         ends.setdefault(stretch.key, []).append(stretch)
     rows_in = [row for row, one in mine if _is_in(ends, one)]
     return stretches, rows_in
+
+
+def _beside(lake: Lake, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> dict[Key, Texts]:
+    """The keys that were inserted at the very places at which rows were deleted, or deleted where they were inserted.
+
+    A source that sends a changed key as a delete and an insert gives both one place; messages that name neither the old
+    key nor the new one leave open whether they are one row's.
+    """
+    types_of = {one.name: one.type for one in mirror.key_columns}
+    shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], mirror.path), lane)
+    deletes = {
+        same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])
+    }
+    found: dict[Key, Texts] = {}
+    for places in batched(sorted(deletes)):
+        for row in evidence.at_places(lake, mirror, lane, places, dict([shard] if shard else [])):
+            if (row["op"] == Op.DELETE) != deletes[same_place(row["order_key"])]:
+                found |= evidence.keys_of(row, mirror.keys, types_of)
+    return found
+
+
+def _other_half(row: Row) -> str:
+    """Where the rest of a change is that may be half of a changed key; empty if it is whole."""
+    half = order_of(row["order_key"]).half
+    is_half = row["op"] == Op.DELETE if half == 0 else row["before"] is None
+    return other_half(row["order_key"]) if is_half else ""
+
+
+def _paired(seen: _Seen) -> _Seen:
+    """The changes; what follows a delete as the other half of a changed key takes the row from the deleted key."""
+    left = {same_place(spoken.order): spoken.key for row, spoken in seen.values() if row["op"] == Op.DELETE}
+    found = {}
+    for place, (row, spoken) in seen.items():
+        old = left.get(_other_half(row)) if row["op"] != Op.DELETE else None
+        found[place] = row, spoken if old in (None, spoken.key) else spoken._replace(left=old)
+    return found
 
 
 def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
@@ -469,7 +515,18 @@ def quoting(erasure: Erasure) -> re.Pattern[str]:
     return re.compile("|".join(sorted(parts, key=len, reverse=True)) or r"(?!)")
 
 
-def undecodable(lake: Lake, erasure: Erasure) -> str:
+def unknown(lake: Lake, erasure: Erasure) -> list[str]:
+    """What may hold more of the rows, in sentences without a key or a value."""
+    found = [_undecodable(lake, erasure)]
+    if erasure.doubtful:
+        found.append(
+            f"{counted(len(erasure.doubtful), 'other key')}, inserted or deleted at the places in history at which these rows "
+            "were deleted or inserted, as a changed key is: the command has named them; erase those of the same rows"
+        )
+    return [text for text in found if text]
+
+
+def _undecodable(lake: Lake, erasure: Erasure) -> str:
     """Messages in bronze that no decoder could read, so their rows are not known; empty if there is none."""
     sources = ", ".join(sorted({duck.text(Barrier.from_value(one).source) for one in erasure.barriers}))
     [found] = lake.ask(

@@ -522,7 +522,6 @@ def _certificate(lake: Lake, erasure: Erasure) -> Certificate:
     days = max(LOG_DAYS, lake.pipeline.horizon_days)
     until = lake.now() + dt.timedelta(days=days)
     known = map(Barrier.from_value, erasure.barriers)
-    left = planning.undecodable(lake, erasure)
     return Certificate(
         erasure.number,
         erasure.mirror,
@@ -537,5 +536,5 @@ def _certificate(lake: Lake, erasure: Erasure) -> Certificate:
             for one in known
         ],
         None if erasure.now else until.isoformat(timespec="seconds"),
-        [left] if left else [],
+        planning.unknown(lake, erasure),
     )

@@ -147,8 +147,23 @@ def candidates(
         + ")"
         for key in keys
     )
+    yield from _rows(lake, mirror, lane, likely, shard)
+
+
+def at_places(
+    lake: Tables, mirror: Mirror, lane: LaneId, places: Iterable[str], shard: Mapping[str, str]
+) -> Iterator[Row]:
+    """Changes at some places in history, which are those of `ingest.order.same_place`."""
+    there = " OR ".join(f"starts_with(order_key, {duck.text(one)})" for one in places)
+    yield from _rows(lake, mirror, lane, there, shard)
+
+
+def _rows(
+    lake: Tables, mirror: Mirror, lane: LaneId, condition: str, shard: Mapping[str, str]
+) -> Iterator[Row]:
+    """A lane's changes that meet a condition, with the cells that the mirror adds to a message's."""
     rows = lake.ask(
-        f"""SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(*lane)} AND ({likely})"""
+        f"""SELECT {_ROW_SQL} FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(*lane)} AND ({condition})"""
     )
     stamps = stamps_of(mirror, *lane)
     for row in rows:
