@@ -286,7 +286,8 @@ _HEAD = """\
 
 Written by `python -m docs.pipeline_file` from the keys that the program accepts. The file is YAML 1.2; an unknown key
 is an error with the nearest known name, line and column. `${NAME}` takes a value from the environment and
-`${file:path}` from a file, in values only. `ingest validate` checks a file, `ingest schema` prints its JSON Schema for
+`${file:path}` from a file, in values only. Verbs that only ask go on with a warning if one does
+not resolve that only runs need. `ingest validate` checks a file, `ingest schema` prints its JSON Schema for
 editors, `ingest plan` says what a changed file would do.
 """
 _TYPES = """\

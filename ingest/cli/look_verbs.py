@@ -51,7 +51,7 @@ def tables(
     if table:
         from ingest.gold import fidelity
 
-        with opened(file, jars_dir) as spark_lake:
+        with opened(file, jars_dir, to_look=True) as spark_lake:
             rows = [{**looking.named(rows, table), "fidelity": fidelity.described(spark_lake, table)}]
     if output_as == "json":
         output.json(rows)
@@ -162,7 +162,7 @@ def _asked(
             return query(lake, text, limit, batch)
     from ingest.cli import spark_query
 
-    with opened(file, jars_dir) as spark_lake:
+    with opened(file, jars_dir, to_look=True) as spark_lake:
         return spark_query.query(spark_lake, text, limit, batch)
 
 
@@ -194,7 +194,7 @@ def explain(
             story = explaining.explain(lake, table, explaining.masked_key(lake, table, key))
     except UnreadableError as error:
         output.note(str(error))
-        with opened(file, jars_dir) as spark_lake:
+        with opened(file, jars_dir, to_look=True) as spark_lake:
             story = explaining.explain(spark_lake, table, explaining.masked_key(spark_lake, table, key))
     if output_as == "json":
         output.json(story)

@@ -103,7 +103,9 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
     from ingest.lake import identity, stores
     from ingest.lake.tables import LakeReader
 
-    pipelines = _with_lakes(files)
+    pipelines = _with_lakes(files, to_look=True)
+    for text in (text for one in pipelines for text in one.unresolved.values()):
+        output.warning(f"{text}; only a run needs it")
     why = [f"{one.lake} is not read otherwise." for one in pipelines if not stores.is_readable(one.lake)]
     readers = [LakeReader(pipeline) for pipeline in pipelines]
     try:
@@ -114,7 +116,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
         why = [str(error)]
     if why:
         output.note(f"{why[0]} Spark is asked, which takes a while to start.")
-        with all_opened(files, jars_dir) as lakes:
+        with all_opened(files, jars_dir, to_look=True) as lakes:
             yield [*lakes]
         return
     yield [*readers]
@@ -131,10 +133,10 @@ def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
     return known[name]
 
 
-def _with_lakes(files: list[Path]) -> list[Pipeline]:
+def _with_lakes(files: list[Path], *, to_look: bool = False) -> list[Pipeline]:
     from ingest.config import load
 
-    pipelines = [load(file) for file in files]
+    pipelines = [load(file, to_look=to_look) for file in files]
     for pipeline in pipelines:
         if "://" not in pipeline.lake and not Path(pipeline.lake).is_dir():
             raise _no_lake(pipeline)
@@ -148,12 +150,15 @@ def _no_lake(pipeline: Pipeline) -> IngestError:
 
 
 @contextlib.contextmanager
-def opened(file: Path, jars_dir: Path | None, *, deferred: bool = False) -> Iterator[Lake]:
+def opened(
+    file: Path, jars_dir: Path | None, *, deferred: bool = False, to_look: bool = False
+) -> Iterator[Lake]:
     """The lake of a pipeline file; an `IngestError` if it does not exist yet.
 
-    ``deferred`` starts Spark when something first needs it: a decision is a row that Arrow writes.
+    ``deferred`` starts Spark when something first needs it: a decision is a row that Arrow writes. ``to_look`` is that
+    of `ingest.config.load`.
     """
-    with all_opened([file], jars_dir, deferred=deferred) as lakes:
+    with all_opened([file], jars_dir, deferred=deferred, to_look=to_look) as lakes:
         yield lakes[0]
 
 
@@ -168,9 +173,11 @@ def locked(file: Path, jars_dir: Path | None, purpose: str, *, deferred: bool = 
 
 
 @contextlib.contextmanager
-def all_opened(files: list[Path], jars_dir: Path | None, *, deferred: bool = False) -> Iterator[list[Lake]]:
+def all_opened(
+    files: list[Path], jars_dir: Path | None, *, deferred: bool = False, to_look: bool = False
+) -> Iterator[list[Lake]]:
     """The lakes of several pipeline files, in one session; an `IngestError` if one of them does not exist yet."""
-    pipelines = _with_lakes(files)
+    pipelines = _with_lakes(files, to_look=to_look)
     with session_for(pipelines, jars_dir, deferred=deferred) as spark:
         from ingest.lake import identity
         from ingest.lake.lake import Lake

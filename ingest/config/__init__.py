@@ -16,8 +16,12 @@ from ingest.config.patterns import matches
 __all__ = ["Expectation", "Pipeline", "QualityRule", "Source", "TableRule", "load", "matches"]
 
 
-def load(path: str | Path) -> Pipeline:
-    """The pipeline of a file; a `ConfigError` with all its faults, each as ``file:line:col text``."""
+def load(path: str | Path, *, to_look: bool = False) -> Pipeline:
+    """The pipeline of a file; a `ConfigError` with all its faults, each as ``file:line:col text``.
+
+    ``to_look`` is for questions to the lake: what they do not need, such as a broker's password, is left out where its
+    ``${...}`` does not resolve, and named in ``unresolved``.
+    """
     from ingest.config.read import check
 
-    return check(path).pipeline
+    return check(path, to_look=to_look).pipeline

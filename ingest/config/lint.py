@@ -11,7 +11,7 @@ from pathlib import Path
 from ingest import formats
 from ingest.change import TableId
 from ingest.config import patterns, schema
-from ingest.config.model import MASKED_BY_SECRET, Pipeline, TableRule
+from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule
 from ingest.config.words import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
 
@@ -43,7 +43,7 @@ def refuse(document: Document, pipeline: Pipeline) -> None:
     _refuse_shared(document, pipeline)
     for i, rule in enumerate(pipeline.tables):
         by_secret = [name for name, how in rule.mask.items() if how in MASKED_BY_SECRET]
-        if by_secret and not pipeline.mask_secret:
+        if by_secret and not pipeline.mask_secret and MASK_SECRET not in pipeline.unresolved:
             document.fault(
                 ("tables", i, "mask", by_secret[0]),
                 f"{by_secret[0]}: {rule.mask[by_secret[0]]} needs a secret; write at the top "

@@ -21,10 +21,10 @@ import msgspec
 
 from ingest import types, values
 from ingest.change import Change, Image, Op, TableId
-from ingest.config.model import MASKED_TO_TEXT, Pipeline, TableRule
+from ingest.config.model import MASK_SECRET, MASKED_TO_TEXT, Pipeline, TableRule
 from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, tokens
-from ingest.errors import Undecodable
+from ingest.errors import ConfigError, Undecodable
 from ingest.values.charsets import keeps_all
 from ingest.values.remembered import remembered
 
@@ -64,9 +64,11 @@ class Masks:
         self._rules: dict[TableId, _TableMasks | None] = {}
 
     def of(self, table: TableId) -> _TableMasks | None:
-        """The masks of one table, if it has any."""
+        """The masks of one table, if it has any; a `ConfigError` if their secret was left out of the pipeline file."""
         if table not in self._rules:
             rule = self._pipeline.masking(table)
+            if rule.mask and (fault := self._pipeline.unresolved.get(MASK_SECRET)):
+                raise ConfigError([fault])
             self._rules[table] = _TableMasks(rule, self._methods) if rule.mask else None
         return self._rules[table]
 

@@ -211,6 +211,10 @@ class Sealing:
     # until all data keys are wrapped by the other one
     previous_master_key: str = field(default="", repr=False)
     keep_days: int | None = None  # after so many days `ingest maintain` drops a day's key
+    fault: str = ""  # why the master key is not known: of a file read for looking
+
+
+MASK_SECRET, SEAL = "mask_secret", "bronze.seal"  # in `Pipeline.unresolved`
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +243,8 @@ class Pipeline:
     barred: frozenset[TableId] = (
         frozenset()
     )  # of a view: source tables whose further mirror is another table's
+    # of a file read for looking: what was left out, for its ``${...}`` does not resolve: why, by the key's path with dots
+    unresolved: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def hides(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import lint, schema, suite, words
+from ingest.config import left_out, lint, schema, suite, words
 from ingest.config.lint import CheckedFile
 from ingest.config.model import (
     METADATA,
+    SEAL,
     AlertTarget,
     Database,
     Expectation,
@@ -45,9 +47,13 @@ _OF_THE_TABLE = {
 _STANDARD_OPTIONS = tuple(schema.OptionKeys.model_fields)
 
 
-def check(path: str | Path) -> CheckedFile:
-    """Read and check one pipeline file; a `ConfigError` with all its faults."""
+def check(path: str | Path, *, to_look: bool = False) -> CheckedFile:
+    """Read and check one pipeline file; a `ConfigError` with all its faults.
+
+    ``to_look`` leaves out what does not resolve and is needed by runs only (`ingest.config.left_out`).
+    """
     document = read(Path(path))
+    missing = left_out.leave_out(document) if to_look else {}
     keys = None
     try:
         keys = schema.PipelineKeys.model_validate(document.tree)
@@ -62,6 +68,9 @@ def check(path: str | Path) -> CheckedFile:
         raise ConfigError(document.problems())
     suites = _suites(document, keys)
     pipeline = _pipeline(document, keys, suites)
+    if missing:
+        seal = Sealing(fault=missing[SEAL]) if SEAL in missing else pipeline.seal
+        pipeline = replace(pipeline, unresolved=missing, seal=seal)
     lint.refuse(document, pipeline)
     if document.faults:
         raise ConfigError(document.problems())

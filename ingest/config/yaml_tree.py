@@ -51,7 +51,8 @@ class Document:
     """A pipeline file read but not yet understood.
 
     ``places`` has the 1-based line and column of every key and list item, ``references`` the text as
-    written of every value that holds ``${...}``, ``faults`` what is wrong with the YAML itself.
+    written of every value that holds ``${...}``, ``faults`` what is wrong with the YAML itself,
+    ``unresolved`` those faults that another environment does not have.
     """
 
     file: Path
@@ -59,6 +60,7 @@ class Document:
     places: dict[Where, tuple[int, int]] = field(default_factory=dict)
     references: dict[Where, str] = field(default_factory=dict)
     faults: list[tuple[tuple[int, int], str]] = field(default_factory=list)
+    unresolved: list[tuple[Where, str]] = field(default_factory=list)
     values: int = 0
 
     def place(self, where: Where) -> tuple[int, int]:
@@ -70,6 +72,11 @@ class Document:
     def fault(self, where: Where, text: str) -> None:
         """Note one fault of the value at ``where``."""
         self.faults.append((self.place(where), text))
+
+    def is_unresolved(self, where: Where, text: str) -> None:
+        """Note that a reference in the value at ``where`` does not resolve here."""
+        self.fault(where, text)
+        self.unresolved.append((where, text))
 
     def problems(self) -> list[str]:
         """All faults in the order of the file, each once, as ``file:line:col text``."""
@@ -253,7 +260,7 @@ def _reference(document: Document, inner: str, where: Where) -> str:
     if default is not None:
         return value or default
     if value is None:
-        document.fault(
+        document.is_unresolved(
             where, f"the environment variable {name} is not set; set it or write ${{{name}:-default}}"
         )
     return value or ""
@@ -274,7 +281,7 @@ def _file_reference(document: Document, name: str, where: Where) -> str:
         return _small_text(path).rstrip("\r\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        document.fault(where, f"the file {path} of ${{file:...}} cannot be read: {reason}")
+        document.is_unresolved(where, f"the file {path} of ${{file:...}} cannot be read: {reason}")
         return ""
 
 

@@ -16,7 +16,7 @@ import orjson
 from ingest.change import Options, TableId
 from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.masks import fingerprint
-from ingest.config.model import MASKED_BY_SECRET
+from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET
 from ingest.errors import HeldError, command
 from ingest.lake import decisions
 from ingest.lake.decisions import Decision
@@ -98,6 +98,8 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         now = settings_of(lake.pipeline, named[name])
         ends = [batch - 1 for batch, _ in spans[1:]] + [newest]
         for (first, then), last in zip(spans, ends, strict=True):
+            if MASK_SECRET in lake.pipeline.unresolved and _MASKS in then and _MASKS in now:
+                now[_MASKS]["secret"] = then[_MASKS]["secret"]  # cannot be compared here
             if then != now and first <= last:
                 found.append(Outdated(name, first, last, tuple(_differences(then, now))))
     return found

@@ -192,6 +192,8 @@ def _masters(wanted: Sealing | None) -> dict[str, bytes]:
         raise SealError(
             "the pipeline file has no `bronze: seal:` any more: put its `master_key:` back to read them."
         )
+    if wanted.fault:
+        raise SealError(wanted.fault)
     texts = [_printed(wanted.command) if wanted.command else wanted.master_key, wanted.previous_master_key]
     return {fingerprint(key.hex()): key for key in map(key_bytes, filter(None, texts))}
 

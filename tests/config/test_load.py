@@ -8,6 +8,7 @@ import pytest
 
 from ingest.change import TableHints, TableId
 from ingest.config import Expectation, Pipeline, QualityRule, Source, TableRule, load
+from ingest.config.masks import Masks
 from ingest.errors import ConfigError
 
 GOOD = """\
@@ -312,6 +313,76 @@ def test_references_that_lead_nowhere(tmp_path: Path, value: str, expected: str)
     """An empty lake path would put the lake into the pipeline's folder."""
     found = problems(tmp_path, GOOD.replace("./lake", value))
     assert [expected.replace("{folder}", str(tmp_path))] == found
+
+
+FULL = """\
+pipeline: stock
+lake: ./lake
+mask_secret: ${STOCK_NONE}
+alerts: [{webhook: "${STOCK_NONE}"}, {webhook: "https://hooks.example.com/x"}]
+openlineage: {url: "http://marquez:5000", api_key: "${STOCK_NONE}"}
+bronze: {seal: {master_key: "${STOCK_NONE}"}}
+spark: {spark.hadoop.fs.s3a.secret.key: "${STOCK_NONE}", spark.ui.enabled: "false"}
+sources:
+  - name: bins
+    format: canal
+    bootstrap_servers: ["${STOCK_NONE}"]
+    topics: ["${STOCK_NONE}"]
+    start: ${STOCK_NONE}
+    kafka: {sasl.jaas.config: "${file:nope}", security.protocol: SASL_SSL}
+    database: {url: "mysql://db:3306", user: reader, password: "${STOCK_NONE}"}
+  - {name: boxes, format: canal, path: "${STOCK_NONE}/*.jsonl", storage: {secret: "${STOCK_NONE}"}}
+tables:
+  - {match: stock.bins, mask: {phone: hmac}}
+"""
+
+
+def test_what_only_runs_need_is_left_out_for_questions(tmp_path: Path) -> None:
+    """The operator who asks for the state of a lake at night does not have the broker's password."""
+    file = written(tmp_path, FULL)
+    with pytest.raises(ConfigError, match="STOCK_NONE"):
+        load(file)
+    found = load(file, to_look=True)
+    bins, boxes = found.sources
+    assert {"security.protocol": "SASL_SSL"} == bins.kafka
+    assert (None, "${STOCK_NONE}", ("${STOCK_NONE}",)) == (bins.database, bins.bootstrap_servers, bins.topics)
+    assert {} == boxes.storage
+    assert ((), None, "", {"spark.ui.enabled": "false"}) == (
+        found.alerts,
+        found.lineage,
+        found.mask_secret,
+        found.spark,
+    )
+    assert found.hides, "sealed and masked data must still not be quoted"
+    assert {
+        "alerts", "bronze.seal", "mask_secret", "openlineage", "sources.0.bootstrap_servers.0", "sources.0.database",
+        "sources.0.kafka.sasl.jaas.config", "sources.0.start", "sources.0.topics.0", "sources.1.path",
+        "sources.1.storage.secret", "spark.spark.hadoop.fs.s3a.secret.key",
+    } == set(found.unresolved)  # fmt: skip
+    assert all(text.startswith(f"{file}:") for text in found.unresolved.values())
+    with pytest.raises(ConfigError, match="3:1 the environment variable STOCK_NONE is not set"):
+        Masks(found).of(TableId("stock", None, "bins"))
+    assert Masks(found).of(TableId("stock", None, "boxes")) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("lake: ./lake", "lake: ${STOCK_NONE}"),
+        ("pipeline: stock", "pipeline: ${STOCK_NONE}"),
+        ("match: stock.bins", "match: '${STOCK_NONE}'"),
+        ("lake: ./lake", "lake: s3a://stock/lake"),
+        ("format: canal, path", "format: '${STOCK_NONE}', path"),
+        ("mask_secret: ${STOCK_NONE}", ""),
+        ("mask_secret: ${STOCK_NONE}", "mask_secret: short"),
+        ('[{webhook: "${STOCK_NONE}"}', '[{webhook: "${not a name}"}'),
+    ],
+)
+def test_what_questions_need_is_needed_for_them(tmp_path: Path, old: str, new: str) -> None:
+    """Without the lake's own keys an answer would be about another lake, or wrong."""
+    assert old in FULL
+    with pytest.raises(ConfigError):
+        load(written(tmp_path, FULL.replace(old, new)), to_look=True)
 
 
 def test_faults_of_references_do_not_print_their_values(
