@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,6 +40,7 @@ _SQL_TYPES = {
     "ARRAY<STRUCT<key: STRING, value: BINARY>>": "STRUCT(key VARCHAR, value BLOB)[]",
 }
 _NAMED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}""")  # quoted text is not changed
+_WORD = re.compile(r"\w+")
 Row = dict[str, Any]
 
 
@@ -100,20 +104,24 @@ class Tables:
         ``{bronze.message}`` is one kind of a table's rows. Columns missing from a table of an older version are NULL; a
         table that does not exist has no rows. Times are returned in UTC without a zone.
         """
-        return duck.rows(filled(query, self._scanned))
+        wanted = _words(query)
+        return self._rows(filled(query, lambda name, kind: self._scanned(name, kind, wanted)))
+
+    def _rows(self, query: str) -> list[Row]:
+        return duck.rows(query)
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
         """The rows of a query in which ``{mirror}`` is the table of that name under the lake."""
         folder = self.path(name)
         return duck.rows(filled(query, lambda _name, _kind: scan(folder, delta.snapshot(folder))))
 
-    def _scanned(self, name: str, kind: str | None) -> str:
+    def _scanned(self, name: str, kind: str | None, wanted: Collection[str] | None) -> str:
         schema, folder = BY_NAME[name], self.path(name)
         state = delta.snapshot(folder)
         if kind:
             files = tuple(one for one in state.files if one.partition.get("kind") == kind)
             state = replace(state, files=files)
-        return scan(folder, state, duck_types(schema))
+        return scan(folder, state, duck_types(schema), wanted=wanted)
 
 
 @dataclass(slots=True)
@@ -127,10 +135,58 @@ class LakeReader(Tables):
         if stores.allow(self.pipeline):
             duck.connection.cache_clear()  # without one, no files of stores can be opened
 
+    def _rows(self, query: str) -> list[Row]:
+        """The rows of a query; small answers are remembered, for the query names its files, which never change."""
+        known = self.kept.get(_REMEMBERED, (None, None))[1]
+        if not isinstance(known, _Remembered):
+            known = _Remembered()
+            self.kept[_REMEMBERED] = None, known
+        return known.rows(query)
+
+
+_REMEMBERED = ""  # in `Tables.kept`, whose other names are paths
+_MOST, _SMALL = 32, 64 << 10  # answers that are remembered, and characters of each
+
+
+class _Remembered:
+    """The last small answers of one lake, by their queries."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[bytes, list[Row]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def rows(self, query: str) -> list[Row]:
+        mark = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        with self._lock:
+            found = self._found.get(mark)
+            if found is not None:
+                self._found.move_to_end(mark)
+        if found is None:
+            found = duck.rows(query)
+            if _is_small(found):
+                with self._lock:
+                    self._found[mark] = found
+                    if len(self._found) > _MOST:
+                        self._found.popitem(last=False)
+        return [row.copy() for row in found]
+
+
+def _is_small(rows: list[Row]) -> bool:
+    cells = (cell for row in rows for cell in row.values())
+    return sum(len(one) if isinstance(one, str | bytes) else 8 for one in cells) <= _SMALL
+
 
 def filled(query: str, table: Callable[[str, str | None], str]) -> str:
     """A query with its ``{name}`` and ``{name.kind}`` replaced; quoted texts and names are not changed."""
     return _NAMED.sub(lambda found: table(found[1], found[2]) if found[1] else found[0], query)
+
+
+def _words(query: str) -> Collection[str] | None:
+    """The words of a query, among them each column that it names; None if it may mean columns that it does not name.
+
+    Most of a short query's time is spent on the columns that its tables have.
+    """
+    return None if "*" in query.replace("count(*)", "") else set(_WORD.findall(query.lower()))
 
 
 def duck_types(schema: TableSchema) -> dict[str, str]:
@@ -161,7 +217,12 @@ def duck_type(kind: object) -> str:
 
 
 def scan(
-    folder: str, state: Snapshot, expected: Mapping[str, str] | None = None, *, zones: bool = False
+    folder: str,
+    state: Snapshot,
+    expected: Mapping[str, str] | None = None,
+    *,
+    zones: bool = False,
+    wanted: Collection[str] | None = None,
 ) -> str:
     """A table at a version as a subquery of DuckDB's SQL.
 
@@ -170,9 +231,13 @@ def scan(
         state: its log at the version.
         expected: further columns with DuckDB's types, NULL where the table lacks them.
         zones: leave instants as they are; otherwise they are in UTC without a zone, as all internal queries need them.
+        wanted: the columns to keep, with one that is in the files; all if not given.
     """
     columns = {name: duck_type(kind) for name, kind in state.types.items()}
     columns |= {name: kind for name, kind in (expected or {}).items() if name not in columns}
+    if wanted is not None:
+        first = next((name for name in columns if name not in state.partition_by), None)
+        columns = {name: kind for name, kind in columns.items() if name in wanted or name == first}
     groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
     for one in state.files:
         groups.setdefault(tuple((name, one.partition.get(name)) for name in state.partition_by), []).append(

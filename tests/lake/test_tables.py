@@ -11,8 +11,10 @@ import pytest
 
 from ingest.lake import delta, duck
 from ingest.lake.delta import UnreadableError
-from ingest.lake.schemas import ALL
+from ingest.lake.schemas import ALL, BY_NAME
 from ingest.lake.tables import duck_types, scan
+from tests.lakes import change
+from tests.serve.conftest import depot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -173,3 +175,36 @@ def test_a_text_that_looks_like_a_table_stays_a_text(tmp_path: Path) -> None:
     query = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM {books} AS b, {bronze.message} AS m"""
     expected = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM <books None> AS b, <bronze message> AS m"""
     assert expected == filled(query, lambda name, kind: f"<{name} {kind}>")
+
+
+def test_a_query_that_names_columns_gets_them_as_of_all(tmp_path: Path) -> None:
+    """Only columns that a query names are looked up; one left out too many would be an error, or NULL."""
+    lake = depot(tmp_path, batches=2).reader
+    asked = {one.name: lake.ask(f"SELECT * FROM {{{one.name}}}") for one in ALL}
+    assert {"changes", "books", "checks", "runs", "ddl", "rejects", "bronze"} <= {
+        name for name, rows in asked.items() if rows
+    }
+    for name, rows in asked.items():
+        assert [{"n": len(rows)}] == lake.ask(f"SELECT count(*) AS n FROM {{{name}}}")
+        for column in duck_types(BY_NAME[name]):
+            expected = sorted(repr(row[column]) for row in rows)
+            for written in (duck.name(column), duck.name(column.upper())):
+                found = lake.ask(f"SELECT {written} AS c FROM {{{name}}} AS t")
+                assert expected == sorted(repr(row["c"]) for row in found), (name, written)
+    messages = lake.ask("SELECT t.* FROM {bronze.message} AS t")
+    assert sorted(duck_types(BY_NAME["bronze"])) == sorted(messages[0])
+
+
+def test_an_answer_is_remembered_for_as_long_as_its_files_are_the_table(tmp_path: Path) -> None:
+    """A page asks the same several times; after a commit it must not be given what was."""
+    made = depot(tmp_path, batches=2)
+    lake = made.reader
+    query = "SELECT batch FROM {runs} ORDER BY batch"
+    first = lake.ask(query)
+    count = len(first)
+    first[0]["batch"] = -1
+    first.pop()
+    again = lake.ask(query)
+    assert (count, 1) == (len(again), again[0]["batch"])
+    made.take([change("INSERT", "bins", 9500, {"id": "77", "word": "x"})])
+    assert count < len(lake.ask(query))
