@@ -357,8 +357,12 @@ def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
             "last_run": one.status.get("last_run"),
             "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
         }
-        for one in fleet.states()
+        | (dict.fromkeys(_COUNTS) if one.being_read else {})
+        for one in fleet.states(soon=True)
     ]  # fmt: skip
+
+
+_COUNTS = ("tables", "not_ok", "open_rejects", "pending_statements", "failing_checks")  # not known yet
 
 
 def _first(asked: Mapping[str, list[str]], name: str) -> str:

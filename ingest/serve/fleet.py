@@ -31,6 +31,8 @@ LONGEST = 20.0  # seconds of such a pause
 KEPT = 64  # answers, and as many of each pipeline as the page of all of them needs
 OF_EACH = 4
 LATELY = 600.0  # seconds after a question in which a pipeline's answers are made before they are asked for
+SOON = 0.4  # seconds after which the page of all pipelines shows what is known
+AGAIN = 10.0  # seconds after which a pipeline file with a fault is read again
 STORE_LOOK = 10.0  # seconds for which a lake in a store is taken to be as it was
 
 
@@ -39,6 +41,7 @@ class _Slot:
     lock: threading.Lock = field(default_factory=threading.Lock)
     seen: object = None
     value: Any = None
+    has_value: bool = False  # one that was made, and may have been forgotten since
     made: float | None = None
     cost: float = 0.0
 
@@ -51,20 +54,33 @@ class Answers:
         self._slots: OrderedDict[tuple[str, ...], _Slot] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, name: tuple[str, ...], seen: object, make: Callable[[], Made]) -> Made:
-        """The answer of that name, as it was made when its tables were as ``seen`` says."""
+    def get(
+        self, name: tuple[str, ...], seen: object, make: Callable[[], Made], until: float | None = None
+    ) -> Made:
+        """The answer of that name, as it was made when its tables were as ``seen`` says.
+
+        After the moment ``until`` of `time.monotonic` nothing is made: the last answer is given, if there is one.
+
+        Raises:
+            NotYetError: there is none, and no time to make it.
+        """
         with self._lock:
             slot = self._slots.setdefault(name, _Slot())
             self._slots.move_to_end(name)
             while len(self._slots) > self._most:
                 self._slots.popitem(last=False)
-        if not self._is_due(slot, seen) or not slot.lock.acquire(blocking=slot.made is None):
+        if not self._is_due(slot, seen):
             return slot.value  # type: ignore[no-any-return] # what was made under this name
+        waits, left = slot.made is None, -1.0 if until is None else max(0.0, until - time.monotonic())
+        if left == 0.0 or not slot.lock.acquire(waits, left if waits else -1):
+            if not slot.has_value:
+                raise NotYetError
+            return slot.value  # type: ignore[no-any-return]
         try:
             if self._is_due(slot, seen):
                 began = time.monotonic()
                 slot.value = make()
-                slot.made = time.monotonic()
+                slot.made, slot.has_value = time.monotonic(), True
                 slot.seen, slot.cost = seen, slot.made - began
             return slot.value  # type: ignore[no-any-return]
         finally:
@@ -80,8 +96,9 @@ class Answers:
     def forget(self, first: str) -> None:
         """Make every answer whose name begins so again when it is next asked for."""
         with self._lock:
-            for name in [name for name in self._slots if name[0] == first]:
-                del self._slots[name]
+            for name, slot in self._slots.items():
+                if name[0] == first:
+                    self._slots[name] = _Slot(value=slot.value, has_value=slot.has_value)
 
 
 @dataclass(slots=True)
@@ -93,16 +110,18 @@ class Member:
     pipeline: Pipeline | None = None
     fault: str = ""
     stamp: object = None
+    looked: float = 0.0  # when the file was last read
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)
 
     def read(self) -> None:
         """Read the file again if it was changed; with faults, what it said before holds."""
-        stamp = _stamp(self.file)
-        if stamp == self.stamp and self.stamp is not None:
+        stamp, now = _stamp(self.file), time.monotonic()
+        whole = not self.fault and not (self.pipeline and self.pipeline.unresolved)
+        if stamp == self.stamp and self.stamp is not None and (whole or now - self.looked < AGAIN):
             return
-        self.stamp = stamp
+        self.stamp, self.looked = stamp, now
         try:
-            found = load(self.file)
+            found = load(self.file, to_look=True)
         except IngestError as error:
             self.fault = str(error)
             return
@@ -137,7 +156,8 @@ def versions(lake: str) -> tuple[object, ...]:
 class Fleet:
     """Several pipelines, by name."""
 
-    def __init__(self, files: Sequence[Path]) -> None:
+    def __init__(self, files: Sequence[Path], soon: float = SOON) -> None:
+        self._soon = soon
         self._answers = Answers(KEPT + OF_EACH * len(files))
         self._asked: dict[str, float] = {}
         self._look = threading.local()
@@ -146,6 +166,8 @@ class Fleet:
             member = Member(file)
             member.read()
             member.name = member.pipeline.name if member.pipeline else file.stem
+            if member.pipeline is None and member.name in self.members:
+                member.name = str(file)
             if (other := self.members.get(member.name)) is not None:
                 raise IngestError(
                     f"{other.file} and {file} are both called {member.name}: give each pipeline a name of its own."
@@ -185,8 +207,9 @@ class Fleet:
     def kept(self, name: str, what: str, lake: LakeReader, make: Callable[[LakeReader], Made]) -> Made:
         """An answer about a lake, made again only after one of its tables was written."""
         return self._answers.get(
-            (name, what), (self._versions(lake.pipeline.lake), lake.pipeline), lambda: make(lake)
-        )
+            (name, what), (self._versions(lake.pipeline.lake), lake.pipeline), lambda: make(lake),
+            getattr(self._look, "until", None),
+        )  # fmt: skip
 
     @contextmanager
     def one_look(self) -> Iterator[None]:
@@ -233,9 +256,13 @@ class Fleet:
         self.kept(name, "checks", lake, status.verdicts)
         self.facts(name, lake)
 
-    def states(self) -> list[PipelineState]:
-        """Every pipeline's state, the worst first."""
-        found = [self.state(name) for name in self.members]
+    def states(self, *, soon: bool = False) -> list[PipelineState]:
+        """Every pipeline's state, the worst first; ``soon`` gives what is known if making the rest takes long."""
+        self._look.until = time.monotonic() + self._soon if soon else None
+        try:
+            found = [self.state(name) for name in self.members]
+        finally:
+            self._look.until = None
         return sorted(found, key=lambda one: (LIGHTS.index(one.light), -(one.lag or 0), one.name))
 
     def state(self, name: str) -> PipelineState:
@@ -248,6 +275,8 @@ class Fleet:
             found = self.status(name)
             checks = self.kept(name, "checks", lake, status.verdicts)
             wrong = causes.merged(found, self.facts(name, lake)).values()
+        except NotYetError:
+            return PipelineState(name, member, "none", BEING_READ, [])
         except NoLakeError:
             text = "There is no lake yet: the first run makes it."
             trouble = Trouble("none", text, command("run", member.file))
@@ -278,6 +307,11 @@ class NoLakeError(NotHereError):
     """A pipeline has not been run yet."""
 
 
+class NotYetError(Exception):
+    """An answer takes longer than is waited for."""
+
+
+BEING_READ = "Being read"
 LIGHTS = ("bad", "warn", "none", "good")
 
 
@@ -303,6 +337,11 @@ class PipelineState:
     troubles: list[Trouble]
     status: dict[str, Any] = field(default_factory=dict)
     checks: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def being_read(self) -> bool:
+        """True if nothing is known of it yet."""
+        return self.word == BEING_READ
 
     @property
     def lag(self) -> int | None:
@@ -362,6 +401,8 @@ class PipelineState:
 def _troubles(member: Member, wrong: Iterable[Cause], tables: set[str]) -> Iterator[Trouble]:
     if member.fault:
         yield Trouble("bad", member.fault, command("validate", member.file))
+    for text in member.pipeline.unresolved.values() if member.pipeline else ():
+        yield Trouble("warn", f"{text}; only a run needs it", command("validate", member.file))
     for one in wrong:
         text = causes.without(one.sentence, one.command)
         table = one.subject.rpartition(": ")[0]

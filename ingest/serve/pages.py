@@ -93,7 +93,7 @@ def link(page: str, /, **words: object) -> str:
 
 def fleet(fleet: Fleet, asked: Query) -> View:
     """All pipelines, the worst first."""
-    everything = fleet.states()
+    everything = fleet.states(soon=True)
     wanted = asked.get("q", "").lower()
     rows = [
         one for one in everything
@@ -101,20 +101,23 @@ def fleet(fleet: Fleet, asked: Query) -> View:
     ]  # fmt: skip
     bad = sum(one.light == "bad" for one in everything)
     warn = sum(one.light == "warn" for one in everything)
+    reading = sum(one.being_read for one in everything)
     light = next((one.light for one in everything), "none")
     return View("fleet.html.j2", "All pipelines", {
         "all": everything, "shown": page_of(rows, asked), "light": light,
-        "headline": _headline(len(everything), bad, warn, light),
+        "headline": _headline(len(everything), bad, warn, light, reading),
         "tables": sum(len(one.tables) for one in everything),
         "held": sum(one.bad for one in everything),
         "rejects": sum(one.rejects for one in everything),
         "statements": sum(one.statements for one in everything),
         "failing": sum(one.failing for one in everything),
-    })  # fmt: skip
+    }, live=1 if reading else 5)  # fmt: skip
 
 
-def _headline(count: int, bad: int, warn: int, light: str) -> str:
+def _headline(count: int, bad: int, warn: int, light: str, reading: int) -> str:
     pipelines = f"{count} pipeline{'' if count == 1 else 's'}"
+    if reading:
+        return f"{pipelines}: {reading} of them {'is' if reading == 1 else 'are'} still being read."
     if bad:
         return f"{bad} of {pipelines} {'needs' if bad == 1 else 'need'} attention now."
     if warn:

@@ -113,10 +113,12 @@ class Client:
         return Answer(sent[0]["status"], names, b"".join(one.get("body", b"") for one in sent[1:]))
 
 
-def client_of(*files: Path, tokens: Mapping[str, str] | None = None, **given: Any) -> Client:
-    """A client of a service over pipeline files."""
+def client_of(
+    *files: Path, tokens: Mapping[str, str] | None = None, soon: float = 60.0, **given: Any
+) -> Client:
+    """A client of a service over pipeline files, which shows all of them however long that takes."""
     guard = AccessGuard(Address("127.0.0.1", 8765), "ada", tokens or {}, **given)
-    return Client(Service(Fleet(files), guard))
+    return Client(Service(Fleet(files, soon), guard))
 
 
 @pytest.fixture(scope="session")

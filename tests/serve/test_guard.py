@@ -24,6 +24,7 @@ from ingest.errors import SetupError
 from ingest.lake import records
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
+from ingest.serve import fleet as fleets
 from ingest.serve import guard
 from ingest.serve.app import Service
 from ingest.serve.work import JobRunner
@@ -275,6 +276,42 @@ def test_the_page_of_a_file_with_faults_says_them(own: Path) -> None:
     own.write_text("pipeline: depot\nlakes: ./lake\n", "utf-8")
     page = client_of(own).get(PAGES["pipeline"])
     assert (200, True) == (page.code, "Cannot be read" in page.text)
+
+
+def test_a_file_with_faults_takes_no_other_down(lake: Written, tmp_path: Path) -> None:
+    """One colleague saves half a file: the other pipelines are still looked after."""
+    broken = [tmp_path / name / "pipeline.yaml" for name in ("one", "two")]
+    for file, text in zip(broken, ("pipeline: one\n", "pipeline: ["), strict=True):
+        file.parent.mkdir()
+        file.write_text(text, "utf-8")
+    client = client_of(*broken, lake.file, tmp_path / "missing.yaml")
+    found = {one["pipeline"]: one for one in client.get("/api/status").json}
+    assert {"pipeline", str(broken[1]), "depot", "missing"} == set(found)
+    assert "the key 'lake' is missing" in found["pipeline"]["troubles"][0]["text"]
+    assert "is not YAML" in found[str(broken[1])]["troubles"][0]["text"]
+    assert "there is no such file" in found["missing"]["troubles"][0]["text"]
+    assert 200 == client.get(PAGES["table"]).code
+    assert 'pipeline="depot"' in client.get("/metrics").text
+    for name in found:
+        assert 200 == client.get(f"/pipeline?{urlencode({'pipeline': name})}").code
+
+
+def test_a_secret_that_only_runs_need_is_missed_by_runs_alone(
+    own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service of readers has no password of the broker; once it is there, the warning goes."""
+    own.write_text(
+        own.read_text("utf-8").replace("settle: 1s", "settle: 1s, storage: {password: '${file:password}'}"),
+        "utf-8",
+    )
+    monkeypatch.setattr(fleets, "AGAIN", 0.0)
+    client = client_of(own)
+    said = "of ${file:...} cannot be read: No such file or directory; only a run needs it"
+    texts = [one["text"] for one in client.get("/api/status").json[0]["troubles"]]
+    assert [True] == [said in text for text in texts if "password" in text]
+    assert 200 == client.get(PAGES["table"]).code
+    own.with_name("password").write_text("x", "utf-8")
+    assert said not in client.get("/api/status").text
 
 
 def test_a_lake_that_goes_away_is_said_and_comes_back(own: Path) -> None:

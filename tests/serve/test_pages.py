@@ -278,6 +278,24 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
     assert 8 == len(made)
 
 
+def test_what_takes_long_is_shown_as_being_read(own: Path) -> None:
+    """After a start of fifty pipelines the page would be blank for seconds, and whoever opens it reloads it."""
+    client = client_of(own, soon=0.0)
+    unread = client.get("/api/status").json[0]
+    assert ("Being read", "none", None, None) == (
+        unread["state"], unread["light"], unread["open_rejects"], unread["pending_statements"],
+    )  # fmt: skip
+    text = client.get("/").text
+    assert "1 pipeline: 1 of them is still being read." in words(text)
+    assert 'data-every="1"' in text
+    assert "depot.bins" in client.get(PAGES["pipeline"]).text, "a page of one pipeline waits"
+    client.service.fleet.prepare()
+    found = client.get("/api/status").json
+    assert (["1 held"], 'data-every="5"' in client.get("/").text) == ([one["state"] for one in found], True)
+    (own.parent / "depot-lake/checks/_delta_log").touch()  # as a commit does
+    assert found[0]["state"] == client.get("/api/status").json[0]["state"], "the last answer, not none"
+
+
 @pytest.mark.parametrize("page", ["/", "/pipeline?pipeline=depot", "/api/status"])
 def test_a_request_looks_once_at_what_was_written(
     client: Client, page: str, monkeypatch: pytest.MonkeyPatch

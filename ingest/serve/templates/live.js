@@ -4,8 +4,8 @@
   const main = document.querySelector("main[data-every]");
   if (!main) return;
   const note = document.getElementById("live");
-  const every = 1000 * Number(main.dataset.every);
-  let mark = "", wait = every;
+  const every = () => 1000 * Number(main.dataset.every);
+  let mark = "", wait = every();
   const say = text => { if (note.textContent !== text) note.textContent = text; };
   const busy = () => document.hidden || !document.getSelection().isCollapsed
     || [...main.querySelectorAll("input:not([type=hidden]), textarea")].some(one =>
@@ -21,6 +21,7 @@
     const left = [...main.querySelectorAll(".scroll")].map(one => one.scrollLeft);
     const at = main.contains(document.activeElement) && document.activeElement;
     const name = at && named(at), nth = at ? alike(name).indexOf(at) : 0;
+    main.dataset.every = fresh.dataset.every || 0; // nothing more comes of it
     main.replaceChildren(...fresh.childNodes);
     main.querySelectorAll("details").forEach((one, i) => { one.open = Boolean(open[i]); });
     main.querySelectorAll(".scroll").forEach((one, i) => { one.scrollLeft = left[i] || 0; });
@@ -36,7 +37,7 @@
             put(await answer.text()); // the first time, too: it may have changed since the page was loaded
             mark = answer.headers.get("ETag") || "";
           }
-          wait = every;
+          wait = every();
           say("live");
         } else {
           say(`the service answers ${answer.status}`);
@@ -46,7 +47,7 @@
         say("the service does not answer; this page is old");
       }
     }
-    setTimeout(look, wait);
+    if (wait) setTimeout(look, wait); else say("");
   };
-  setTimeout(look, every);
+  setTimeout(look, wait);
 })();
