@@ -53,6 +53,8 @@ Texts = tuple[str | None, ...]
 LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 FILES = 16  # with this many a mirror is written whole, so that appended files stay few
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
+ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
+SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
 _COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
 _TYPES = "types"  # which only steps of a whole history need
 _PARQUET = ds.ParquetFileFormat(
@@ -737,15 +739,39 @@ def there(work: Work) -> pa.Table:
         for one in work.schema
         if old.get(one.name, "same")
     )
-    parts = [stored.empty_table()]
+    parts, left = [stored.empty_table()], ROWS_AT_MOST
     for name, kept in work.files:
-        part = ds.dataset([f"{work.folder}/{name}"], schema=stored, format=_PARQUET).to_table()
+        part = _rows_of(f"{work.folder}/{name}", stored, left)
+        left -= part.nbytes
         if kept is not None:  # it may stop short: after its last deleted row
             rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
             part = part.filter(pa.concat_arrays([kept, rest]))
         parts.append(part)
     found = pa.concat_tables(parts)
     return pa.table([_widened(found, one.name, one.type) for one in work.schema], schema=work.schema)
+
+
+def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
+    """A file's rows, if they take no more than so many bytes: a text that repeats takes next to nothing in a file.
+
+    Raises:
+        NotPlain: they take more.
+    """
+    found = None
+    if Path(file).stat().st_size < SAMPLED or _likely_bytes(file) <= most:
+        found = ds.dataset([file], schema=stored, format=_PARQUET).to_table()
+    if found is None or found.nbytes > most:
+        raise NotPlain(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
+    return found
+
+
+def _likely_bytes(file: str) -> int:
+    """What a file's rows take in memory, by the first rows of each row group: a group can only be read whole."""
+    with pq.ParquetFile(file) as parquet:
+        groups = range(parquet.num_row_groups)
+        samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
+        rows = [parquet.metadata.row_group(group).num_rows for group in groups]
+    return sum(one.nbytes * n // one.num_rows for one, n in zip(samples, rows, strict=True) if one)
 
 
 def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:

@@ -320,7 +320,7 @@ def _checkpoint(path: str, version: int, every: int = _CHECKPOINT) -> None:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    if version % every == 0:
+    if version and version % every == 0:
         # the checksum that Hadoop's client keeps for a file it wrote: it would report another writer's file as damaged
         Path(path, "_delta_log", "._last_checkpoint.crc").unlink(missing_ok=True)
         with contextlib.suppress(DeltaError, OSError):  # the commit is written, and the next one tries again

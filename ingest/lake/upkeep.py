@@ -106,8 +106,7 @@ def maintain(
         else:
             tell(name, "joining small files")
             _join(session, lake.named(name), done)
-        if name in BY_NAME and lake.writes(BY_NAME[name]):  # Spark cleans the logs that it writes
-            commits.clean(lake.path(name))
+        clean_log(lake, name)
         if vacuum:
             tell(name, "deleting dead files")
             done.deleted = _vacuum(session, lake.named(name))
@@ -115,6 +114,15 @@ def maintain(
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         return list(pool.map(one, [name for name in names if lake.snapshot(name).exists]))
+
+
+def clean_log(lake: Lake, name: str) -> None:
+    """Drop the entries of a table's log that its retention allows; Spark cleans the logs that it alone writes.
+
+    Spark does so at its own commits, and a mirror that is folded by Arrow may never see one.
+    """
+    if lake.writes(BY_NAME[name]) if name in BY_NAME else lake.takes_commits:
+        commits.clean(lake.path(name))
 
 
 def _join(session: SparkSession, table: str, done: Kept) -> None:

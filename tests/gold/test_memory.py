@@ -1,0 +1,63 @@
+"""What a mirror's rows may take in memory before Arrow leaves them to Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ingest.change import TableId
+from ingest.gold import arrow
+from ingest.gold.arrow import ColumnWork, LaneWork, Work
+
+COLUMNS = (ColumnWork("id", "id", "int64"), ColumnWork("text", "text", "string"))
+LANE = LaneWork("s", TableId("shop", None, "orders"), 1, 1, images=True)
+
+
+def mirror_of(folder: Path, files: int) -> Work:
+    """A mirror of some 200 KiB of texts in each file, which takes a few KiB on disk."""
+    names = []
+    for n in range(files):
+        rows = pa.table({"id": pa.array(range(200 * n, 200 * n + 200)), "text": ["x" * 1000] * 200})
+        pq.write_table(rows, folder / f"{n}.parquet", compression="zstd")
+        names.append((f"{n}.parquet", None))
+    return Work("orders", str(folder), ("id",), COLUMNS, (LANE,), tuple(names), 4096)
+
+
+def update() -> arrow.Rows:
+    """One change."""
+    row = {
+        "source": "s", "database": "shop", "schema": None, "table": "orders", "batch": 1, "order_key": "a",
+        "op": "update", "partial": False, "before": None, "after": '{"id": "1", "text": "y"}',
+    }  # fmt: skip
+    return {LANE.id: pa.Table.from_pylist([row])}
+
+
+@pytest.mark.parametrize("files", [1, 4])
+def test_rows_that_would_fill_the_memory_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    """The size of a file says little: a worker that is killed for its memory takes the whole batch with it."""
+    work = mirror_of(tmp_path, files)
+    monkeypatch.setattr(arrow, "ROWS_AT_MOST", files * 190 << 10)  # of several files each alone fits
+    assert "its rows take more than 0 MiB of memory" == arrow.make(work, update()).refused
+    assert files == len([*tmp_path.iterdir()])  # nothing is left over
+    monkeypatch.setattr(arrow, "ROWS_AT_MOST", files * 220 << 10)
+    made = arrow.make(work, update())
+    assert ("", 1, files * 200) == (made.refused, made.counts["updated"], made.counts["written"])
+    assert "y" == pq.read_table(tmp_path / made.file).sort_by("id")["text"][1].as_py()
+
+
+def test_what_a_file_would_take_is_known_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row group is decoded whole: a refusal after that comes too late."""
+    work = mirror_of(tmp_path, 1)
+    monkeypatch.setattr(arrow, "SAMPLED", 0)
+    monkeypatch.setattr(arrow, "SAMPLE", 10)
+    assert 190 << 10 < arrow._likely_bytes(str(tmp_path / "0.parquet")) < 220 << 10
+    monkeypatch.setattr(arrow, "ROWS_AT_MOST", 190 << 10)
+    monkeypatch.setattr("pyarrow.dataset.dataset", lambda *_given, **_named: pytest.fail("it was read"))
+    assert "its rows take more than 0 MiB of memory" == arrow.make(work, update()).refused
