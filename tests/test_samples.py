@@ -18,6 +18,7 @@ from ingest.config import Pipeline, Source, load
 from ingest.errors import Undecodable
 from ingest.fold import Placed, SchemaStep, fold
 from ingest.order import Order
+from tests.timing import PATIENCE
 
 ROOT = Path(__file__).resolve().parent.parent
 PIPELINES = ("dataworks", "drs-json", "dts-canal", "obcloud-canal", "oms-default")
@@ -150,5 +151,5 @@ def test_messages_are_recognised(name: str) -> None:
 def test_files_are_what_the_generator_writes() -> None:
     """A sample edited by hand would no longer tell the common history."""
     command = [sys.executable, str(ROOT / "samples" / "make_shop.py"), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (0, "") == (done.returncode, done.stdout)

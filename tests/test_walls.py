@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.timing import PATIENCE
+
 ROOT = Path(__file__).parent.parent
 FORMATS = ROOT / "ingest" / "formats"
 HEAVY = ("pyspark", "delta", "pyarrow", "great_expectations")
@@ -21,7 +23,7 @@ def lint(root: Path) -> subprocess.CompletedProcess[str]:
     command += ["--config", str(ROOT / "pyproject.toml"), "--no-cache"]
     environment = {**os.environ, "PYTHONPATH": str(root), "NO_COLOR": "1"}
     return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=120
+        command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
 
 
@@ -70,7 +72,7 @@ def test_decoding_loads_nothing_heavy():
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert ("[]\n", "") == (done.stdout, done.stderr)
 

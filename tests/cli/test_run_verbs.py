@@ -16,6 +16,7 @@ from ingest.cli.app import app
 from ingest.errors import SetupError
 from ingest.lake.tables import LakeReader
 from tests.lakes import ROOT, Depot
+from tests.timing import PATIENCE
 
 PIPELINE = """pipeline: depot
 lake: ./lake
@@ -50,7 +51,7 @@ def test_small_batches_need_no_java(tmp_path: Path) -> None:
         depot.grow()
         done = subprocess.run(
             [sys.executable, "-m", "ingest", "run", str(depot.file), "--output", "json"],
-            capture_output=True, text=True, check=False, timeout=120, env=environment,
+            capture_output=True, text=True, check=False, timeout=PATIENCE, env=environment,
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
         told = json.loads(done.stdout)

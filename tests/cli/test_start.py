@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from tests.cli.test_looking import HEAVY, SCRIPT
 from tests.serve.conftest import depot
-from tests.timing import TRIES
+from tests.timing import PATIENCE, TRIES, seconds_of_children
 from tests.written import Written
 
 SECONDS = 3.0  # of a processor that others keep busy; alone each verb takes about half a second
@@ -39,15 +38,15 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 def spent(words: list[str]) -> float:
     """Processor time of a verb in a process of its own, which imported nothing heavy."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = seconds_of_children()
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.format(heavy=(*HEAVY, "fsspec")), *words],
-        capture_output=True, text=True, check=False, timeout=120, cwd=Path(__file__).parents[2],
+        capture_output=True, text=True, check=False, timeout=PATIENCE, cwd=Path(__file__).parents[2],
     )  # fmt: skip
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = seconds_of_children() - before
     assert done.returncode in (0, 1), done.stderr
     assert "HEAVY []" in done.stderr, done.stderr
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -7,6 +7,7 @@ import sys
 import time
 
 from ingest.cli.stopping import StopRequest
+from tests.timing import PATIENCE
 
 STORM = """
 import signal, time
@@ -25,7 +26,7 @@ signal.setitimer(signal.ITIMER_REAL, 0)
 
 def test_a_signal_may_come_at_any_moment() -> None:
     """Two signals within a moment, by a supervisor or an impatient finger, must not keep a process from ending."""
-    assert 0 == subprocess.run([sys.executable, "-c", STORM], timeout=60, check=False).returncode
+    assert 0 == subprocess.run([sys.executable, "-c", STORM], timeout=PATIENCE, check=False).returncode
 
 
 def test_a_request_ends_waiting() -> None:
@@ -35,6 +36,6 @@ def test_a_request_ends_waiting() -> None:
     assert not stop.is_set()
     stop.set()
     began = time.monotonic()
-    stop.wait(60)
+    stop.wait(2 * PATIENCE)
     assert stop.is_set()
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < PATIENCE

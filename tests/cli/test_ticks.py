@@ -16,6 +16,7 @@ from ingest.cli import run_verbs
 from ingest.config import Pipeline, load
 from ingest.result import Result
 from tests.lakes import ROOT
+from tests.timing import PATIENCE
 
 PIPELINE = """pipeline: depot
 lake: ./lake
@@ -171,7 +172,7 @@ def drop(_):
 stop = threading.Event()
 run_verbs._listen(stop)
 os.kill(os.getpid(), signal.SIGINT)
-assert stop.wait(5)
+assert stop.wait(60)
 dropped = Dropped()
 seen = weakref.ref(dropped, drop)
 try:
@@ -185,7 +186,12 @@ except KeyboardInterrupt:
 def test_a_second_interrupt_is_not_lost(tmp_path: Path) -> None:
     """Objects of Java are cleared up all the time; a Ctrl-C in that moment would print a trace and do nothing."""
     done = subprocess.run(
-        [sys.executable, "-c", LISTENING], capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+        [sys.executable, "-c", LISTENING],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PATIENCE,
+        check=False,
     )
     assert (0, "ended\n") == (done.returncode, done.stdout)
     assert [

@@ -17,6 +17,7 @@ from ingest.config import load
 from ingest.lake.lake import Lake
 from ingest.run import Warm, run
 from tests.e2e.topics import Sent
+from tests.timing import until
 
 pytestmark = pytest.mark.spark
 LAND = ("bronze", "silver")
@@ -143,7 +144,7 @@ def test_compacted_topic(spark, pipeline, topics, name, tmp_path):
     topics.send(name, [*sent(range(7, 10)), last_of_the_segment])
     # much later: a new segment, so that the one before is compacted
     topics.send(name, [Sent(canal(9, 1), b"9")])
-    topics.until(lambda: [41, 42, 43, 44, 45, 46] == [offset for offset, *_ in topics.held(name)])
+    until(lambda: [41, 42, 43, 44, 45, 46] == [offset for offset, *_ in topics.held(name)])
     second = run(spark, made, LAND, warm)
     assert (6, 5, 1, []) == (second.read, second.changes, second.control, second.failures)
     kept = [(0, *one) for one in topics.held(name)]

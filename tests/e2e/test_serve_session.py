@@ -29,6 +29,7 @@ from tests.e2e import chromium
 from tests.e2e.test_serve import SECONDS, Running
 from tests.lakes import ROOT, TYPES, change, statement, touch
 from tests.serve.conftest import listening, slice_of  # noqa: F401 - a fixture
+from tests.timing import until
 from tests.written import Written
 
 pytestmark = pytest.mark.skipif(
@@ -102,19 +103,11 @@ class Night:
         return words
 
 
-def until(true: Callable[[], object], seconds: float = 30) -> None:
-    """Wait for something."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 class Hands:
     """Somebody at a keyboard, who sees what has the focus."""
 
-    def __init__(self, browser: chromium.Browser, patience: float = 30) -> None:
-        self.browser, self.patience = browser, patience
+    def __init__(self, browser: chromium.Browser) -> None:
+        self.browser = browser
 
     def press(self, key: str) -> None:
         """One key, down and up."""
@@ -139,7 +132,7 @@ class Hands:
         """Wait until the page says something."""
         script = f"Boolean(document.body) && document.readyState === 'complete' && document.body.innerText.includes({json.dumps(text)})"
         try:
-            until(lambda: self.browser.run(script), self.patience)
+            until(lambda: self.browser.run(script))
         except AssertionError:
             raise AssertionError(self.browser.run("document.body.innerText")) from None
 
@@ -261,7 +254,7 @@ def test_a_night_with_spark_as_it_is(tmp_path: Path) -> None:
     running = Running(source.file)
     try:
         with chromium.Browser(tmp_path / "profile") as browser:
-            hands = Hands(browser, SECONDS)
+            hands = Hands(browser)
             browser.open(running.address, width=1280, height=900, dark=False)
             hands.reads("Not run yet")
             hands.follow("depot", "Run now")

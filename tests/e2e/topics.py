@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from tests.timing import until
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -51,12 +53,12 @@ class Topics:
         from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
         self.admin.create_partitions([NewPartitions(name, partitions)])[name].result(20)
-        self.until(lambda: len(self.admin.list_topics(name, 10).topics[name].partitions) == partitions)
+        until(lambda: len(self.admin.list_topics(name, 10).topics[name].partitions) == partitions)
 
     def delete(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
         self.admin.delete_topics([name])[name].result(20)
-        self.until(lambda: name not in self.admin.list_topics(timeout=10).topics)
+        until(lambda: name not in self.admin.list_topics(timeout=10).topics)
 
     def trim(self, name: str, partition: int, offset: int) -> None:
         """Take away everything before an offset, as retention does."""
@@ -105,13 +107,6 @@ class Topics:
         finally:
             reader.close()
         raise AssertionError(f"the end of {name} was not reached")
-
-    def until(self, done: Callable[[], bool]) -> None:
-        """Wait for what the broker does in its own time."""
-        deadline = time.monotonic() + 40
-        while not done():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
 
     def transactions(self, name: str, *parts: tuple[list[Sent], bool]) -> None:
         """Send each list in a transaction of its own: committed, or aborted where the flag is False."""

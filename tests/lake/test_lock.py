@@ -22,12 +22,13 @@ import pytest
 from ingest.errors import LockedError, SetupError
 from ingest.lake import lock
 from ingest.lake.lock import check, held
+from tests.timing import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "_ingest.lock"
-HOLD = "import sys, time\nfrom ingest.lake.lock import held\nwith held(sys.argv[1], 'run of shop'):\n    print('held', flush=True)\n    time.sleep(60)\n"
+HOLD = "import sys, time\nfrom ingest.lake.lock import held\nwith held(sys.argv[1], 'run of shop'):\n    print('held', flush=True)\n    time.sleep(600)\n"
 
 
 def holder(**given: Any) -> dict[str, Any]:
@@ -91,15 +92,15 @@ def test_a_live_holder_is_named(tmp_path: Path, other: Any, way: Any) -> None:
 def test_a_paused_holder_is_alive(tmp_path: Path, other: Any) -> None:
     """A stopped process that goes on later would find its lake taken."""
     other.send_signal(signal.SIGSTOP)
-    time.sleep(0.1)
+    until(lambda: psutil.Process(other.pid).status() == psutil.STATUS_STOPPED)
     with pytest.raises(LockedError), held(str(tmp_path), "two"):
         pass
 
 
 def test_a_killed_holder_is_replaced_at_once(tmp_path: Path, other: Any) -> None:
     """A killed run would have to be waited for, also while nobody has collected its remains."""
-    other.kill()
-    time.sleep(0.2)  # not waited for: a zombie
+    other.kill()  # not waited for
+    until(lambda: psutil.Process(other.pid).status() == psutil.STATUS_ZOMBIE)
     with held(str(tmp_path), "two"):
         assert "two" == json.loads((tmp_path / NAME).read_text())["what"]
 
@@ -269,8 +270,7 @@ def test_a_heartbeat_never_takes_back_a_lost_lock(
     monkeypatch.setattr(lock, "HEARTBEAT", 0.2)
     with held(f"file://{tmp_path}", "one"):
         first = (tmp_path / NAME).stat().st_mtime_ns
-        time.sleep(1)
-        assert first < (tmp_path / NAME).stat().st_mtime_ns
+        until(lambda: first < (tmp_path / NAME).stat().st_mtime_ns)
         write(tmp_path, token="successor")
         (tmp_path / f".{NAME}.crc").unlink(missing_ok=True)
         time.sleep(1)

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from tests.lakes import ROOT
-
-PATIENCE = 300
+from tests.timing import PATIENCE
 
 
 class Process:

@@ -17,6 +17,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.lock import held
 from ingest.run import Warm, run
 from tests.lakes import FORMAT, ROOT, Depot, change, rows, touch
+from tests.timing import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,7 @@ def ingest(*arguments: object, limit: int = 0, **variables: str) -> subprocess.C
 
     return subprocess.run(
         [sys.executable, "-m", "ingest", *map(str, arguments)],
-        capture_output=True, text=True, env=environment, timeout=300, check=False, preexec_fn=bounded,
+        capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False, preexec_fn=bounded,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from ingest.lake.tables import LakeReader
 from ingest.spark import jars
 from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
 from tests.scenarios.processes import Moment, Process, commits, finished, gone, killed, says, started, writes
+from tests.timing import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,7 +145,7 @@ def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> Non
     ):
         done = subprocess.run(
             [*command, str(ROOT / f"jobs/{stage}.py"), str(file), "--output", "json"],
-            capture_output=True, text=True, env=environment, timeout=300, check=False,
+            capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False,
         )  # fmt: skip
         assert 0 == done.returncode, done.stderr
         told = done.stdout[done.stdout.index("{") :]  # spark-submit puts what goes to stderr around it

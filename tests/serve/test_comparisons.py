@@ -20,8 +20,9 @@ from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.work import JobRunner
 from tests.serve.conftest import Client
-from tests.serve.test_work import STAND_IN, asked, until
+from tests.serve.test_work import STAND_IN, asked
 from tests.source.test_reconcile import Bins
+from tests.timing import PATIENCE, until
 
 VERB = """
 import re
@@ -126,7 +127,7 @@ def test_the_end_does_not_wait_for_a_comparison(bins: Bins, start: Starting) -> 
     assert work.running("shop") is None, "the next run does not wait for it"
     began, process = time.monotonic(), psutil.Process(work._comparing.pid)
     work.close()
-    assert time.monotonic() - began < 300  # it would sleep for ten minutes
+    assert time.monotonic() - began < PATIENCE  # it would sleep for ten minutes
     assert not process.is_running()
     assert "it was stopped with the service" in ended(work).text
 

@@ -33,6 +33,7 @@ from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES
 from tests.test_injection import COLUMN, DATABASE, NASTY, TABLE, UNSEEN, messages
+from tests.timing import PATIENCE
 from tests.written import Written
 
 SECRET = "correct-horse-battery-staple"
@@ -463,7 +464,7 @@ def test_a_signal_ends_it_cleanly(lake: Written, number: signal.Signals) -> None
     assert running.stderr is not None
     assert "shows them" in running.stderr.readline()
     running.send_signal(number)
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=PATIENCE)
     assert (0, False) == (running.returncode, "Traceback" in said)
 
 
@@ -486,7 +487,7 @@ def test_what_cannot_be_served_is_one_sentence(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         given = [word.format(taken=taken.getsockname()[1], tokens=tokens) for word in words]
         running = started(str(lake.file), *given)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=PATIENCE)
     assert (code, "") == (running.returncode, out)
     assert said in err
     assert 1 == len(err.splitlines())

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -30,19 +30,11 @@ from tests.quality.test_report import Reader
 from tests.serve.conftest import Answer, Client
 from tests.serve.test_pages import PAGES
 from tests.test_injection import NASTY
+from tests.timing import until
 
 STAND_IN = (sys.executable, str(Path(__file__).with_name("stand_in.py")))
 FORM = {"content-type": "application/x-www-form-urlencoded", "origin": "http://127.0.0.1:8765"}
 JSON = {"content-type": "application/json"}
-
-
-def until(true: Callable[[], Any]) -> Any:
-    """Wait for something that happens in another thread."""
-    end = time.monotonic() + 30
-    while not (found := true()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from pyspark import SparkContext
 from ingest.errors import SetupError
 from ingest.spark import archive, session, settings
 from ingest.spark.java import Java
+from tests.timing import PATIENCE
 
 JAVA = Java(Path("/java"), "17.0.15", "PATH")
 JARS = [Path("/jars/one.jar"), Path("/jars/two.jar")]
@@ -32,7 +33,7 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE,
         check=False,
     )
 
