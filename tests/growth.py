@@ -71,19 +71,19 @@ class Slow(Exception):
 @cache
 def patterns() -> tuple[Pattern, ...]:
     """All of them, in the order of the files."""
-    trees = {path: ast.parse(path.read_text("utf-8")) for path in sorted(HOUSE.rglob("*.py"))}
-    used = _methods(trees.values())
-    return tuple(found for path, tree in trees.items() for found in _of(path, tree, used))
+    files = {path: list(ast.walk(ast.parse(path.read_text("utf-8")))) for path in sorted(HOUSE.rglob("*.py"))}
+    used = _methods(itertools.chain.from_iterable(files.values()))
+    return tuple(found for path, nodes in files.items() for found in _of(path, nodes, used))
 
 
-def _of(path: Path, tree: ast.Module, used: dict[str, set[str]]) -> Iterator[Pattern]:
-    module = ".".join(path.relative_to(HOUSE.parent).with_suffix("").parts).removesuffix(".__init__")
-    names = {id(node.value): _name(node) for node in ast.walk(tree) if isinstance(node, ast.Assign)}
-    for node in ast.walk(tree):
+def _of(path: Path, nodes: list[ast.AST], used: dict[str, set[str]]) -> Iterator[Pattern]:
+    file = path.relative_to(HOUSE.parent)
+    module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+    names = {id(node.value): _name(node) for node in nodes if isinstance(node, ast.Assign)}
+    for node in nodes:
         if not isinstance(node, ast.Call):
             continue
-        where = f"{path.relative_to(HOUSE.parent)}:{node.lineno}"
-        function = getattr(node.func, "attr", "")
+        where, function = f"{file}:{node.lineno}", getattr(node.func, "attr", "")
         if isinstance(node.func, ast.Attribute) and getattr(node.func.value, "id", "") == "re":
             if function in FUNCTIONS:
                 methods = used.get(names.get(id(node), ""), set()) if function == "compile" else {function}
@@ -102,13 +102,14 @@ def _flags(node: ast.Call, function: str) -> ast.expr | None:
     return given or (node.args[place] if len(node.args) > place else None)
 
 
-def _methods(trees: Any) -> dict[str, set[str]]:
+def _methods(nodes: Iterable[ast.AST]) -> dict[str, set[str]]:
     """With which methods each name of a pattern is used anywhere."""
     found: dict[str, set[str]] = {}
-    for node in (each for tree in trees for each in ast.walk(tree)):
-        owner = getattr(node, "value", None)
-        if name := getattr(owner, "attr", getattr(owner, "id", "")):
-            found.setdefault(name, set()).update({getattr(node, "attr", "")} & FUNCTIONS)
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
+            owner = node.value
+            if name := getattr(owner, "attr", getattr(owner, "id", "")):
+                found.setdefault(name, set()).add(node.attr)
     return found
 
 
