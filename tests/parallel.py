@@ -31,6 +31,7 @@ import psutil
 import pytest
 
 FOLDER, DEADLINE = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE"
+CACHED = {"PYTHONDONTWRITEBYTECODE": ""}  # else each of a hundred processes compiles the whole product
 SHARED = "shops"  # a session's fixture that takes a minute: one process runs all files that use it
 ENDING = 60  # seconds for a process to end after its last test
 SECONDS = Path(__file__).with_name("seconds.json")  # of each file, by a run on two cores: what to begin with
@@ -192,7 +193,7 @@ def _start(folder: Path, n: int, words: list[str], deadline: float) -> Worker:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env=os.environ | {FOLDER: str(folder), DEADLINE: str(deadline)},
+            env=os.environ | CACHED | {FOLDER: str(folder), DEADLINE: str(deadline)},
             start_new_session=True,
         )
     return Worker(process, folder, output)
