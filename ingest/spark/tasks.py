@@ -17,10 +17,11 @@ def dealt(items: Sequence[Item], weight: Callable[[Item], int], count: int) -> l
     tasks: list[list[Item]] = [[]]
     filled = 0
     for one in items:
-        if filled >= share * len(tasks) and len(tasks) < count:
-            tasks.append([])
+        own = weight(one)
+        if tasks[-1] and filled + own / 2 >= share * len(tasks) and len(tasks) < count:
+            tasks.append([])  # an item belongs where its middle lies
         tasks[-1].append(one)
-        filled += weight(one)
+        filled += own
     return tasks
 
 

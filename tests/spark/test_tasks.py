@@ -1,0 +1,37 @@
+"""Dividing work among tasks."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.spark.tasks import dealt
+
+Part = tuple[int, int]
+
+
+def shares(weights: list[int], count: int) -> list[int]:
+    """The weight of each task."""
+    parts: list[Part] = list(enumerate(weights))
+    tasks = dealt(parts, itemgetter(1), count)
+    assert parts == [one for task in tasks for one in task]
+    return [sum(weight for _, weight in task) for task in tasks]
+
+
+@pytest.mark.parametrize("first", [49_990, 50_000, 50_010])
+def test_equal_parts_are_dealt_equally_whatever_rounding_does(first: int) -> None:
+    """Four row groups, of which two hold a few rows less than half: one task got three of them, and took half as long again."""
+    halves = shares([50_000, first, 50_000, 100_000 - first], 2)
+    assert 2 == len(halves)
+    assert max(halves) <= 100_020
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=40), st.integers(1, 8))
+def test_no_task_is_heavier_than_its_share_and_one_item(weights: list[int], count: int) -> None:
+    """Otherwise the job waits for one task while the other cores are idle."""
+    found = shares(weights, count)
+    assert len(found) <= count
+    assert max(found) <= sum(weights) / count + max(weights)
