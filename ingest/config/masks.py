@@ -10,7 +10,7 @@ import hmac
 import re
 import struct
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import cache
@@ -26,14 +26,16 @@ from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, tokens
 from ingest.errors import ConfigError, Undecodable
 from ingest.values.charsets import keeps_all
-from ingest.values.remembered import remembered
+from ingest.values.remembered import KEPT, LONG
 
 HIDDEN = "***"
 NOT_SHOWN = "not shown, for the pipeline file masks columns or seals bronze"
 _BLOCK = 64  # bytes that SHA-256 takes at a time
 LAST = 4  # characters that last4 leaves
-_Method = Callable[[str, str], str | None]
-"""The mask of a text of a logical type."""
+_Mask = Callable[[str], str | None]
+"""The mask of a text."""
+_Method = Callable[[str], _Mask]
+"""The mask for the texts of a logical type."""
 _OFTEN = 50_000  # values whose masks are remembered
 _SHORT = 2 * LAST  # a text shorter than this shows none of them
 _QUOTED = re.compile(r"['\"`].*['\"`]", re.DOTALL)  # from the first quote to the last: a value may hold some
@@ -54,12 +56,11 @@ class Masks:
         # Of another hash, so that no value in a table can be masked to this key.
         shape = hmac.digest(secret, b"ingest tokenize", "sha512")
         digest, letters = keyed(secret), keyed(shape)
-        often = remembered(_OFTEN)  # a value comes before and after a change, and in rows that refer to it
         self._methods: dict[str, _Method] = {
-            "hmac": often(lambda text, logical: digest(canonical(text, logical)).hex()),
-            "tokenize": often(lambda text, logical: tokenized(letters, canonical(text, logical))),
-            "last4": lambda text, _logical: last4(text),
-            "null": lambda _text, _logical: None,
+            "hmac": _remembering(lambda text: digest(text).hex()),
+            "tokenize": _remembering(lambda text: tokenized(letters, text)),
+            "last4": lambda _logical: last4,
+            "null": lambda _logical: _nothing,
         }
         self._rules: dict[TableId, _TableMasks | None] = {}
 
@@ -75,7 +76,8 @@ class Masks:
     def changes(self, found: Sequence[Change]) -> Sequence[Change]:
         """The changes with masked values; `Undecodable` if the mask of a key column gives different values one text."""
         if len(found) == 1:  # as most messages
-            mask = self.of(found[0].table)
+            table = found[0].table
+            mask = self._rules[table] if table in self._rules else self.of(table)
             return found if mask is None else [mask.change(found[0])]
         masks = [self.of(one.table) for one in found]
         if not any(masks):
@@ -105,23 +107,51 @@ class Masks:
         return None
 
 
+class _Plan:
+    """The masks of the columns that messages with the same types have shown so far."""
+
+    __slots__ = ("_mask_of", "_masks", "_names", "sent", "types")
+
+    def __init__(self, table: _TableMasks, sent: Mapping[str, str]) -> None:
+        self.sent = sent
+        self.types = {name: table.type(name, logical) for name, logical in sent.items()}  # of masked values
+        self._mask_of = table.mask
+        self._names: set[str] = set()
+        self._masks: list[tuple[str, _Mask]] = []
+
+    def image(self, image: Image) -> Image:
+        """A row image with masked values."""
+        if not self._names.issuperset(image):
+            self._extend(image)
+        found = image.copy()
+        for name, mask in self._masks:
+            text = found.get(name)
+            if text is not None:
+                found[name] = mask(text)
+        return found
+
+    def _extend(self, columns: Iterable[str]) -> None:
+        for name in columns:
+            if name not in self._names:
+                self._names.add(name)
+                if mask := self._mask_of(name, self.sent):
+                    self._masks.append((name, mask))
+
+
 class _TableMasks:
     def __init__(self, rule: TableRule, methods: Mapping[str, _Method]) -> None:
         self._rule = rule
         self._methods = methods
         self._known: dict[str, str] = {}
-        self._of: dict[str, _Method | None] = {}  # what masks a column
         self._lossy: dict[
             tuple[str, ...], str
         ] = {}  # a key's column that has no mask of its own for each value
-        # the types that messages share, and the mirror's
-        self._sent: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+        self._plan = _Plan(self, {})
 
     def _method(self, column: str) -> str:
         how = self._known.get(column)
         if how is None:
             how = self._known[column] = self._rule.mask_of(column)
-            self._of[column] = self._methods[how] if how else None
         return how
 
     def change(self, change: Change) -> Change:
@@ -135,32 +165,36 @@ class _TableMasks:
                 f"the column {name} is part of the key of {change.table}, and {self._method(name)} gives "
                 "different values one text: write hmac for it under mask:",
             )
-        if change.types is not self._sent[0]:
-            texts = {name: self._type(name, logical) for name, logical in change.types.items()}
-            self._sent = change.types, texts
+        plan = self._plan if change.types is self._plan.sent else self._planned(change.types)
         return msgspec.structs.replace(
             change,
-            before=self.image(before, change.types),
-            after=self.image(after, change.types),
-            types=self._sent[1],
+            before=None if before is None else plan.image(before),
+            after=None if after is None else plan.image(after),
+            types=plan.types,
         )
 
     def image(self, image: Image | None, sent: Mapping[str, str]) -> Image | None:
         """A row image with masked values; ``sent`` are the types of its message."""
-        if image is None:
+        return None if image is None else self._planned(sent).image(image)
+
+    def _planned(self, sent: Mapping[str, str]) -> _Plan:
+        """What messages with these types need, which share the object."""
+        if sent is not self._plan.sent:
+            self._plan = _Plan(self, sent)
+        return self._plan
+
+    def mask(self, name: str, sent: Mapping[str, str]) -> _Mask | None:
+        """The mask of a column, if it has one."""
+        how = self._method(name)
+        if not how:
             return None
-        found, methods = dict(image), self._of
-        for name, text in image.items():
-            if name not in methods:
-                self._method(name)
-            if (mask := methods[name]) is not None and text is not None:
-                found[name] = mask(text, sent.get(name) or self._rule.columns.get(name) or "unknown")
-        return found
+        return self._methods[how](sent.get(name) or self._rule.columns.get(name) or "unknown")
 
     def _masked(self, name: str, text: str, sent: Mapping[str, str]) -> str | None:
         return (self.image({name: text}, sent) or {})[name]
 
-    def _type(self, name: str, logical: str) -> str:
+    def type(self, name: str, logical: str) -> str:
+        """The type of a column's masked values."""
         return "string" if self._method(name) in MASKED_TO_TEXT else logical
 
     def effect(self, effect: Effect) -> Effect:
@@ -177,7 +211,7 @@ class _TableMasks:
             return effect
         found = replace(
             effect,
-            type=effect.type and self._type(effect.column, effect.type),
+            type=effect.type and self.type(effect.column, effect.type),
             declared=None,
             default=self._default(effect.column, effect.default, effect.type),
         )
@@ -193,7 +227,7 @@ class _TableMasks:
             return column
         return replace(
             column,
-            type=column.type and self._type(column.name, column.type),
+            type=column.type and self.type(column.name, column.type),
             declared=None,
             default=self._default(column.name, column.default, column.type),
         )
@@ -210,13 +244,61 @@ def fingerprint(secret: str) -> str:
 # --- values ---------------------------------------------------------------------------------------
 
 
+class _Remembered(dict[str, str]):
+    """Masks of texts: a value comes before and after a change, and in rows that refer to it.
+
+    As `ingest.values.remembered` for one text, whose known results cost one look into a dictionary.
+    """
+
+    def __init__(self, mask: Callable[[str], str]) -> None:
+        super().__init__()
+        self._mask = mask
+        self._held = 0
+
+    def __missing__(self, text: str) -> str:
+        found = self._mask(text)
+        if len(text) <= LONG:
+            self._held += len(text)
+            if len(self) >= _OFTEN or self._held > KEPT:
+                self.clear()
+                self._held = len(text)
+            self[text] = found
+        return found
+
+
+def _remembering(mask: Callable[[str], str]) -> _Method:
+    """A mask of canonical texts as a mask of all spellings of a type's values."""
+    known: dict[str, _Remembered] = {}
+
+    def method(logical: str) -> _Mask:
+        kind = _kind(logical)
+        if kind not in known:
+            known[kind] = _Remembered(
+                (lambda text: mask(canonical(text, logical))) if kind in _SPELT_IN_WAYS else mask
+            )
+        return known[kind].__getitem__
+
+    return method
+
+
+def _nothing(_text: str) -> None:
+    return None
+
+
+_SPELT_IN_WAYS = ("integer", "decimal", "float", "datetime", "time", "timestamp")
+"""Types whose values have several spellings."""
+
+
 def keyed(key: bytes) -> Callable[[str], bytes]:
-    """HMAC-SHA256 (RFC 2104) under one key: a quarter of the time of `hmac.digest`, which sets the key up each time."""
+    """HMAC-SHA256 (RFC 2104) under one key: a third of the time of `hmac.digest`, which sets the key up each time."""
     block = (sha256(key).digest() if len(key) > _BLOCK else key).ljust(_BLOCK, b"\0")
-    inner, outer = (bytes(one ^ pad for one in block) for pad in (0x36, 0x5C))
+    inner, outer = (sha256(bytes(one ^ pad for one in block)) for pad in (0x36, 0x5C))
 
     def digest(text: str) -> bytes:
-        return sha256(outer + sha256(inner + text.encode("utf-8", "surrogatepass")).digest()).digest()
+        first, second = inner.copy(), outer.copy()
+        first.update(text.encode("utf-8", "surrogatepass"))
+        second.update(first.digest())
+        return second.digest()
 
     return digest
 

@@ -12,6 +12,7 @@ from ingest.change import NO_TABLE, Change, Op, TableId
 from ingest.config import Pipeline, TableRule
 from ingest.config.masks import (
     Masks,
+    _Remembered,
     canonical,
     fingerprint,
     keyed,
@@ -21,6 +22,7 @@ from ingest.config.masks import (
     without_values,
 )
 from ingest.config.secrets import struck
+from ingest.values.remembered import KEPT, LONG
 from tests.config.test_load import GOOD, loaded, problems
 
 SECRET = "0123456789abcdef0123456789abcdef"
@@ -185,3 +187,14 @@ def test_complaints_quote_no_values() -> None:
 def test_statements_are_shown_without_values(dialect: str, statement: str, shown: str) -> None:
     """A statement copies what somebody typed."""
     assert shown == without_literals(Change(op=Op.DDL, ddl=statement, dialect=dialect)).ddl
+
+
+def test_long_texts_are_masked_and_not_remembered() -> None:
+    """Fifty thousand texts of a megabyte, remembered for the next row, would fill the memory of a task."""
+    long, short = "x" * (LONG + 1), "y"
+    known = _Remembered(last4)
+    assert (last4(long), last4(short)) == (known[long], known[short])
+    assert [short] == list(known)
+    for number in range(KEPT // LONG + 2):
+        known[f"{number:09}".ljust(LONG)]
+    assert sum(map(len, known)) <= KEPT
