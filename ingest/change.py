@@ -33,6 +33,8 @@ class Op(StrEnum):
     COMMIT = "commit"
     CONTROL = "control"
 
+    __hash__ = str.__hash__  # that of an enum is a call of Python
+
 
 ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE})
 CONTROL_OPS = frozenset({Op.HEARTBEAT, Op.BEGIN, Op.COMMIT, Op.CONTROL})

@@ -221,7 +221,10 @@ def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str,
 
 def may_change_key(before: Image, after: Image, keys: tuple[str, ...]) -> bool:
     """True if a change may change its key, judged by texts; without known keys any change may."""
-    return not keys or any(key in before and before[key] != after.get(key, before[key]) for key in keys)
+    for key in keys:
+        if key in before and before[key] != after.get(key, before[key]):
+            return True
+    return not keys
 
 
 def _key(keys: tuple[str, ...], key_types: Mapping[str, str], images: tuple[Image | None, ...]) -> Key:

@@ -159,6 +159,14 @@ def order_keys(
 ) -> list[str]:
     """`order_key` of many changes; ``at`` is the bronze row of each, ``arrivals`` are as `arrival_keys` writes them."""
     sequences, era = _sequences(rows, order_by), number_key(epoch)
+    phases, halves = {change.phase for change in rows}, {change.half for change in rows}
+    if len(phases) == len(halves) == 1:  # as in most batches
+        head, middle = era + number_key(phases.pop()), f"!{number_key(halves.pop())}"
+        numbers = map(small_key, [change.row for change in rows])
+        return [
+            f"{head}{sequence}{middle}{arrivals[place]}!{number}"
+            for sequence, place, number in zip(sequences, at, numbers, strict=True)
+        ]
     return [
         f"{era}{small_key(change.phase)}{sequence}!{small_key(change.half)}{arrivals[place]}!{small_key(change.row)}"
         for change, sequence, place in zip(rows, sequences, at, strict=True)
@@ -175,6 +183,8 @@ def _sequences(rows: Sequence[Change], order_by: str) -> Sequence[str]:
     if len(set(map(len, sequences))) > 1:
         return ["".join(map(number_key, numbers)) for numbers in sequences]
     places = [number_keys(numbers) for numbers in zip(*sequences, strict=True)]
+    if len(places) == 1:
+        return places[0]
     return list(map("".join, zip(*places, strict=True))) if places else [""] * len(rows)
 
 

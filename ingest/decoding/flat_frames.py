@@ -86,6 +86,7 @@ class Frame(NamedTuple):
 
     plan: CanalPlan
     keys: tuple[str, ...]
+    keys_listed: bool  # among the message's own columns
 
 
 @remembered(1024)
@@ -98,13 +99,17 @@ def frame_of(
     binary: str | None,
     dialect: CanalDialect,
 ) -> Frame:
-    """The frame of a table's messages; ``tables`` returns what the pipeline file says of it."""
+    """The frame of a table's messages; ``tables`` returns what the pipeline file says of it.
+
+    ``mysql_type`` and ``pk_names`` are the members' own bytes, empty where they are missing.
+    """
     declared = tables(table)
     plan = _plan(mysql_type, tuple(declared.columns.items()), timezone, binary, dialect)
     try:
-        return Frame(plan, declared.keys or (tuple(_names.decode(pk_names)) if pk_names else ()))
+        keys = declared.keys or (tuple(_names.decode(pk_names) or ()) if pk_names else ())
     except Exception:  # the decoder leaks exceptions of other modules
         raise Undecodable("bad-message", "pkNames is not a list of names") from None
+    return Frame(plan, keys, plan.columns.issuperset(keys))
 
 
 @remembered(1024)
@@ -140,4 +145,4 @@ def _plan(
     )
 
 
-_names = msgspec.json.Decoder(list[str])
+_names = msgspec.json.Decoder(list[str] | None)

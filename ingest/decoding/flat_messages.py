@@ -144,7 +144,7 @@ def absent(kept: object) -> bool:
 
 def content(raw: Bytes) -> bytes:
     """A sealed member's own bytes; none for a missing or null one."""
-    found = b"" if isinstance(raw, UnsetType) else bytes(raw)
+    found = b"" if raw is UNSET else bytes(raw)
     return b"" if found == b"null" else found
 
 
@@ -193,7 +193,8 @@ NOWHERE = CanalPosition()
 
 def id_decides(found: Found) -> CanalPosition:
     """For dialects whose ``id`` is documented to increase."""
-    return position_of(found.id, "id")
+    count = found.id
+    return CanalPosition((count,), str(count)) if type(count) is int else position_of(count, "id")
 
 
 def position_of(count: Count, name: str) -> CanalPosition:

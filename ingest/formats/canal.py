@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
@@ -137,10 +139,10 @@ def _refusal(found: Found) -> Undecodable:
 def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: str | None) -> Head:
     place = dialect.position(found)
     if found.table:
-        table = _named(found.database or None, found.table)
+        table, odd = _named(found.database or None, found.table)
     else:
         table = hints.table_of(topic) or TableId(found.database or None, None, None)
-    odd = _odd_name(table.table or "")
+        odd = _odd_name(table.table or "")
     if note or odd or place.note:
         note = flat_messages.joined([note, place.note, odd])
     transaction = found.gtid or None if dialect.gtid_is_transaction else None
@@ -148,18 +150,17 @@ def _head(found: Found, topic: str, hints: Hints, dialect: CanalDialect, note: s
 
 
 @remembered(1024)
-def _named(database: str | None, table: str) -> TableId:
-    return TableId(database, None, table)
+def _named(database: str | None, table: str) -> tuple[TableId, str | None]:
+    return TableId(database, None, table), _odd_name(table)
 
 
-@remembered(1024)
 def _odd_name(table: str) -> str | None:
     return "the table name begins or ends with a space" if table != table.strip() else None
 
 
 def _event_time(es: flat_messages.Count) -> int | None:
     """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
-    count = values.integer(es) if isinstance(es, str) else es
+    count = es if type(es) is int else values.integer(es) if isinstance(es, str) else None
     return count * 1000 if count and 0 < count <= LAST_MILLISECOND else None
 
 
@@ -200,7 +201,8 @@ def _row_changes(found: Found, op: Op, head: Head, hints: Hints, dialect: CanalD
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
     options = hints.options
-    mysql_type, pk_names = flat_messages.content(found.mysql_type), flat_messages.content(found.pk_names)
+    mysql_type = b"" if found.mysql_type is UNSET else bytes(found.mysql_type)
+    pk_names = b"" if found.pk_names is UNSET else bytes(found.pk_names)
     frame = frame_of(
         head.table, mysql_type, pk_names, hints.tables, options.timezone, options.binary, dialect
     )
@@ -218,17 +220,17 @@ def _pairs(found: Found, op: Op, swap: bool, dialect: CanalDialect, plan: CanalP
     data, old = _rows(found.data, dialect, plan), _rows(found.old, dialect, plan)
     if op is DELETE:
         first, second = (old, data) if dialect.deleted_in_old else (data, old)
-        return [(row, None) for row in _whole(first or second)]
+        return list(zip(_whole(first or second), repeat(None)))
     if op is not UPDATE:
-        return [(None, row) for row in _whole(data or (old if swap else []))]
+        return list(zip(repeat(None), _whole(data or (old if swap else []))))
     after = _whole(data)
     if not old:
-        return [(None, row) for row in after]
+        return list(zip(repeat(None), after))
     if len(old) != len(after):
         raise Undecodable("images-differ", f"old holds {len(old)} rows, data {len(after)}")
     if swap:  # old is the row after the change, or what changed of it
         return [(image, image | (old[row] or {})) for row, image in enumerate(after)]
-    return [(old[row], image) for row, image in enumerate(after)]
+    return list(zip(old, after, strict=True))
 
 
 def _rows(kept: Any, dialect: CanalDialect, plan: CanalPlan) -> Rows:
@@ -244,23 +246,27 @@ def _whole(rows: Rows) -> list[Image]:
 
 
 def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
-    (plan, keys), (before, after) = frame, pair
-    damaged = (
-        [converters.convert(image, plan.converters) for image in pair if image] if plan.converters else []
-    )
-    dropped = None
+    (plan, keys, keys_listed), (before, after), place = frame, pair, head.place
+    remarks: list[str | None] = []
+    if plan.converters:
+        remarks = [converters.convert(image, plan.converters) for image in pair if image]
+    hidden = False
     if dialect.large and op is UPDATE:  # `old` lists the changed columns: one that it lacks is NULL there too
 
         def hides(name: str) -> bool:
             return (name in plan.large or name not in plan.types) and name not in keys
 
-        gone = drop_unchanged(before or {}, after, hides, absent=None)
-        dropped = f"unchanged large columns, sent as NULL, are absent: {len(gone)}" if gone else None
-    place, image = head.place, (before if after is None else after) or {}
-    odd = _odd(before, image, keys)
+        if gone := drop_unchanged(before or {}, after, hides, absent=None):
+            hidden = True
+            remarks.append(f"unchanged large columns, sent as NULL, are absent: {len(gone)}")
+    image = (before if after is None else after) or {}
+    columns = image.keys()
+    whole = plan.columns <= columns
+    if not (whole and keys_listed) or (before and not before.keys() <= columns):
+        remarks += _odd(before, image, keys)
     note = head.note or plan.note
-    if odd or dropped or any(damaged) or (head.note and plan.note):
-        note = flat_messages.joined([head.note, plan.note, *damaged, dropped, *odd])
+    if note or any(remarks):
+        note = flat_messages.joined([head.note, plan.note, *remarks])
     return Change(
         op=op,
         table=head.table,
@@ -268,7 +274,7 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
         before=before,
         after=after,
         types=plan.types,
-        partial=dropped is not None or not plan.columns <= image.keys(),
+        partial=hidden or not whole,
         phase=0 if op is READ and not place.sequence and dialect.position is not nowhere else 1,
         sequence=place.sequence,
         position=place.text,
@@ -281,8 +287,6 @@ def _row_change(op: Op, head: Head, frame: Frame, pair: Pair, row: int, dialect:
 
 def _odd(before: Image | None, image: Image, keys: tuple[str, ...]) -> list[str]:
     """What the message names and the row lacks."""
-    if all(map(image.__contains__, keys)) and (not before or before.keys() <= image.keys()):
-        return []
     found = [f"the key column {key} is not in the row" for key in keys if key not in image]
     lacking = [column for column in before or () if column not in image]
     return [*found, f"old names columns that data lacks: {', '.join(lacking)}"] if lacking else found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ingest import types
@@ -95,9 +96,10 @@ def count_servers(line: Line, epoch: int, rows: Sequence[Change], offsets: Seque
 
 def _count_changes(line: Line, rows: list[Change]) -> None:
     line.changes += len(rows)
-    ops = [change.op for change in rows]
-    for op, name in _COUNTED.items():
-        setattr(line, name, getattr(line, name) + ops.count(op))
+    for op, count in Counter([change.op for change in rows]).items():
+        name = _COUNTED.get(op)
+        if name:
+            setattr(line, name, getattr(line, name) + count)
     line.partials += [change.partial for change in rows].count(True)
     line.keys.extend(
         keys
