@@ -358,7 +358,7 @@ def _api_status(fleet: Fleet, asked: Mapping[str, list[str]]) -> Any:
             "troubles": [{"light": it.light, "text": it.text, "command": it.command} for it in one.troubles],
         }
         | (dict.fromkeys(_COUNTS) if one.being_read else {})
-        for one in fleet.states(soon=True)
+        for one in fleet.states(soon=not fleet.is_prepared)
     ]  # fmt: skip
 
 

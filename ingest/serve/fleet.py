@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,8 +42,14 @@ class _Slot:
     seen: object = None
     value: Any = None
     has_value: bool = False  # one that was made, and may have been forgotten since
+    failed: bool = False  # it could not be made: whoever asks next is told why
     made: float | None = None
+    looked: float = 0.0  # when the value was made
     cost: float = 0.0
+
+    def is_usable(self) -> bool:
+        """True if a question that cannot wait may be answered: by a value that is not old, or by a failure."""
+        return self.failed or (self.has_value and time.monotonic() - self.looked < 2 * OLDEST)
 
 
 class Answers:
@@ -59,32 +65,46 @@ class Answers:
     ) -> Made:
         """The answer of that name, as it was made when its tables were as ``seen`` says.
 
-        After the moment ``until`` of `time.monotonic` nothing is made: the last answer is given, if there is one.
+        With ``until``, a moment of `time.monotonic`, the last answer is given where a new one takes longer.
 
         Raises:
-            NotYetError: there is none, and no time to make it.
+            NotYetError: until then there was none.
         """
-        with self._lock:
-            slot = self._slots.setdefault(name, _Slot())
-            self._slots.move_to_end(name)
-            while len(self._slots) > self._most:
-                self._slots.popitem(last=False)
+        slot = self._slot(name)
+        while (
+            until is not None and not slot.is_usable()
+        ):  # whoever prepares answers makes it: it may take long
+            if time.monotonic() > until:
+                raise NotYetError
+            time.sleep(0.01)
+            slot = self._slot(name)
         if not self._is_due(slot, seen):
             return slot.value  # type: ignore[no-any-return] # what was made under this name
-        waits, left = slot.made is None, -1.0 if until is None else max(0.0, until - time.monotonic())
-        if left == 0.0 or not slot.lock.acquire(waits, left if waits else -1):
-            if not slot.has_value:
-                raise NotYetError
+        too_long = until is not None and time.monotonic() + slot.cost > until
+        waits = slot.made is None and (until is None or not slot.has_value)
+        if (too_long and slot.has_value) or not slot.lock.acquire(blocking=waits):
             return slot.value  # type: ignore[no-any-return]
         try:
             if self._is_due(slot, seen):
                 began = time.monotonic()
                 slot.value = make()
-                slot.made, slot.has_value = time.monotonic(), True
+                slot.made = slot.looked = time.monotonic()
+                slot.has_value, slot.failed = True, False
                 slot.seen, slot.cost = seen, slot.made - began
             return slot.value  # type: ignore[no-any-return]
+        except Exception:
+            slot.failed = True
+            raise
         finally:
             slot.lock.release()
+
+    def _slot(self, name: tuple[str, ...]) -> _Slot:
+        with self._lock:
+            slot = self._slots.setdefault(name, _Slot())
+            self._slots.move_to_end(name)
+            while len(self._slots) > self._most:
+                self._slots.popitem(last=False)
+        return slot
 
     @staticmethod
     def _is_due(slot: _Slot, seen: object) -> bool:
@@ -98,7 +118,9 @@ class Answers:
         with self._lock:
             for name, slot in self._slots.items():
                 if name[0] == first:
-                    self._slots[name] = _Slot(value=slot.value, has_value=slot.has_value)
+                    self._slots[name] = replace(
+                        slot, lock=threading.Lock(), seen=None, made=None, failed=False
+                    )
 
 
 @dataclass(slots=True)
@@ -156,8 +178,9 @@ def versions(lake: str) -> tuple[object, ...]:
 class Fleet:
     """Several pipelines, by name."""
 
-    def __init__(self, files: Sequence[Path], soon: float = SOON) -> None:
-        self._soon = soon
+    def __init__(self, files: Sequence[Path], soon: float | None = SOON) -> None:
+        self.is_prepared = False  # True once every pipeline was read
+        self._soon = soon  # None: nothing is prepared, and every question waits
         self._answers = Answers(KEPT + OF_EACH * len(files))
         self._asked: dict[str, float] = {}
         self._look = threading.local()
@@ -249,6 +272,7 @@ class Fleet:
             if not is_over() and time.monotonic() - asked < LATELY:
                 with suppress(Exception):  # whoever asks is answered why not
                     self._prepare(name)
+        self.is_prepared = True
 
     def _prepare(self, name: str) -> None:
         lake = self.lake(name)
@@ -258,7 +282,7 @@ class Fleet:
 
     def states(self, *, soon: bool = False) -> list[PipelineState]:
         """Every pipeline's state, the worst first; ``soon`` gives what is known if making the rest takes long."""
-        self._look.until = time.monotonic() + self._soon if soon else None
+        self._look.until = time.monotonic() + self._soon if soon and self._soon is not None else None
         try:
             found = [self.state(name) for name in self.members]
         finally:

@@ -114,7 +114,7 @@ class Client:
 
 
 def client_of(
-    *files: Path, tokens: Mapping[str, str] | None = None, soon: float = 60.0, **given: Any
+    *files: Path, tokens: Mapping[str, str] | None = None, soon: float | None = None, **given: Any
 ) -> Client:
     """A client of a service over pipeline files, which shows all of them however long that takes."""
     guard = AccessGuard(Address("127.0.0.1", 8765), "ada", tokens or {}, **given)

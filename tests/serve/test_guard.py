@@ -24,11 +24,12 @@ from ingest.errors import SetupError
 from ingest.lake import records
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
+from ingest.serve import app as application
 from ingest.serve import fleet as fleets
 from ingest.serve import guard
 from ingest.serve.app import Service
 from ingest.serve.work import JobRunner
-from tests.lakes import ROOT
+from tests.lakes import ROOT, change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES
@@ -327,6 +328,44 @@ def test_a_lake_that_goes_away_is_said_and_comes_back(own: Path) -> None:
     assert 200 == client.get("/table?pipeline=depot&table=depot.bins").code
 
 
+def test_a_lake_that_is_half_copied_is_said_and_comes_back(own: Path) -> None:
+    """A restore copies file by file for an hour: each page says what is missing, or what is there."""
+    client, lake = client_of(own), own.parent / "depot-lake"
+    whole = lake.rename(lake.with_name("whole"))
+    pages = ["/", "/api/status", "/metrics", *(one for one in PAGES.values() if one != "/")]
+    for file in sorted(one for one in whole.rglob("*") if one.is_file()):
+        copy = lake / file.relative_to(whole)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, copy)
+        if file.name.endswith("000.json"):  # one table more
+            client.service.fleet.forget("depot")
+            for page in pages:
+                answer = client.get(page)
+                assert answer.code in (200, 400, 404, 503), (file, page, answer.text)
+                assert "Traceback" not in answer.text
+    client.service.fleet.forget("depot")
+    assert {200} == {client.get(page).code for page in pages}
+    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
+
+
+def test_a_lake_that_is_replaced_is_not_taken_for_the_one_before(own: Path, tmp_path: Path) -> None:
+    """Another pipeline's lake in its place would be shown under its name; an older copy is shown as it is."""
+    client, lake = client_of(own), own.parent / "depot-lake"
+    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
+    other = Written(tmp_path, "other")
+    other.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
+    mine = lake.rename(lake.with_name("mine"))
+    shutil.copytree(other.lake, lake)
+    client.service.fleet.forget("depot")
+    found = client.get("/api/status").json[0]
+    assert ("Cannot be read", True) == (found["state"], "other" in found["troubles"][0]["text"])
+    assert (400, True) == ((page := client.get(PAGES["table"])).code, "other" in page.text)
+    shutil.rmtree(lake)
+    mine.rename(lake)
+    client.service.fleet.forget("depot")
+    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json]
+
+
 def test_a_damaged_table_hides_no_other(own: Path) -> None:
     """The one table that needs help is the one that the page must name."""
     lake = own.parent / "depot-lake"
@@ -443,6 +482,33 @@ def test_who_reads_or_writes_slowly_holds_nobody_up(
     assert time.monotonic() - began < 30
     for sleeper in sleepers:
         sleeper.close()
+
+
+def test_a_request_that_comes_byte_by_byte_is_answered(
+    client: Client, listening: Callable[[Service], int]
+) -> None:
+    """A bad line is not a bad client."""
+    with socket.create_connection(("127.0.0.1", listening(client.service)), timeout=30) as slow:
+        for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":
+            slow.send(bytes([byte]))
+            time.sleep(0.002)
+        assert b"HTTP/1.1 200 OK" in slow.recv(1000)
+
+
+def test_a_request_that_never_ends_is_sent_away(
+    client: Client, listening: Callable[[Service], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place is for others."""
+    monkeypatch.setattr(application, "PATIENCE", 0.3)
+    port = listening(client.service)
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as endless:
+        endless.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\ntoken=")
+        answer = endless.recv(10_000)
+    assert b"HTTP/1.1 408" in answer
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    asking.request("GET", "/healthz")
+    assert 200 == asking.getresponse().status
+    asking.close()
 
 
 # --- the process ---

@@ -278,9 +278,10 @@ def test_answers_are_made_before_they_are_asked_for(own: Path, monkeypatch: pyte
     assert 8 == len(made)
 
 
-def test_what_takes_long_is_shown_as_being_read(own: Path) -> None:
+def test_what_takes_long_is_shown_as_being_read(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a start of fifty pipelines the page would be blank for seconds, and whoever opens it reloads it."""
     client = client_of(own, soon=0.0)
+    fleet = client.service.fleet
     unread = client.get("/api/status").json[0]
     assert ("Being read", "none", None, None) == (
         unread["state"], unread["light"], unread["open_rejects"], unread["pending_statements"],
@@ -289,11 +290,27 @@ def test_what_takes_long_is_shown_as_being_read(own: Path) -> None:
     assert "1 pipeline: 1 of them is still being read." in words(text)
     assert 'data-every="1"' in text
     assert "depot.bins" in client.get(PAGES["pipeline"]).text, "a page of one pipeline waits"
+    fleet.prepare()
+    assert ["1 held"] == [one.word for one in fleet.states(soon=True)]
+    assert 'data-every="5"' in client.get("/").text
+    fleet.forget("depot")
+    assert ["1 held"] == [one.word for one in fleet.states(soon=True)], "the last answer, not none"
+    monkeypatch.setattr(fleets, "OLDEST", -1.0)
+    assert ["Being read"] == [one.word for one in fleet.states(soon=True)], (
+        "an old answer is not shown as new"
+    )
+    assert ["1 held"] == [one["state"] for one in client.get("/api/status").json], "scripts wait"
+
+
+def test_what_cannot_be_read_is_not_being_read_for_ever(own: Path) -> None:
+    """What is prepared in the background fails there, where nobody sees it."""
+    client = client_of(own, soon=0.0)
+    shutil.rmtree(own.parent / "depot-lake" / "runs")
+    (own.parent / "depot-lake" / "runs" / "_delta_log").mkdir(parents=True)
+    (own.parent / "depot-lake" / "runs" / "_delta_log" / f"{0:020d}.json").write_text("{", "utf-8")
     client.service.fleet.prepare()
-    found = client.get("/api/status").json
-    assert (["1 held"], 'data-every="5"' in client.get("/").text) == ([one["state"] for one in found], True)
-    (own.parent / "depot-lake/checks/_delta_log").touch()  # as a commit does
-    assert found[0]["state"] == client.get("/api/status").json[0]["state"], "the last answer, not none"
+    assert ["Cannot be read"] == [one.word for one in client.service.fleet.states(soon=True)]
+    assert "Cannot be read" in client.get("/").text
 
 
 @pytest.mark.parametrize("page", ["/", "/pipeline?pipeline=depot", "/api/status"])
