@@ -42,7 +42,7 @@ def serve(
     from ingest.lake.decisions import user
     from ingest.serve import guard, server
     from ingest.serve.app import Service
-    from ingest.serve.fleet import Fleet
+    from ingest.serve.fleet import SOON, Fleet
     from ingest.serve.work import JobRunner
 
     try:
@@ -65,5 +65,5 @@ def serve(
         else:
             output.note(f"{event} {text}; Ctrl-C again ends it at once")
 
-    fleet = Fleet(files)
+    fleet = Fleet(files, SOON)
     server.run(Service(fleet, made, None if no_run else JobRunner(fleet)), say)

@@ -178,9 +178,9 @@ def versions(lake: str) -> tuple[object, ...]:
 class Fleet:
     """Several pipelines, by name."""
 
-    def __init__(self, files: Sequence[Path], soon: float | None = SOON) -> None:
+    def __init__(self, files: Sequence[Path], soon: float | None = None) -> None:
         self.is_prepared = False  # True once every pipeline was read
-        self._soon = soon  # None: nothing is prepared, and every question waits
+        self._soon = soon  # None: nobody prepares answers, so every question waits
         self._answers = Answers(KEPT + OF_EACH * len(files))
         self._asked: dict[str, float] = {}
         self._look = threading.local()

@@ -40,7 +40,7 @@ JSON = {"content-type": "application/json"}
 @pytest.fixture
 def acting(own: Path) -> Iterator[Client]:
     """A service that acts, by a stand-in for the process with Spark."""
-    fleet = Fleet([own], None)
+    fleet = Fleet([own])
     work = JobRunner(fleet, schedules=False, worker=STAND_IN)
     work.start()
     yield Client(Service(fleet, AccessGuard(Address("127.0.0.1", 8765), "ada"), work))
