@@ -22,7 +22,7 @@ import pytest
 from ingest.errors import LockedError, SetupError
 from ingest.lake import lock
 from ingest.lake.lock import check, held
-from tests.timing import until
+from tests.timing import PATIENCE, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,13 +267,25 @@ def test_a_heartbeat_never_takes_back_a_lost_lock(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that slept for long would write over its successor's lock, and delete it at its end."""
+    beaten, written, replace = threading.Event(), threading.Event(), lock.StoredFile.replace
+    moved: list[bool] = []
+
+    def beat(file: lock.StoredFile, mine: dict[str, Any]) -> None:
+        before = (tmp_path / NAME).stat().st_mtime_ns
+        replace(file, mine)
+        moved.append(before < (tmp_path / NAME).stat().st_mtime_ns)
+        beaten.set()
+        assert written.wait(PATIENCE)  # the successor comes between two heartbeats, not within one
+
     monkeypatch.setattr(lock, "HEARTBEAT", 0.2)
+    monkeypatch.setattr(lock.StoredFile, "replace", beat)
     with held(f"file://{tmp_path}", "one"):
-        first = (tmp_path / NAME).stat().st_mtime_ns
-        until(lambda: first < (tmp_path / NAME).stat().st_mtime_ns)
+        assert beaten.wait(PATIENCE)
         write(tmp_path, token="successor")
         (tmp_path / f".{NAME}.crc").unlink(missing_ok=True)
+        written.set()
         time.sleep(1)
+    assert [True] == moved
     assert "successor" == json.loads((tmp_path / NAME).read_text())["token"]
 
 
