@@ -817,5 +817,7 @@ def _statistics(rows: pa.Table, work: Work) -> str:
             "maxValues": {name: high for name, (_, high) in ends.items()},
             "nullCount": dict.fromkeys(ends, 0),
             "tightBounds": True,
-        }
+        },
+        # Arrow's reader of JSON makes of an escaped character beyond U+1FFFF another one, and its engines miss the file
+        ensure_ascii=False,
     )
