@@ -148,9 +148,10 @@ def _add(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     guarded = cursor.accept("IF", "NOT", "EXISTS")
     if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
         return _constraint(cursor.rest(), scope, table)
+    alone = explicit and not cursor.is_symbol("(")  # brackets may hold keys, after ADD COLUMN too
     found: list[Effect] = []
     for part in _definitions(cursor):
-        if columns.is_constraint(part, scope.dialect) and not explicit:
+        if columns.is_constraint(part, scope.dialect) and not alone:
             found += _constraint(part, scope, table)
         else:
             made = columns.definition(part, scope.dialect, scope.source)
