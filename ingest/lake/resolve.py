@@ -94,7 +94,8 @@ class _Deliveries:
     def take(self, statement: Statement) -> Statement:
         """The statement with its effects, adjusted if it is a repeated delivery."""
         database, schema, _ = statement.table
-        mark = (statement.source, database, schema, statement.text, statement.event_time)
+        text = statement.text or str(statement.effects)  # a structure without a statement
+        mark = (statement.source, database, schema, text, statement.event_time)
         known = self.first.get(mark)
         if known is not None and self._is_repeated(mark, statement):
             statement = _again(statement, *known)

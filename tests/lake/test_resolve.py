@@ -259,6 +259,17 @@ def test_the_same_message_again_does_nothing() -> None:
     ]
 
 
+def test_structures_without_a_statement_are_told_apart() -> None:
+    """The change of a table's structure, sent without text in the second of its creation, was taken for its repetition."""
+    create, alter = said("", "", at=7)
+    create = replace(create, effects=(Effect("create_table", table("depot")),))
+    alter = replace(alter, effects=(Effect("add_column", table("depot"), "gate", type="int32", note=UNREAD),))
+    again = replace(alter, id="s3", order=order_key(Order(0, 1, (), 0, (3,), 0)))
+    *found, repeated = resolved([create, alter, again], [("src", table("depot"))])
+    assert [(None, create.effects), (None, alter.effects)] == [(one.first, one.effects) for one in found]
+    assert "s2" == getattr(repeated.first, "id", None)
+
+
 def test_a_statement_delivered_again_names_its_first_delivery() -> None:
     """Where arrival decides, older rows may have come again before it: the fold must know since when."""
     text = "ALTER TABLE depot RENAME COLUMN a TO b"
