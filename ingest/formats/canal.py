@@ -48,7 +48,7 @@ ABOUT = About(
     losses=(
         "Decimals lose trailing zeros: the last group of digits, if it is zero.",
         "Neither binlog file nor position is sent, so messages out of order cannot be put in order.",
-        "A column that `binlog_row_image=noblob` or `minimal` leaves out is like one that was dropped: it becomes NULL.",
+        "A column that `binlog_row_image=noblob` or `minimal` leaves out is like one that was dropped: it becomes NULL, and a check says so.",
     ),
     options={
         "timezone": "the zone of TIMESTAMP texts, that of Canal's JVM (default UTC)",

@@ -256,8 +256,8 @@ def _lines_of(one: Statement) -> Iterator[Line]:
 def _line(row: dict[str, object]) -> Line:
     row.pop("applied", None)
     row["keys"] = json.loads(str(row["keys"] or "[]"))
-    row["columns"] = json.loads(str(row["columns"] or "{}"))
-    row["servers"] = json.loads(str(row["servers"] or "{}"))
+    for name in ("columns", "lacks", "servers"):
+        row[name] = json.loads(str(row[name] or "{}"))
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock
     return Line(**row)  # type: ignore[arg-type]
 

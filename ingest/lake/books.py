@@ -7,7 +7,7 @@ mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ from ingest import types
 from ingest.change import TableId
 
 _Value = TypeVar("_Value", int | None, str | None)
+Span = list[str]
+"""The lowest and the highest place of some rows; empty for none."""
 COUNTS = (
     "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
     "partials key_changes inherits noted erased replayed"
@@ -25,7 +27,10 @@ COUNTS = (
 
 @dataclass(slots=True)
 class Line:
-    """One book line. ``columns`` maps each column seen to its logical type, in the order first seen."""
+    """One book line. ``columns`` maps each column seen to its logical type, in the order first seen.
+
+    ``lacks`` has the columns that whole rows lack while others have them: the places of rows without and with each.
+    """
 
     batch: int
     source: str
@@ -57,6 +62,7 @@ class Line:
     event_high: int | None = None
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
+    lacks: dict[str, tuple[Span, Span]] = field(default_factory=dict)
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
     replayed: int = 0  # those of the batch's rejects that a later batch decoded
     replayed_in: int | None = None  # that batch; such a line has no other counts
@@ -73,8 +79,19 @@ class Line:
             self.change_messages + self.ddl + self.control + self.routed_out + self.rejected
         )
 
+    def spans(self, column: str) -> tuple[Span, Span]:
+        """The places of the whole rows that lack a column, and of the rows that have it."""
+        if column in self.lacks:
+            return self.lacks[column]
+        here = [self.order_low or "", self.order_high or ""]
+        if column in self.columns:
+            return [], here
+        whole = self.changes - self.partials - self.deletes - self.truncates
+        return (here if whole > 0 else []), []
+
     def merge(self, other: Line) -> None:
         """Add another line of the same batch, partition and table."""
+        self.lacks = dict(_lacking(self, other))
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.order_low = _least(self.order_low, other.order_low)
@@ -109,6 +126,19 @@ class Line:
             self.table,
             self.replayed_in,
         )
+
+
+def _lacking(left: Line, right: Line) -> Iterator[tuple[str, tuple[Span, Span]]]:
+    """What `Line.lacks` of two lines together holds."""
+    for column in (left.columns.keys() ^ right.columns.keys()) | left.lacks.keys() | right.lacks.keys():
+        without, having = map(united, left.spans(column), right.spans(column))
+        if without:
+            yield column, (without, having)
+
+
+def united(left: Span, right: Span) -> Span:
+    """The places of both."""
+    return [min(left[0], right[0]), max(left[1], right[1])] if left and right else left or right
 
 
 def merged_columns(left: dict[str, str], right: dict[str, str]) -> dict[str, str]:

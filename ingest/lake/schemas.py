@@ -223,7 +223,8 @@ BOOKS = TableSchema(
     servers STRING COMMENT 'JSON: epoch and server or log that counted the positions, to the offset of its first row',
     replayed BIGINT COMMENT 'of the batch''s rejects, those decoded after all',
     replayed_in BIGINT COMMENT 'by that later batch',
-    erased BIGINT COMMENT 'changes left out, because their rows were erased'""",
+    erased BIGINT COMMENT 'changes left out, because their rows were erased',
+    lacks STRING COMMENT 'JSON: columns that whole rows lack while others have them, to the lowest and highest place of the rows without and with each'""",
 )
 
 CPU = "cpu_ms"

@@ -39,11 +39,12 @@ class Statement:
     @property
     def tables(self) -> list[TableId]:
         """The tables that it names; if it names none, the table of its message."""
-        found = list(dict.fromkeys(table for effect in self._meant for table in touched(effect)))
+        found = list(dict.fromkeys(table for effect in self.meant for table in touched(effect)))
         return found or ([self.table] if self.table.table is not None else [])
 
     @property
-    def _meant(self) -> tuple[Effect, ...]:
+    def meant(self) -> tuple[Effect, ...]:
+        """Its effects, and those of its first delivery."""
         return (*self.effects, *(self.first.effects if self.first else ()))
 
 

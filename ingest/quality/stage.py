@@ -29,6 +29,7 @@ from ingest.quality import (
     placing,
     replaced,
     statements,
+    vanished,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
 from ingest.quality.cells import StepsOf
@@ -198,6 +199,7 @@ def _of_mirrors(
     yield from counts.of_mirrors(lake, sound)
     yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
     yield from left_out.of_mirrors(lake, chosen, since)
+    yield from vanished.of_mirrors(lake, sound, since, logged)
 
 
 def _of_sources(lake: Lake, known: Survey, books: Ledgers, since: int, last: int) -> Iterator[Metric]:

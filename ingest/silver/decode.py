@@ -209,7 +209,7 @@ def _book_rows(lines: list[Line]) -> pa.Table:
 
 def _book_cell(line: Line, name: str) -> object:
     value = getattr(line, name)
-    if name in ("keys", "columns", "servers"):
+    if name in ("keys", "columns", "lacks", "servers"):
         return json.dumps(value, ensure_ascii=False)
     return value
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ingest import types
 from ingest.change import CONTROL_OPS, Change, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Line
+from ingest.lake.books import Line, Span
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
@@ -70,11 +70,13 @@ def _holds_statement(changes: Sequence[Change]) -> bool:
 
 def count_rows(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
     """Count what gold and the reports need to know of a line's changes and DDL events without reading them again."""
-    line.order_low = min(orders) if line.order_low is None else min(line.order_low, *orders)
-    line.order_high = max(orders) if line.order_high is None else max(line.order_high, *orders)
-    _count_times(line, rows)
-    line.noted += len(rows) - [change.note for change in rows].count(None)
-    _count_changes(line, [change for change in rows if change.op is not _DDL])
+    part = Line(line.batch, line.source, line.topic, line.partition, *line.table_id)
+    part.order_low, part.order_high = min(orders), max(orders)
+    _count_times(part, rows)
+    part.noted = len(rows) - [change.note for change in rows].count(None)
+    _count_changes(part, [change for change in rows if change.op is not _DDL])
+    _count_lacking(part, rows, orders)
+    line.merge(part)
 
 
 def _count_times(line: Line, changes: Iterable[Change]) -> None:
@@ -127,3 +129,25 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
         for column, logical in named.items():
             if column in known:
                 known[column] = types.common(known[column], logical)
+
+
+def _count_lacking(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
+    """The columns that some whole rows lack, with the places of these rows and of those that have them."""
+    most = len(line.columns)
+    short = [
+        (one.after, order)
+        for one, order in zip(rows, orders, strict=True)
+        if one.after is not None and len(one.after) < most and not one.partial
+    ]
+    for column in {name for image, _ in short for name in line.columns.keys() - image.keys()}:
+        without = [order for image, order in short if column not in image]
+        having = [
+            order
+            for one, order in zip(rows, orders, strict=True)
+            if (one.after and column in one.after) or (one.before and column in one.before)
+        ]
+        line.lacks[column] = _span(without), _span(having)
+
+
+def _span(orders: Sequence[str]) -> Span:
+    return [min(orders), max(orders)] if orders else []

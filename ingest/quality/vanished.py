@@ -1,0 +1,106 @@
+"""Columns that whole rows lack although earlier rows had them and no statement has dropped them.
+
+A source that leaves unchanged columns out of its rows (MySQL with ``binlog_row_image`` noblob or minimal) cannot be
+distinguished from one that has dropped them by a single message: the mirror has NULL there. The books show both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from ingest.change import TableId
+from ingest.ddl import UNREAD, Effect
+from ingest.lake import duck
+from ingest.lake.books import Line, Span, united
+from ingest.lake.lake import Lake
+from ingest.lake.statements import Statement
+from ingest.quality.catalogue import Metric
+from ingest.quality.subjects import CheckedLane, CheckedMirror
+
+_COUNTS = ("changes", "partials", "deletes", "truncates")
+_OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
+Lane = tuple[str, TableId]
+
+
+def of_mirrors(
+    lake: Lake, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
+) -> Iterator[Metric]:
+    """Count the columns of each mirror that whole rows of new batches lack."""
+    fresh = _lines(lake, f"batch > {since}")
+    for subject in chosen:
+        if subject.mirror is None:
+            continue
+        names = {one.name for one in subject.mirror.sent} - {*subject.mirror.keys}
+        for lane in subject.lanes:
+            line = fresh.get((lane.source, lane.table))
+            if line is not None and (short := {name for name in names if line.spans(name)[0]}):
+                yield from _of_lane(lake, subject, lane, since, line, short, logged)
+
+
+def _of_lane(
+    lake: Lake,
+    subject: CheckedMirror,
+    lane: CheckedLane,
+    since: int,
+    line: Line,
+    short: Iterable[str],
+    logged: Sequence[Statement],
+) -> Iterator[Metric]:
+    of_lane = duck.of_lane(lane.source, lane.table)
+    before = _lines(lake, f"batch <= {since} AND {of_lane}").get((lane.source, lane.table))
+    gone: list[str] = []
+    back: list[str] = []
+    for name in sorted(short):
+        without, having = line.spans(name)
+        having = united(having, before.spans(name)[1] if before else [])
+        if not having or without[1] < having[0] or _is_told(lane, name, having, logged):
+            continue
+        (back if without[0] < having[1] else gone).append(name)
+    for check, some in (("partial_rows", back), ("vanished_columns", gone)):
+        if some:
+            listed = ", ".join(some)
+            detail = (
+                f"rows of {lane.table} came without {listed}, which earlier rows have and no statement has dropped, so "
+                "the mirror has NULL there"
+            )
+            yield Metric(check, len(some), subject.name, detail=detail)
+
+
+def _is_told(lane: CheckedLane, name: str, having: Span, logged: Iterable[Statement]) -> bool:
+    """True if a statement that came after rows with the column may explain rows without it."""
+    return any(
+        one.source == lane.source
+        and one.order > having[0]
+        and lane.table in one.tables
+        and (one.kind == "unknown" or any(_touches(effect, name) for effect in one.meant))
+        for one in logged
+    )
+
+
+def _touches(effect: Effect, name: str) -> bool:
+    named = {str(one).casefold() for one in (effect.column, effect.to) if one is not None}
+    return effect.action in _OF_TABLE or effect.note == UNREAD or name.casefold() in named
+
+
+def _lines(lake: Lake, condition: str) -> dict[Lane, Line]:
+    """The books of each source table, all lines that meet a condition as one."""
+    sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in _COUNTS)
+    lane = 'source, "database", "schema", "table"'
+    found: dict[Lane, Line] = {}
+    for row in lake.ask(
+        f"""SELECT {lane}, columns, lacks, {sums}, min(order_low) AS order_low, max(order_high) AS order_high
+        FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {lane}, columns, lacks"""
+    ):
+        line = _line(row)
+        known = found.setdefault((line.source, line.table_id), line)
+        if known is not line:
+            known.merge(line)
+    return found
+
+
+def _line(row: dict[str, Any]) -> Line:
+    texts = {name: json.loads(row[name] or "{}") for name in ("columns", "lacks")}
+    named = ("source", "database", "schema", "table", "order_low", "order_high", *_COUNTS)
+    return Line(0, topic=None, partition=None, **texts, **{name: row[name] for name in named})

@@ -1,0 +1,88 @@
+"""Rows without a column that earlier rows have: dropped at the source, or left out by it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingest.config.model import TableRule
+from ingest.quality import ledgers, statements, vanished
+from ingest.quality.subjects import survey
+from tests.shops import Shops
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DROPPED, LEFT_OUT = {"vanished_columns": "note"}, {"partial_rows": "note"}
+
+
+@pytest.fixture
+def shops(tmp_path: Path) -> Shops:
+    """A table whose first row has the column ``note``."""
+    mine = Shops(tmp_path, TableRule(match="shop_1.item"))
+    assert ("done", "") == mine.say(1, "INSERT", 1, "a", note="n").run()
+    return mine
+
+
+def found(shops: Shops, since: int = 1) -> dict[str, str]:
+    """The checks that complain, each with the columns that it names."""
+    if shops.lines:
+        assert ("done", "") == shops.run()
+    lake = shops.lake
+    chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes).subjects
+    metrics = list(vanished.of_mirrors(lake, chosen, since, statements.read(lake)))
+    return {one.check: one.detail.split(" without ")[1].split(", which")[0] for one in metrics}
+
+
+@pytest.mark.parametrize("kind", ["INSERT", "UPDATE", "INIT"])
+def test_rows_without_a_column_are_told(kind: str, shops: Shops) -> None:
+    """Otherwise an update under `binlog_row_image=noblob` set an unchanged text to NULL, without a word."""
+    assert DROPPED == found(shops.say(1, kind, 1, "b"))
+    assert {} == found(shops.say(1, "UPDATE", 1, "b", note="m"), 2)
+
+
+def test_rows_between_others_that_have_the_column(shops: Shops) -> None:
+    """A column that comes and goes is left out by the source, which no schema change does: this is a failure."""
+    assert LEFT_OUT == found(shops.say(1, "UPDATE", 1, "b").say(1, "INSERT", 2, "b", note="m"))
+    assert LEFT_OUT == found(shops, 0)
+
+
+def test_rows_of_two_batches_between_others(shops: Shops) -> None:
+    """The check of the whole lake must see what the checks of single batches saw."""
+    assert DROPPED == found(shops.say(1, "UPDATE", 1, "b"))
+    assert {} == found(shops.say(1, "INSERT", 2, "b", note="m"), 2)
+    assert LEFT_OUT == found(shops, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP COLUMN Note",
+        "DROP note, ADD extra INT",
+        "RENAME COLUMN note TO remark",
+        "CHANGE note remark varchar(9)",
+    ],
+)
+def test_a_dropped_column_is_no_surprise(text: str, shops: Shops) -> None:
+    """Otherwise each DROP COLUMN warned for ever, because the mirror keeps the column."""
+    assert {} == found(shops.ddl(f"ALTER TABLE item {text}").say(1, "INSERT", 2, "b"))
+    assert {} == found(shops.say(1, "UPDATE", 2, "c"), 2)
+
+
+def test_a_table_made_again_is_another_one(shops: Shops) -> None:
+    """Its columns are those of its CREATE."""
+    again = shops.ddl("DROP TABLE item").ddl("CREATE TABLE item (id bigint primary key, text varchar(9))")
+    assert {} == found(again.say(1, "INSERT", 2, "b"))
+
+
+def test_an_added_column_is_no_surprise(tmp_path: Path) -> None:
+    """Rows from before it lack it rightly, also those that come late."""
+    mine = Shops(tmp_path, TableRule(match="shop_1.item"))
+    assert {} == found(mine.say(1, "INSERT", 1, "a").say(1, "INSERT", 2, "a", note="n"), 0)
+    assert {} == found(mine.say(1, "INSERT", 3, "a", at=11))
+
+
+def test_a_deleted_row_says_nothing(shops: Shops) -> None:
+    """A delete may carry its key alone."""
+    assert {} == found(shops.say(1, "DELETE", 1, ""))
