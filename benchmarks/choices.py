@@ -161,7 +161,9 @@ def write(folder: Path, more: str) -> Pipeline:
 
 
 def based(folder: Path, rows: int, random: Random) -> None:
-    """A lake with so many rows in silver, none of them in a mirror yet."""
+    """A lake with so many rows in silver, none of them in a mirror yet; from here on Spark is never needed."""
+    # this process does it all, and is measured
+    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = 1 << 40
     file = write(folder, "")
     for number, start in enumerate(range(0, rows, SLICE), 1):
         pour(folder, number, lines(random, range(start, min(rows, start + SLICE)), "INSERT", start + 1))
@@ -173,9 +175,6 @@ def based(folder: Path, rows: int, random: Random) -> None:
 
 def filtered(given: argparse.Namespace) -> int:
     """Gold of a batch of updates, on a mirror of all rows and on one of a hundredth of them."""
-    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = (
-        1 << 40
-    )  # this process does it all, and is measured
     random, found = Random("filter"), list[tuple[float, float, float, float]]()  # noqa: S311 - data, no secrets
     with tempfile.TemporaryDirectory(prefix="choices-") as folder:
         base = Path(folder) / "base"
