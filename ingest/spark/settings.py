@@ -112,6 +112,7 @@ def local_settings(
         **local_defaults(master),
         **DELTA,
         **_LOCAL_START,
+        "spark.hadoop.fs.permissions.umask-mode": _umask(),
         "spark.sql.warehouse.dir": (cache.folder() / "warehouse").as_uri(),
         "spark.driver.extraClassPath": os.pathsep.join(map(str, class_path)),
         "spark.driver.extraJavaOptions": shlex.join([*_JVM[profile], *archived, *_java_options()]),
@@ -119,6 +120,13 @@ def local_settings(
     if "SPARK_DRIVER_MEMORY" not in os.environ:
         ours["spark.driver.memory"] = _MEMORY[profile]
     return joined(ours, conf)
+
+
+def _umask() -> str:
+    """This process' umask in octal digits; Hadoop has its own, 022, and gives every file its mode by that."""
+    mask = os.umask(0o077)  # it can be read only by setting it
+    os.umask(mask)
+    return f"{mask:03o}"
 
 
 def cluster_settings(conf: Mapping[str, str], class_path: list[Path]) -> dict[str, str]:

@@ -123,6 +123,25 @@ def test_a_run_that_is_stopped_in_a_batch_says_so_and_the_next_one_does_the_rest
     assert depot.expected()["bins"] == [(row["id"], row["word"]) for row in rows]
 
 
+@pytest.mark.parametrize("more", ["", "rewrite_budget: 0\n"], ids=["Arrow", "Spark"])
+def test_the_umask_closes_lake_and_report(tmp_path: Path, more: str) -> None:
+    """They hold rows and keys of the source: one file that others may read tells them, whoever wrote it."""
+    depot, page = Depot(tmp_path, more), tmp_path / "reports" / "depot.html"
+    before = os.umask(0o077)
+    try:
+        for _ in range(2):
+            depot.grow()
+            assert 0 == finished(depot.file)["code"]
+        with started("report", depot.file, "--out", page) as process:
+            process.wait_for(lambda: False)
+            assert 0 == process.end(0), "".join(process.told)
+    finally:
+        os.umask(before)
+    written = [page.parent, page, tmp_path / "lake", *(tmp_path / "lake").rglob("*")]
+    assert {"part", "lake", "depot", "bins", "_delta_log"} <= {each.name.split("-")[0] for each in written}
+    assert [] == [str(each) for each in written if each.stat().st_mode & 0o077]
+
+
 @pytest.mark.slow
 def test_the_jobs_do_what_a_run_does(spark: SparkSession, tmp_path: Path) -> None:
     """On a cluster the stages are submitted one by one: the lake must be the same (as in e2e/test_cluster.py)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,17 @@ def test_the_users_java_options_come_last():
     """Java heeds the last of two equal options."""
     made = settings.local_settings("", {"spark.driver.extraJavaOptions": "-Da=b"}, JAVA, JARS, "tick")
     assert made["spark.driver.extraJavaOptions"].endswith(" -Da=b")
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o027, 0o002])
+def test_spark_writes_by_the_umask(umask):
+    """Hadoop's own, 022, lets every user of the machine read the mirrors, whatever the operator has set."""
+    before = os.umask(umask)
+    try:
+        made = settings.local_settings("", {}, JAVA, JARS, "tick")
+    finally:
+        assert umask == os.umask(before)
+    assert f"{umask:03o}" == made["spark.hadoop.fs.permissions.umask-mode"]
 
 
 def test_memory_of_the_environment(monkeypatch):
