@@ -32,6 +32,7 @@ from ingest.errors import StoppedError
 from ingest.gold import apply_arrow
 from ingest.lake.datafiles import Layout
 from ingest.lake.schemas import CHANGES
+from ingest.quality import touched_keys
 from ingest.run import Warm, run
 from ingest.silver import messages as messages_of
 from ingest.silver import sheet
@@ -163,7 +164,7 @@ def write(folder: Path, more: str) -> Pipeline:
 def based(folder: Path, rows: int, random: Random) -> None:
     """A lake with so many rows in silver, none of them in a mirror yet; from here on Spark is never needed."""
     # this process does it all, and is measured
-    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = 1 << 40
+    apply_arrow.FEW = messages_of.FEW = messages_of._LITTLE = land.LITTLE = touched_keys.MOST = 1 << 40
     file = write(folder, "")
     for number, start in enumerate(range(0, rows, SLICE), 1):
         pour(folder, number, lines(random, range(start, min(rows, start + SLICE)), "INSERT", start + 1))
