@@ -319,6 +319,8 @@ def _untyped(expression: str, deltas: Sequence[str]) -> str:
 
 def _refuse_made(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Shown]) -> None:
     """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
+    if not job.rule.made:
+        return
     sent = {one.name for one in mirror.sent} if mirror else set()
     sent |= {column for name in job.lines for column in (*job.columns_of(name), *declared[name].columns)}
     names = {folded(job.rule.names.get(name) or column_name(name, set())): name for name in sorted(sent)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -63,9 +64,7 @@ class TableSchema:
     @property
     def arrow(self) -> pa.Schema:
         """Its columns in Arrow."""
-        from ingest.lake.datafiles import arrow_schema
-
-        return arrow_schema({one["name"]: one["type"] for one in self.fields})
+        return _arrow(self)
 
     def part(self, *names: str) -> pa.Schema:
         """Some of its columns in Arrow."""
@@ -102,6 +101,13 @@ class TableSchema:
     def properties(self) -> dict[str, str]:
         """Delta table properties."""
         return {"delta.dataSkippingStatsColumns": self.statistics} if self.statistics else {}
+
+
+@lru_cache  # asked for with each row of some tables
+def _arrow(schema: TableSchema) -> pa.Schema:
+    from ingest.lake.datafiles import arrow_schema
+
+    return arrow_schema({one["name"]: one["type"] for one in schema.fields})
 
 
 # Columns that several tables share: a message's origin, and its source table.
