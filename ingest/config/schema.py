@@ -754,7 +754,8 @@ class PipelineKeys(_Keys):
     )
     horizon_days: Count = key("days for which time travel is promised", 7)
     rewrite_budget: SizeOrNone = key(
-        "the most bytes of a mirror that a batch rewrites without Spark; 0 folds all by Spark", None
+        "the most bytes of a mirror that a batch writes anew; a larger one gets deletion vectors; 0 folds all by Spark",
+        None,
     )
     writer: Annotated[str, *choice("arrow", "spark")] = key(
         "what writes bronze, silver and the lake's own tables: arrow, which needs no Spark job for a small batch, or spark",

@@ -19,10 +19,10 @@ from pyspark.errors import PySparkException
 from ingest import types
 from ingest.errors import IngestError
 from ingest.gold import retyped, tables
-from ingest.gold.arrow import ColumnWork, LaneWork, Work, Written, make, read
+from ingest.gold.arrow import FILES, SMALL, ColumnWork, LaneWork, Work, Written, make, read
 from ingest.gold.lane import Lane, LaneId, Steps, lane_name
 from ingest.gold.misfits import COUNTED
-from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, too_large, unlogged
+from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged
 from ingest.gold.results import MirrorCommit
 from ingest.lake import commits
 from ingest.lake.commits import NewRows
@@ -94,7 +94,7 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     if why := _unwritable(before):
         return why
     rows, size = before.rows, before.size or 0
-    if rows is None or rows * len(mirror.columns) > CELLS_AT_MOST:
+    if rows is None or (rows * len(mirror.columns) > CELLS_AT_MOST and not fold.marks):
         return f"its {size} bytes hold too many rows to hold at once"
     try:
         kept = _kept(folder, before)
@@ -103,9 +103,10 @@ def _open(lake: Lake, fold: FoldPlan) -> _Target | str:
     files = tuple((one.place, kept.get(Path(one.place).name)) for one in before.files)
     schema = _schema(before, mirror)
     work = replace(
-        work, files=files, size=size, reshaped=bool(schema) or fold.again, old=_old(before, mirror)
-    )
-    return too_large(lake.pipeline, size, fold.changes) or _Target(work, schema)
+        work, files=files, size=size, reshaped=bool(schema) or fold.again, old=_old(before, mirror),
+        marked=_marked(before, lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
+    )  # fmt: skip
+    return _Target(work, schema)
 
 
 def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
@@ -127,6 +128,13 @@ def _lane(mirror: Mirror, one: Lane, steps: Steps, lanes: Collection[LaneId]) ->
         begins=one.folded_high is None,
         merged=lane_name(lanes, (one.source, one.table)) if one.merged else "",
     )
+
+
+def _marked(before: Snapshot, budget: int | None) -> frozenset[str]:
+    """The files of a large mirror that stay: all, until there are enough small ones to write these anew as one."""
+    most = (SMALL if budget is None else min(SMALL, budget)) // FILES
+    small = [one.place for one in before.files if one.size <= most][:FILES]
+    return frozenset(one.place for one in before.files) - set(small if len(small) == FILES else ())
 
 
 def _old(before: Snapshot, mirror: Mirror) -> tuple[tuple[str, str], ...]:
@@ -293,7 +301,9 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Mi
         return MirrorCommit(made.refused, made.held)
     before, now = fold.before, int(time.time() * 1000)
     files = [Added(made.file, made.size, {}, made.stats, now)] if made.file else []
-    rows = NewRows(files, made.replaces, target.schema, _metrics(made))
+    rows = NewRows(
+        files, made.replaces, target.schema, _metrics(made), marked=target.work.marked, vectors=made.vectors
+    )
     if not before.exists:
         rows = rows._replace(operation="CREATE TABLE AS SELECT", **_described(lake, fold))
     last, metadata, counts = fold.books.last, lake.metadata(fold.books.last, landed=True), dict(made.counts)
@@ -304,7 +314,7 @@ def _committed(lake: Lake, fold: FoldPlan, target: _Target, made: Written) -> Mi
             return MirrorCommit("another writer has committed to it")
     except (OSError, IngestError) as error:  # a full disk, for example: the others go on
         return MirrorCommit(f"{type(error).__name__}: {error}")
-    size = made.size if made.replaces else target.work.size + made.size
+    size = made.size if made.replaces and not fold.marks else target.work.size + made.size
     return MirrorCommit(version=before.version + 1, size=size, counts=counts)
 
 

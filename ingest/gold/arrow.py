@@ -10,11 +10,11 @@ import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, reduce
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -40,7 +40,7 @@ from ingest.fold import (
 from ingest.gold.collision import CollisionError
 from ingest.gold.lane import types_of
 from ingest.gold.past_keys import LaneEvent, rebased
-from ingest.lake import conditions
+from ingest.lake import conditions, vectors
 from ingest.lake.mirrors import Era
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, columns_for, stamped
@@ -55,6 +55,7 @@ FILES = 16  # with this many a mirror is written whole, so that appended files s
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
 SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
+READ = 16 << 10  # rows that are read at once of a large mirror's file
 _COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
 _TYPES = "types"  # which only steps of a whole history need
 _PARQUET = ds.ParquetFileFormat(
@@ -139,6 +140,7 @@ class Work:
     old: tuple[
         tuple[str, str], ...
     ] = ()  # columns that get another type, with theirs; empty if no value is kept
+    marked: frozenset[str] = frozenset()  # the files of which rows are deleted by vectors, not by a new file
 
     @property
     def logical(self) -> dict[str, str]:
@@ -166,7 +168,8 @@ class Written:
     file: str = ""  # within the table's folder; empty if no row is added or kept
     size: int = 0
     stats: str = ""
-    replaces: bool = False  # the table's other files are removed
+    replaces: bool = False  # the table's other files are removed, except marked ones
+    vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -188,25 +191,37 @@ def make(work: Work, rows: Rows) -> Written:
 def _make(work: Work, rows: Rows) -> Written:
     from ingest.gold import keyless_arrow  # which uses this module
 
-    present = work.schema.empty_table() if work.again else there(work)
-    merged = _keyed(work, rows, present) if work.keys else keyless_arrow.merged(work, rows, present)
+    gone: dict[str, vectors.Rows] = {}
+    if work.keys:
+        merged, gone = _keyed(work, rows)
+    else:
+        merged = keyless_arrow.merged(work, rows, _present(work))
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
         return Written(work.path, counts=counts)
-    if not changed and work.size > SMALL and len(work.files) < FILES:
-        result, replaces = merged.new, False
+    few = (
+        len(work.files) == len(work.marked) if work.marked else work.size > SMALL and len(work.files) < FILES
+    )
+    if not changed and few:
+        result, made = merged.new, Written(work.path, counts=counts)
     else:
-        result, replaces = pa.concat_tables([merged.stays, merged.put, merged.new]), True
+        result = pa.concat_tables([merged.stays, merged.put, merged.new])
+        found = vectors.write(work.folder, gone) if gone else {}
+        made = Written(work.path, replaces=True, vectors=found, counts=counts)
     if not result.num_rows:
-        return Written(work.path, replaces=replaces, counts=counts)
+        return made
     name, size = _write(result, work)
     counts |= {"written": result.num_rows, "rewritten_bytes": size}
-    stats = _statistics(result, work)
-    return Written(work.path, file=name, size=size, stats=stats, replaces=replaces, counts=counts)
+    return replace(made, file=name, size=size, stats=_statistics(result, work))
 
 
-def _keyed(work: Work, rows: Rows, present: pa.Table) -> Merged:
+def _present(work: Work) -> pa.Table:
+    return work.schema.empty_table() if work.again else there(work)
+
+
+def _keyed(work: Work, rows: Rows) -> tuple[Merged, dict[str, vectors.Rows]]:
+    """The rows after the batch, and which rows of marked files are not among these any more."""
     outcomes, clears = Outcomes([], [], []), False
     apart = {}
     for lane in work.lanes:
@@ -222,7 +237,22 @@ def _keyed(work: Work, rows: Rows, present: pa.Table) -> Merged:
         keys = source.select(work.key_columns)
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
-    return merge(present, source, work, clears=clears)
+    if not work.marked:
+        return merge(_present(work), source, work, clears=clears), {}
+    if clears:
+        raise NotPlain("all rows of a large mirror are deleted")
+    parts, gone = (
+        [there(replace(work, files=tuple(one for one in work.files if one[0] not in work.marked)))],
+        {},
+    )
+    for name, kept in work.files:
+        if name in work.marked:
+            most = ROWS_AT_MOST - sum(one.nbytes for one in parts)
+            found, numbers = _touched(work, name, kept, source, most)
+            parts.append(found)
+            if found.num_rows:
+                gone[name] = numbers
+    return merge(pa.concat_tables(parts), source, work, clears=False), gone
 
 
 def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
@@ -691,8 +721,8 @@ def _pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
         found = pa.chunked_array(found.chunks if isinstance(found, pa.ChunkedArray) else [found], pa.int32())
         places = pc.indices_nonzero(pc.is_valid(found)).cast(pa.int64())
         return places, found.drop_null().combine_chunks().cast(pa.int64())
-    left = there.append_column("%t", pa.array(range(there.num_rows), pa.int64()))
-    right = source.append_column("%s", pa.array(range(source.num_rows), pa.int64()))
+    left = there.append_column("%t", pa.array(np.arange(there.num_rows)))
+    right = source.append_column("%s", pa.array(np.arange(source.num_rows)))
     both = left.join(right, names, join_type="inner")
     return both["%t"].combine_chunks(), both["%s"].combine_chunks()
 
@@ -761,8 +791,12 @@ def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
     if Path(file).stat().st_size < SAMPLED or _likely_bytes(file) <= most:
         found = ds.dataset([file], schema=stored, format=_PARQUET).to_table()
     if found is None or found.nbytes > most:
-        raise NotPlain(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
+        raise _too_much()
     return found
+
+
+def _too_much() -> NotPlain:
+    return NotPlain(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
 
 
 def _likely_bytes(file: str) -> int:
@@ -772,6 +806,54 @@ def _likely_bytes(file: str) -> int:
         samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
         rows = [parquet.metadata.row_group(group).num_rows for group in groups]
     return sum(one.nbytes * n // one.num_rows for one, n in zip(samples, rows, strict=True) if one)
+
+
+def _touched(
+    work: Work, name: str, kept: pa.BooleanArray | None, source: pa.Table, most: int
+) -> tuple[pa.Table, vectors.Rows]:
+    """A file's rows with a key of some outcomes, and the numbers of all its rows that are gone then.
+
+    Row groups without such a key are not read, except for their keys.
+
+    Raises:
+        NotPlain: the rows take more memory than so many bytes.
+    """
+    [file] = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).get_fragments()
+    firsts = np.cumsum([0, *(group.num_rows for group in file.row_groups)])
+    left = np.ones(firsts[-1], np.bool_)
+    if kept is not None:
+        left[: len(kept)] = kept.to_numpy(zero_copy_only=False)
+    keys, parts = source.select(work.key_columns), [work.schema.empty_table()]
+    for part in file.split_by_row_group(_between(keys), work.schema):
+        first = firsts[part.row_groups[0].id]
+        at, _ = _pairs(part.to_table(schema=work.schema, columns=work.key_columns), keys)
+        at = at.filter(pa.array(left[at.to_numpy() + first]))
+        places = np.sort(at.to_numpy())
+        left[places + first] = False
+        if len(places):
+            parts += _rows_at(part, work.schema, places)
+        if sum(one.nbytes for one in parts) > most:
+            raise _too_much()
+    return pa.concat_tables(parts), np.flatnonzero(~left)
+
+
+def _rows_at(group: ds.ParquetFileFragment, schema: pa.Schema, places: vectors.Rows) -> Iterator[pa.Table]:
+    """Some rows of a row group, which is read bit by bit: it may take far more memory than its file."""
+    first = 0
+    for batch in group.to_batches(schema=schema, batch_size=READ, batch_readahead=2, fragment_readahead=1):
+        low, high = np.searchsorted(places, [first, first + batch.num_rows])
+        if low < high:
+            yield pa.Table.from_batches([batch.take(pa.array(places[low:high] - first))])
+        first += batch.num_rows
+
+
+def _between(keys: pa.Table) -> ds.Expression | None:
+    """A condition that all keys meet, for the statistics of row groups; None if there is none to rely on."""
+    name = keys.schema.names[0]
+    if not keys.num_rows or not pa.types.is_integer(keys.schema.field(0).type):
+        return None
+    ends = pc.min_max(keys[name])
+    return (ds.field(name) >= ends["min"]) & (ds.field(name) <= ends["max"])
 
 
 def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:

@@ -55,6 +55,7 @@ class FoldPlan:
     retyped: tuple[Retyped, ...] = ()
     again: bool = False  # all rows are folded again
     why_spark: str = ""  # why Spark folds it; empty if Arrow does
+    marks: bool = False  # its files stay, and deletion vectors say which of their rows are gone
 
     @property
     def fresh(self) -> bool:
@@ -102,8 +103,8 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     )
     if again:
         work = whole_of(lake.pipeline, books, ledger, plan)
-    found = replace(found, work=work, retyped=tuple(changed), again=again)
-    why = why_spark(lake.pipeline, found) or _why_not_read(lake, mirror, work)
+    found = marking(lake.pipeline, replace(found, work=work, retyped=tuple(changed), again=again))
+    why = found.why_spark or _why_not_read(lake, mirror, work)
     if not why and not lake.takes_commits:
         why = "the lake's file system has no hard links, without which Arrow commits nothing"
     return replace(found, why_spark=why or _judged_otherwise(lake.pipeline, ledger, found))
@@ -150,14 +151,24 @@ def refolds(lane: Lane, steps: Steps) -> bool:
     return lane.merged or lane.late or bool(lane.inherits) or bool(steps.new) or rekeyed
 
 
-def why_spark(pipeline: Pipeline, fold: FoldPlan) -> str:
-    """Why Spark must fold, as part of a sentence; empty if Arrow can, as far as known without reading the lake."""
+def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
+    """The plan with why Spark must fold, and whether Arrow marks rows, as far as known without reading the lake."""
     plan = fold.plan
     there = {} if fold.again else fold.before.types
+    large = too_large(pipeline, extent(fold.before), fold.changes)
+    marks = bool(large) and takes_vectors(fold)
     why = _not_plain(pipeline, plan.job.rule, plan.mirror, there, fold.work)
-    if why:
-        return why
-    return too_large(pipeline, extent(fold.before), fold.changes)
+    return replace(fold, why_spark=why or ("" if marks else large), marks=marks)
+
+
+def takes_vectors(fold: FoldPlan) -> bool:
+    """True if some rows of a mirror's files can be deleted while the others stay as they are."""
+    before, mirror = fold.before, fold.plan.mirror
+    enabled = (before.meta.get("configuration") or {}).get("delta.enableDeletionVectors") == "true"
+    columns = {one.column: logged(one.delta) for one in mirror.columns}
+    stays = all(columns.get(name) == kind for name, kind in before.types.items())
+    cleared = any(one.truncates or steps.incarnations for one, steps in fold.work)
+    return enabled and stays and bool(mirror.keys) and not fold.again and not cleared
 
 
 def extent(before: Snapshot) -> int:

@@ -16,7 +16,7 @@ from ingest.errors import HeldError
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, whole_of, why_spark, work_of
+from ingest.gold.planner import FoldPlan, marking, whole_of, work_of
 from ingest.gold.schema import RESHAPED, Plan, decide
 from ingest.gold.work import Books, Job, catch_up, jobs, lanes_of, open_books, stated
 from ingest.lake import mirrors, pauses, targets
@@ -141,7 +141,7 @@ def _reshaped(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, mi
 def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> str:
     """Why Spark folds a mirror again from its first change; empty if Arrow does."""
     work = whole_of(pipeline, books, ledger, plan)
-    return why_spark(pipeline, FoldPlan(plan, books, NO_TABLE, "", work))
+    return marking(pipeline, FoldPlan(plan, books, NO_TABLE, "", work)).why_spark
 
 
 def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job) -> Foreseen:
@@ -161,7 +161,7 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     if plan.whole:
         return replace(found, why_spark=_why_again(pipeline, books, ledger, plan))
     work = work_of(pipeline, books, ledger, plan, before, applied)
-    return replace(found, why_spark=why_spark(pipeline, FoldPlan(plan, books, before, "", work)))
+    return replace(found, why_spark=marking(pipeline, FoldPlan(plan, books, before, "", work)).why_spark)
 
 
 def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:

@@ -12,7 +12,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -147,6 +147,8 @@ class NewRows(NamedTuple):
     schema: str = ""  # the JSON of its columns; empty if they stay as they are
     metrics: Mapping[str, str] = {}
     operation: str = "WRITE"
+    marked: Collection[str] = ()  # of its files, those that are not replaced
+    vectors: Mapping[str, Mapping[str, Any]] = {}  # the new deletion vectors of marked files
     meta: Mapping[str, Any] = {}  # of a new table, with its protocol
     protocol: Mapping[str, Any] = {}
 
@@ -158,7 +160,7 @@ def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer
         False if another commit was faster: nothing is committed then.
     """
     Path(path, "_delta_log").mkdir(parents=True, exist_ok=True)
-    if not _put(path, state.version + 1, _changing(state, rows, metadata, writer, batch)):
+    if not _put(path, state.version + 1, _changing(path, state, rows, metadata, writer, batch)):
         return False
     _checkpoint(path, state.version + 1, _MIRROR_CHECKPOINT)
     return True
@@ -191,7 +193,7 @@ def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -
 
 
 def _changing(
-    state: delta.Snapshot, rows: NewRows, metadata: str, writer: str, batch: int
+    path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer: str, batch: int
 ) -> Iterator[dict[str, Any]]:
     """The actions of a commit that may replace all files, and columns."""
     now = int(time.time() * 1000)
@@ -211,18 +213,33 @@ def _changing(
         yield {"metaData": {**about, "schemaString": schema}}
     yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
     for one in state.files if rows.replaces else ():
-        yield {
-            "remove": {
-                "path": one.path,
-                "deletionTimestamp": now,
-                "dataChange": True,
-                "extendedFileMetadata": True,
-                "partitionValues": one.partition,
-                "size": one.size,
-                **({"deletionVector": one.vector} if one.vector else {}),
+        if one.place not in rows.marked or one.place in rows.vectors:
+            yield {
+                "remove": {
+                    "path": one.path,
+                    "deletionTimestamp": now,
+                    "dataChange": True,
+                    "extendedFileMetadata": True,
+                    "partitionValues": one.partition,
+                    "size": one.size,
+                    **({"deletionVector": one.vector} if one.vector else {}),
+                }
             }
-        }
+        if vector := rows.vectors.get(one.place):
+            yield from _with_vector(path, one, vector)
     yield from map(_add, rows.files)
+
+
+def _with_vector(path: str, one: delta.DataFile, vector: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The same file with a new deletion vector; none if no row is left."""
+    from ingest.lake.datafiles import Added
+
+    stats = orjson.loads(one.stats)
+    if vector["cardinality"] < stats["numRecords"]:
+        loose = orjson.dumps({**stats, "tightBounds": False}).decode()
+        written_at = Path(path, one.place).stat().st_mtime_ns // 1_000_000
+        added = _add(Added(one.place, one.size, dict(one.partition), loose, written_at))
+        yield {"add": {**added["add"], "deletionVector": vector}}
 
 
 def _protocol(now: Mapping[str, Any], schema: str) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,6 +49,23 @@ def test_rows_that_would_fill_the_memory_are_refused(
     made = arrow.make(work, update())
     assert ("", 1, files * 200) == (made.refused, made.counts["updated"], made.counts["written"])
     assert "y" == pq.read_table(tmp_path / made.file).sort_by("id")["text"][1].as_py()
+
+
+@pytest.mark.parametrize("files", [1, 4])
+def test_the_memory_for_a_few_rows_of_large_files_is_that_of_these_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: int
+) -> None:
+    """With deletion vectors the files stay, so their other rows need not be held."""
+    work = mirror_of(tmp_path, files)
+    work = replace(work, marked=frozenset(name for name, _ in work.files))
+    monkeypatch.setattr(arrow, "READ", 50)
+    monkeypatch.setattr(arrow, "ROWS_AT_MOST", 900)
+    assert "its rows take more than 0 MiB of memory" == arrow.make(work, update()).refused
+    monkeypatch.setattr(arrow, "ROWS_AT_MOST", 1100)
+    made = arrow.make(work, update())
+    assert ("", 1, 1) == (made.refused, made.counts["updated"], made.counts["written"])
+    assert ["0.parquet"] == list(made.vectors)
+    assert {"id": [1], "text": ["y"]} == pq.read_table(tmp_path / made.file).to_pydict()
 
 
 def test_what_a_file_would_take_is_known_before_it_is_read(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, Field, Schema
@@ -18,7 +19,7 @@ from ingest.fold import SchemaStep
 from ingest.gold.apply_arrow import _unwritable
 from ingest.gold.lane import Lane, Shape, Steps
 from ingest.gold.ledger import Ledger
-from ingest.gold.planner import FoldPlan, _judged_otherwise, _meets, _not_plain, too_large
+from ingest.gold.planner import FoldPlan, _judged_otherwise, _meets, _not_plain, marking, too_large
 from ingest.gold.schema import Plan
 from ingest.gold.work import Books, Job
 from ingest.lake import delta
@@ -122,6 +123,30 @@ def test_what_may_be_written_anew_grows_with_the_changes(
 ) -> None:
     """A whole file for each single change of a large mirror would fill the disk."""
     assert fits == (not too_large(replace(PIPELINE, rewrite_budget=budget), size, changes))
+
+
+@pytest.mark.parametrize(
+    ("kept", "why", "marks"),
+    [
+        ({}, "", True), ({"meta": {"configuration": {"delta.enableDeletionVectors": "false"}}}, "bytes", False),
+        ({"types": {"id": "integer"}}, "bytes", False), ({"types": {"id": "long", "gone": "string"}}, "bytes", False),
+        ({"size": 4 * MIB}, "", False),
+    ],
+    ids=["marked", "no vectors", "wider", "dropped", "small"],
+)  # fmt: skip
+def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, marks: bool) -> None:
+    """Vectors that its readers do not know, and older files with other columns, would change what the mirror holds."""
+    columns = (Column("id", "id", "int64"), Column("w", "w", "string"))
+    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), columns)
+    known = {"types": {"id": "long"}, "meta": {"configuration": {"delta.enableDeletionVectors": "true"}}}
+    before = Snapshot(5, {}, **{**known, "size": 4 * MIB + 1, **kept})
+    plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
+    lane = Lane("s", mirror.table, 2, 2, "3", "2", Shape(), Shape(), changes=1)
+    made = marking(PIPELINE, FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),)))
+    assert marks == made.marks
+    assert why in made.why_spark if why else made.why_spark == ""
+    emptied = replace(lane, truncates=1)
+    assert not marking(PIPELINE, replace(made, work=((emptied, Steps()),))).marks
 
 
 @pytest.mark.parametrize(

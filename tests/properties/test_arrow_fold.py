@@ -30,6 +30,7 @@ from ingest.lake.schemas import CPU
 from ingest.lake.stamps import stamps_of
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
+from tests.lake.test_vectors import read
 from tests.properties import lakes
 from tests.properties.conditions import CONDITIONS
 from tests.properties.histories import COLUMNS, Kind
@@ -63,8 +64,25 @@ def _fold(work: Work, made: arrow.Written) -> Work:
     """The mirror after a commit."""
     assert not made.refused
     assert made.counts[CPU] >= 0
-    files = ((made.file, None),) if made.file else ()
-    return replace(work, files=files if made.replaces else work.files + files, size=work.size + made.size)
+    files = tuple(one for one in work.files if not made.replaces or one[0] in work.marked)
+    for name, vector in made.vectors.items():
+        gone = set(read(Path(work.folder), vector))
+        kept = pa.array([row not in gone for row in range(max(gone) + 1)])
+        files = (*(one for one in files if one[0] != name), (name, kept))
+    files += ((made.file, None),) if made.file else ()
+    return replace(work, files=files, marked=frozenset(), size=work.size + made.size)
+
+
+def _made(work: Work, files: Sequence[str], random: Random | None = None) -> Work:
+    """The mirror with one more batch; by lot, rows of some of its files are deleted by vectors."""
+    rows = arrow.read(files, work.lanes)
+    marked = frozenset(name for name, _ in work.files if random and random.random() < 0.8)
+    if marked:
+        made = arrow.make(replace(work, marked=marked), rows)
+        if not made.refused:
+            return _fold(replace(work, marked=marked), made)
+        assert "all rows" in made.refused
+    return _fold(work, arrow.make(work, rows))
 
 
 def _content(work: Work, keys: Sequence[str]) -> lakes.Typed:
@@ -81,21 +99,27 @@ def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> Work:
     return Work("mirror", str(folder / "mirror"), feed.keys, columns, ())
 
 
+BY_VECTORS = pytest.mark.parametrize("vectors", [False, True], ids=["files", "vectors"])
+
+
+@BY_VECTORS
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_no_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+def test_no_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> None:
     """Batch after batch in order: a mirror that differs from the database is wrong for its reader."""
     feed = lakes.together(kind, 150, BATCHES, ordered=True)
     images, work = not kind.partials and not kind.moves, _work(feed, kind, tmp_path)
+    random = Random(kind.name) if vectors else None
     for batch in range(1, len(feed.batches) + 1):
         files = _rows(feed, batch, tmp_path)
         lane = LaneWork(lakes.SOURCE, feed.table, batch, batch, images)
-        work = replace(work, lanes=(lane,))
-        work = _fold(work, arrow.make(work, arrow.read(files, [lane])))
+        work = _made(replace(work, lanes=(lane,)), files, random)
     assert feed.rows == _content(work, feed.keys)
+    assert vectors == any((tmp_path / "mirror").glob("deletion_vector_*.bin"))
 
 
+@BY_VECTORS
 @pytest.mark.parametrize("kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS], ids=lambda kind: kind.name)
-def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> None:
     """Late, repeated and in order by turns: the news alone, or the whole history where they are not enough."""
     feed = lakes.together(kind, 80, BATCHES, ordered=False)
     random, work, files, high = Random(kind.name), _work(feed, kind, tmp_path), list[str](), ""
@@ -110,8 +134,7 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
         lane = LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=late or random.random() < 0.2)
         high = max(high, *places)
         ways.add(lane.whole)
-        work = replace(work, lanes=(lane,))
-        work = _fold(work, arrow.make(work, arrow.read(files, [lane])))
+        work = _made(replace(work, lanes=(lane,)), files, random if vectors else None)
     assert feed.rows == _content(work, feed.keys)
     assert True in ways
 
@@ -246,6 +269,7 @@ def _last_changes(feed: lakes.Feed, work: Work, folder: Path) -> dict[Any, Any]:
 def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> tuple[Work, int]:
     """A mirror with rules after all batches, and how often it has got another size."""
     work, files, high, wider = _work(feed, kind, folder), list[str](), "", 0
+    random = Random(kind.name)
     plain = tuple(Column(*one[:3]) for one in work.columns)
     mirror = recomputed(rule, Mirror(feed.table, work.path, work.keys, plain, shape=rule.shape))
     columns = tuple(ColumnWork(one.name, one.column, one.type, one.expression) for one in mirror.columns)
@@ -270,7 +294,7 @@ def _delivered(feed: lakes.Feed, kind: Kind, folder: Path, rule: TableRule) -> t
             work, lanes=(LaneWork(lakes.SOURCE, feed.table, batch, batch, whole=whole, stamps=stamps),)
         )
         before = work.size
-        work = _fold(work, arrow.make(work, arrow.read(files, work.lanes)))
+        work = _made(work, files, random)
         wider += work.size != before
     return work, wider
 

@@ -20,24 +20,35 @@ HISTORIES, BATCHES = 25, 5
 def test_a_mirror_changes_ways_between_any_two_batches(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the other looks for."""
-    from ingest.gold import apply_arrow, planner
+    """Late, repeated, moved and partial changes: what one way leaves in a mirror must be what the others look for.
+
+    Arrow writes the mirror anew, or marks rows by deletion vectors; Spark merges.
+    """
+    from ingest.gold import apply_arrow, apply_spark, planner
     from ingest.gold.results import MirrorCommit
     from tests.properties import lakes
 
     random, ways, refused = Random(5), Counter[str](), []
 
     def by_lot(*_given: object) -> str:
-        way = random.choice(("", "by lot"))
-        ways[way] += 1
-        return way
+        return random.choice(("", "by lot", "by lot"))
+
+    def vectors(*given: Any) -> bool:
+        return takes(*given) and random.random() < 0.5
 
     def by_arrow(*given: Any) -> dict[str, MirrorCommit]:
+        ways.update("vectors" if one.marks else "" for one in given[1])
         found = folded(*given)
         refused.extend(one.refused for one in found.values() if one.refused)
         return found
 
-    folded = apply_arrow.fold
+    def by_spark(*given: Any) -> None:
+        ways["spark"] += 1
+        merged(*given)
+
+    folded, merged, takes = apply_arrow.fold, apply_spark.fold, planner.takes_vectors
+    monkeypatch.setattr(apply_spark, "fold", by_spark)
+    monkeypatch.setattr(planner, "takes_vectors", vectors)
     monkeypatch.setattr(apply_arrow, "fold", by_arrow)
     monkeypatch.setattr(planner, "too_large", by_lot)
     kinds = (lakes.MIXED, lakes.CLEARED, lakes.WEAK, lakes.INHERITING)
@@ -46,5 +57,5 @@ def test_a_mirror_changes_ways_between_any_two_batches(
     lake = lakes.lake_of(spark, tmp_path, budget=None)
     lakes.batch_by_batch(lake, feeds, BATCHES)
     assert [] == [str(one) for feed in feeds for one in lakes.wrong(lake, feed)]
-    assert min(ways[""], ways["by lot"]) > len(feeds) // 2
+    assert min(ways[""], ways["vectors"], ways["spark"]) > len(feeds) // 2, ways
     assert [] == refused

@@ -132,11 +132,12 @@ def test_a_run_killed_anywhere_is_finished_by_the_next(spark: SparkSession, tmp_
     finish(spark, depot)
 
 
+@pytest.mark.parametrize("budget", [4 << 20, 1], ids=["anew", "vectors"])
 def test_a_run_killed_at_a_commit_by_arrow_is_finished_by_the_next(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, budget: int
 ) -> None:
     """A mirror's new file that no commit names yet would be read, or its rows be written again."""
-    depot = Stores(tmp_path, arrow=True)
+    depot = Stores(tmp_path, budget=budget)
     for point in points("gold", "commit", "mirror", BOTH):
         depot.grow()
         crash(spark, depot, point)
