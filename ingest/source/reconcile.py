@@ -216,11 +216,9 @@ def views_of(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
 
 
 def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
-    try:
-        mirror_of(view, source, table)
-    except IngestError:
-        return False
-    return True
+    with suppress(IngestError):
+        return bool(mirror_of(view, source, table))
+    return False
 
 
 def tables_of(lake: Tables, source: Source) -> list[TableId]:
@@ -523,10 +521,7 @@ class _MirrorSide:
         base = self._base.cursor()
         base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({', '.join(f'{one} VARCHAR' for one in ks)})")
         for first in range(0, len(keys), 1000):
-            values = ", ".join(
-                f"({', '.join(duck.value(text) for text in key)})" for key in keys[first : first + 1000]
-            )
-            base.execute(f"INSERT INTO wanted VALUES {values}")
+            base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
         found = base.execute(
             f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
             f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
@@ -731,15 +726,10 @@ def _difference(pair: _Pair, key: RowKey, source: Cells | None, mirror: Cells | 
 
 def _same_number(one: str | None, other: str | None) -> bool:
     """True for two texts of one floating number, in forms of different databases."""
-    if one is None or other is None:
-        return False
     try:
-        a, b = float(one), float(other)
+        return repr(float(one or "")) == repr(float(other or ""))  # one form for NaN, two for the zeros
     except ValueError:
         return False
-    if math.isnan(a) or math.isnan(b):
-        return math.isnan(a) and math.isnan(b)
-    return a == b and math.copysign(1, a) == math.copysign(1, b)
 
 
 def _moment(text: str) -> dt.datetime:
