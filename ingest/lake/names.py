@@ -58,6 +58,14 @@ def literal(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
+def of_table(table: TableId) -> str:
+    """The condition in Spark's SQL that a row of a product table is of one source table, in whatever source."""
+    return " AND ".join(
+        f"{quoted(name)} {'IS NULL' if part is None else f'= {literal(part)}'}"
+        for name, part in table._asdict().items()
+    )
+
+
 _REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=%/\\`]|[\x00-\x1f\x7f]")
 
 # Column names that Delta uses itself while it merges, or that its change feed adds.

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.lake import faults
 from ingest.lake.lake import Lake
@@ -59,11 +59,7 @@ def count(
 ) -> dict[str, Counted]:
     """Every mirror's key checks by its path; mirrors without a table or a known key are left out.
 
-    Args:
-        lake: the lake.
-        chosen: what to check.
-        since: the changes of later batches are compared; 0 compares everything.
-        logged: the DDL ledger.
+    The changes of batches after ``since`` are compared; 0 compares everything. ``logged`` is the DDL ledger.
     """
     passes = [
         Side(lake, one, since, i)
@@ -141,16 +137,14 @@ class _Some:
 
     def clear(self) -> None:
         """Record where each lane was last emptied: no earlier row may be in its mirror."""
-        asked = []
-        for one in self.passes:
-            asked += [
-                (one, i, lane)
-                for i, lane in one.lanes
-                if lane.truncates or (lane.truncates_ever and lane.floor)
-            ]
-        if not asked:
+        lanes = [
+            (one, i, lane)
+            for one in self.passes
+            for i, lane in one.lanes
+            if lane.truncates or (lane.truncates_ever and lane.floor)
+        ]
+        if not lanes:
             return
-        lanes = [(one, i, lane) for one, i, lane in asked]
         newest = "max(struct(order_key, batch)) AS at"
         text = f"SELECT m, lane, {newest} FROM ({changes(lanes)}) WHERE op = 'truncate' GROUP BY m, lane"
         by_index = {one.index: one for one in self.passes}
@@ -164,7 +158,11 @@ class _Some:
         with self._spoken_once() as spoken:
             text = f"SELECT m, sum(n) AS rows, {sums} FROM ({groups(self.passes, spoken)}) GROUP BY m"
             by_index = {row["m"]: row for row in self.session.sql(text).collect()}
-        return {one.subject.path: _numbers(one, by_index.get(one.index)) for one in self.passes}
+        found = {}
+        for one in self.passes:
+            row, names = by_index.get(one.index), ("rows", *(name for name in FAULTS if one.asks(name)))
+            found[one.subject.path] = Counted({name: int((row and row[name]) or 0) for name in names})
+        return found
 
     @contextmanager
     def _spoken_once(self) -> Iterator[str]:
@@ -213,8 +211,3 @@ class _Some:
         wanted = ", ".join(f"CAST('{h}' AS BIGINT)" for h in hashes) or "NULL"
         text = f"SELECT DISTINCT {one.key_json()} AS key FROM ({found}) WHERE h IN ({wanted})"
         return tuple(sorted(row["key"] for row in self.session.sql(f"{text} LIMIT {FAILING_KEYS}").collect()))
-
-
-def _numbers(one: Side, row: Row | None) -> Counted:
-    names = ("rows", *(name for name in FAULTS if one.asks(name)))
-    return Counted({name: int((row and row[name]) or 0) for name in names})

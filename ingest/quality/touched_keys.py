@@ -7,7 +7,7 @@ mirror with a fault is left to the Spark pass (`ingest.quality.keys`), which nam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +20,7 @@ from ingest.lake.schemas import CHANGES
 from ingest.order import is_weak, same_place
 from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
-from ingest.quality.reading import Dialect, mirror_rows, read
+from ingest.quality.reading import FOUND, changes_since, mirror_rows, read
 from ingest.quality.sides import LARGE, Side
 from ingest.quality.subjects import CheckedLane
 
@@ -28,14 +28,6 @@ MOST = 20_000  # changes of all mirrors together
 _LANE = ("source", "database", "schema", "table")
 _COLUMNS = (*_LANE, "batch", "topic", "partition", "offset", "op", "order_key", "partial", "before", "after")
 _INEXACT = ("FLOAT", "DOUBLE")
-_LISTED = (
-    "STRING",
-    "TINYINT",
-    "SMALLINT",
-    "INT",
-    "BIGINT",
-    "DATE",
-)  # types whose rows are found without reading all
 
 
 @dataclass(slots=True)
@@ -90,7 +82,7 @@ def _is_simple(one: Side) -> bool:
     kinds = [column.delta for column in mirror.key_columns]
     if any(there.get(column.column) != column.delta for column in mirror.key_columns):
         return False
-    if one.subject.size >= LARGE and not all(kind in _LISTED or kind.startswith("DECIMAL") for kind in kinds):
+    if one.subject.size >= LARGE and not all(kind in FOUND or kind.startswith("DECIMAL") for kind in kinds):
         return False
     late = any(lane.floor for _, lane in one.lanes)
     return not late and not mirror.eras and not set(kinds) & {*_INEXACT}
@@ -106,7 +98,8 @@ def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
     if not lanes:
         return found
     rows = []
-    for row in _changes(lake, sides[0].since, [lane for some in lanes.values() for _, _, lane in some]):
+    wanted = changes_since(sides[0].since, (table.table for _, table in lanes))
+    for row in (row for page in read(lake, CHANGES.name, _COLUMNS, wanted) for row in page.to_pylist()):
         table = TableId(row["database"], row["schema"], row["table"])
         for one, i, _ in lanes.get((row["source"], table), ()):
             if row["batch"] > one.subject.applied:
@@ -129,18 +122,6 @@ def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
         if concerned.left is not None:
             said.setdefault(concerned.left, _Said()).take(row, 0, gone=True)
     return found
-
-
-def _changes(lake: Lake, since: int, lanes: Iterable[CheckedLane]) -> Iterator[dict[str, Any]]:
-    tables = sorted({lane.table.table or "" for lane in lanes})
-
-    def where(dialect: Dialect) -> str:
-        kind, batch, table = map(dialect.quoted, ("kind", "batch", "table"))
-        listed = ", ".join(map(dialect.literal, tables))
-        return f"{kind} = 'change' AND {batch} > {since} AND {table} IN ({listed})"
-
-    for rows in read(lake, CHANGES.name, _COLUMNS, where):
-        yield from rows.to_pylist()
 
 
 def _numbers(lake: Lake, one: Side, said: Mapping[Key, _Said]) -> dict[str, int]:
