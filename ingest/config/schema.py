@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -76,10 +76,6 @@ def _texts(value: Any) -> Any:
     return tuple(map(str, found))
 
 
-def _joined(value: Any) -> str:
-    return ",".join(_texts(value))
-
-
 def _settings(value: Any) -> dict[str, str]:
     """A map of settings that are passed on as they are written."""
     if not isinstance(value, dict):
@@ -113,23 +109,18 @@ def _pattern(text: str) -> str:
 
 
 def _match(text: str) -> str:
+    parts = patterns.parts(text)
     if patterns.is_regular(text):
-        return _regular(text)
-    if text != "*" and not (1 <= len(text.split(".")) <= 3 and all(text.split("."))):
+        if not 2 <= len(parts) <= 3 or not all(parts):
+            raise ValueError(
+                f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
+            )
+        for one in parts:
+            if one != "*":
+                _pattern(one)
+    elif text != "*" and not (len(parts) <= 3 and all(parts)):
         raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
     return str(text)
-
-
-def _regular(text: str) -> str:
-    found = patterns.parts(text)
-    if not 2 <= len(found) <= 3 or not all(found):
-        raise ValueError(
-            f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
-        )
-    for one in found:
-        if one != "*":
-            _pattern(one)
-    return text
 
 
 def _start(value: Any) -> Any:
@@ -158,10 +149,6 @@ def _offsets(topic: str, offsets: Any) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in offsets.items()}
 
 
-def _kafka_settings(value: Any) -> dict[str, str]:
-    return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
-
-
 def _column(value: Any) -> dict[str, str]:
     """What becomes of one column, as a map: ``type``, ``rename``, ``exclude`` or ``include`` alone, or what makes it."""
     if isinstance(value, str):
@@ -181,8 +168,12 @@ def _column(value: Any) -> dict[str, str]:
     making = [name for name in found if name in MAKING]
     if making and (lost := [name for name in found if name != making[0] and (name, making[0]) not in _TYPED]):
         raise ValueError(f"{making[0]} and {lost[0]} cannot be in one rule")
-    if "constant" in found and not _is_value(found.get("type", "string"), found["constant"]):
-        raise ValueError(f"{found['constant']!r} is not a value of {found['type']}, in the form of messages")
+    if "constant" in found:
+        try:
+            value_of(found.get("type", "string"), found["constant"])
+        except (ValueError, ArithmeticError):
+            text = f"{found['constant']!r} is not a value of {found['type']}, in the form of messages"
+            raise ValueError(text) from None
     return found
 
 
@@ -196,18 +187,17 @@ def _made_by(column: str) -> str:
     return "deletes: soft" if column in SOFT else f"columns: {column!r}"
 
 
-def _is_value(logical: str, text: str) -> bool:
-    try:
-        value_of(logical, text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
-
-
 TEXT = {"type": "string", "minLength": 1}
 _LIST: dict[str, Any] = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _MAP = {"type": "object", "additionalProperties": _SCALAR}
+
+
+def _rule(*needed: str, **properties: Any) -> dict[str, Any]:
+    """The JSON Schema of a mapping with these keys alone."""
+    required = {"required": list(needed)} if needed else {}
+    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
+
 
 Text = Annotated[str, *read(_filled, TEXT)]
 Name = Annotated[str, *read(words.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
@@ -240,9 +230,15 @@ Mask = Annotated[
 Secret = Annotated[str, *read(words.mask_secret, {"type": "string", "minLength": words.LEAST_SECRET})]
 MasterKey = Annotated[str, *read(words.master_key, TEXT)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
-Joined = Annotated[str, PlainValidator(_joined), WithJsonSchema(_LIST)]
+Joined = Annotated[str, PlainValidator(lambda value: ",".join(_texts(value))), WithJsonSchema(_LIST)]
 Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
-KafkaSettings = Annotated[dict[str, str], PlainValidator(_kafka_settings), WithJsonSchema(_MAP)]
+KafkaSettings = Annotated[
+    dict[str, str],
+    PlainValidator(
+        lambda value: {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
+    ),
+    WithJsonSchema(_MAP),
+]
 Start = Annotated[
     Any,
     PlainValidator(_start),
@@ -261,29 +257,10 @@ ColumnRule = Annotated[
         {
             "anyOf": [
                 {"type": "string", "examples": ["decimal(10,2)", "exclude", "include"]},
-                {
-                    "type": "object",
-                    "properties": {"type": TEXT, "rename": TEXT},
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"compute": {**TEXT, "examples": ["price * quantity"]}, "type": TEXT},
-                    "required": ["compute"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"constant": _SCALAR, "type": TEXT},
-                    "required": ["constant"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"meta": {"enum": list(METADATA)}},
-                    "required": ["meta"],
-                    "additionalProperties": False,
-                },
+                _rule(type=TEXT, rename=TEXT),
+                _rule("compute", compute={**TEXT, "examples": ["price * quantity"]}, type=TEXT),
+                _rule("constant", constant=_SCALAR, type=TEXT),
+                _rule("meta", meta={"enum": list(METADATA)}),
             ]
         }
     ),
@@ -311,6 +288,13 @@ class _Keys(BaseModel):
     """A mapping that may hold the keys below and no others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    one_of: ClassVar[tuple[str, ...]] = ()  # what takes either of two keys, and these
+
+    @model_validator(mode="after")
+    def _takes_one(self) -> Self:
+        if self.one_of and bool(getattr(self, self.one_of[1])) == bool(getattr(self, self.one_of[2])):
+            raise ValueError("{} takes either {} or {}, one of the two".format(*self.one_of))
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -399,6 +383,8 @@ class FileKeys(_SourceKeys):
 class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
+    one_of = ("a kafka source", "topics", "topic_pattern")
+
     kind: Literal["kafka"] = key("kafka; not needed where the keys show the kind", "kafka")
     bootstrap_servers: Joined = key("host:port, several with commas or as a list")
     topics: Texts = key("the topics, by name", ())
@@ -406,12 +392,6 @@ class KafkaKeys(_SourceKeys):
     start: Start = key("earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest")
     registry: Text | None = key("URL of the schema registry, for framed Avro", None)
     kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {})
-
-    @model_validator(mode="after")
-    def _topics_in_one_way(self) -> Self:
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise ValueError("a kafka source takes either topics or topic_pattern, one of the two")
-        return self
 
 
 def _with_kind(value: Any) -> Any:
@@ -537,10 +517,7 @@ class TableKeys(_MirrorKeys):
             words.column(name)
         if twice := [name for name in self.columns if self.deletes == "soft" and name in SOFT]:
             raise ValueError(f"columns: {twice[0]!r} is made by deletes: soft already")
-        if self.no_key != "hold":
-            raise ValueError(
-                f"{_made_by(first)} needs rows with a key, and no_key: {self.no_key} is for rows without"
-            )
+        self._refuse_keyless(_made_by(first))
         if self.history:
             raise ValueError(f"{_made_by(first)} and history: true cannot be in one entry")
         if lost := [name for name in (*self.keys, self.shard_column) if name in made]:
@@ -555,11 +532,13 @@ class TableKeys(_MirrorKeys):
     @model_validator(mode="after")
     def _changes_have_keys(self) -> Self:
         """A change of a row is known by the row's key."""
-        if self.changes_of and self.no_key != "hold":
-            raise ValueError(
-                f"changes_of: needs rows with a key, and no_key: {self.no_key} is for rows without"
-            )
+        if self.changes_of:
+            self._refuse_keyless("changes_of:")
         return self
+
+    def _refuse_keyless(self, what: str) -> None:
+        if self.no_key != "hold":
+            raise ValueError(f"{what} needs rows with a key, and no_key: {self.no_key} is for rows without")
 
     def _refuse_lost(self, what: str, expression: str) -> None:
         """Refuse an expression with a column that the mirror does not have as the source sends it."""
@@ -580,8 +559,7 @@ class TableKeys(_MirrorKeys):
         """A row that stops to meet a condition leaves the mirror by its key, and with it what the condition was about."""
         if not self.where:
             return self
-        if self.no_key != "hold":
-            raise ValueError(f"where: needs rows with a key, and no_key: {self.no_key} is for rows without")
+        self._refuse_keyless("where:")
         if self.deletes == "soft":
             raise ValueError(
                 "where: and deletes: soft cannot be in one entry: a row that no longer meets the condition is not deleted"
@@ -659,20 +637,18 @@ class QualityKeys(_Keys):
 class LineageKeys(_Keys):
     """Where OpenLineage events of the runs go."""
 
+    one_of = ("openlineage", "url", "file")
+
     url: Text | None = key("a service that takes them, such as http://marquez:5000", None)
     file: Text | None = key("or a file, relative to this one, one event a line", None)
     namespace: Text = key("the namespace of the job and of the mirrors' names", "ingest")
     api_key: Text | None = key("sent to the service as a bearer token", None)
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if bool(self.url) == bool(self.file):
-            raise ValueError("openlineage takes either url or file, one of the two")
-        return self
-
 
 class AlertKeys(_Keys):
     """Where alerts of the pipeline go."""
+
+    one_of = ("an alert", "webhook", "email")
 
     webhook: Annotated[str, *read(words.web_address, {"type": "string", "pattern": "^https?://"})] | None = (
         key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
@@ -690,9 +666,7 @@ class AlertKeys(_Keys):
     repeat: Duration = key("an alert that lasts is sent again after so long; 0s never", 4 * 3600.0)
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if bool(self.webhook) == bool(self.email):
-            raise ValueError("an alert takes either webhook or email, one of the two")
+    def _mail_has_a_server(self) -> Self:
         if self.email and not (self.smtp and self.sender):
             raise ValueError("email needs the mail server in smtp and the address in sender")
         return self
@@ -700,6 +674,8 @@ class AlertKeys(_Keys):
 
 class SealKeys(_Keys):
     """Encryption of the messages in bronze; needs ingest[seal]."""
+
+    one_of = ("seal", "master_key", "command")
 
     master_key: MasterKey | None = key(
         "the key that wraps each day's own, 32 bytes, as ${VAR} or ${file:/path}", None
@@ -711,12 +687,6 @@ class SealKeys(_Keys):
     keep_days: Count | None = key(
         "days after which `ingest maintain` drops a day's key; none if not given", None
     )
-
-    @model_validator(mode="after")
-    def _one_key(self) -> Self:
-        if bool(self.master_key) == bool(self.command):
-            raise ValueError("seal takes either master_key or command, one of the two")
-        return self
 
 
 class BronzeKeys(_Keys):

@@ -35,13 +35,7 @@ CHECKS = (
     "old_positions repeated_moves mixed_topics incomplete_rows duplicates books_balance gaps losses missing_parts reject_rate"
 ).split()
 
-_SECONDS = {
-    "ms": Decimal("0.001"),
-    "s": Decimal(1),
-    "m": Decimal(60),
-    "h": Decimal(3600),
-    "d": Decimal(86400),
-}
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
@@ -120,9 +114,9 @@ def listed(words: Iterable[str]) -> str:
 def duration(text: str) -> float:
     """Seconds of ``60s``, ``5m``, ``2h``, ``1d``, ``500ms``; a bare number counts seconds."""
     found = _AMOUNT.fullmatch(text.strip())
-    if found is None or (found[2] or "s") not in _SECONDS:
+    if found is None or (found[2] or "s") not in _MILLISECONDS:
         raise ValueError(f"{text!r} is not a duration; write for example 60s, 5m, 2h or 1d")
-    return float(Decimal(found[1]) * _SECONDS[found[2] or "s"])
+    return float(Decimal(found[1]) * _MILLISECONDS[found[2] or "s"] / 1000)
 
 
 def pause(seconds: float) -> float:

@@ -59,15 +59,11 @@ def read(lake: Tables) -> Epochs:
         else:
             complete[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
-    for source, start in sorted((one for one, is_valid in valid.items() if is_valid), key=_in_order):
+    there = [one for one, is_valid in valid.items() if is_valid]
+    for source, start in sorted(there, key=lambda one: (one[0], one[1].first, one[1].places)):
         starts[source] = (*starts.get(source, ()), start)
     kept = (one for one in complete.items() if one[0][1] in starts.get(one[0][0], ()))
     return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))
-
-
-def _in_order(one: tuple[str, Start]) -> tuple[object, ...]:
-    source, start = one
-    return source, start.first, start.places
 
 
 # --- deciding -------------------------------------------------------------------------------------

@@ -176,10 +176,11 @@ def target(rule: TableRule, source: TableId) -> TableId:
     values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
     groups = patterns.captured(rule.match, source) or ()
     parts = [part.format("", *groups, **values) for part in rule.into.split(".")]
-    return {
-        1: lambda: TableId(source.database, source.schema, parts[0]),
-        2: lambda: TableId(parts[0], None, parts[1]),
-    }.get(len(parts), lambda: TableId(parts[0], parts[1], ".".join(parts[2:])))()
+    if len(parts) == 1:
+        return source._replace(table=parts[0])
+    if len(parts) == 2:
+        return TableId(parts[0], None, parts[1])
+    return TableId(parts[0], parts[1], ".".join(parts[2:]))
 
 
 def names(pipeline: Pipeline, source: TableId) -> list[TableId]:
@@ -320,12 +321,8 @@ def grown(
 ) -> Mirror:
     """The mirror with all columns that rows or DDL have shown, none is removed, and without those that rules make.
 
-    Args:
-        mirror: as last decided, or None for a new one.
-        table: the mirror's identity.
-        rule: the table's rule; its declared types take precedence.
-        keys: key columns; those of the decision once known.
-        seen: source columns with their logical types, in order.
+    ``mirror`` is as last decided, or None for a new one. A type that ``rule`` declares takes precedence. ``keys`` are those of
+    the decision once known. ``seen`` are source columns with their logical types, in order.
     """
     before = {one.name: one for one in mirror.sent} if mirror else {}
     reshaped = mirror is not None and mirror.shape != rule.shape

@@ -79,11 +79,8 @@ def column_name(name: str, taken: set[str]) -> str:
     """A name that plain Delta tables and every reader accept, unique regardless of case.
 
     A safe name is kept. Refused characters become ``_x`` and their code point in hex; a name that differs from a used
-    one only in case, or that Delta uses itself, gets a short hash as suffix.
-
-    Args:
-        name: the source's column name.
-        taken: names already used in this table, `folded`; the new one is added.
+    one only in case, or that Delta uses itself, gets a short hash as suffix. ``taken`` are the names already used in this
+    table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
     if len(encoded) > 200 or folded(encoded) in taken | _RESERVED:

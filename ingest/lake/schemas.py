@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '((?:[^']|'')*)'")
 
 
-def _field(name: str, kind: str) -> dict[str, Any]:
+def _field(name: str, kind: object) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
@@ -83,12 +83,7 @@ class TableSchema:
     def fields(self) -> list[dict[str, Any]]:
         """Its columns in the form of Delta's log, with comments."""
         return [
-            {
-                "name": found[1],
-                "type": _TYPES[found[2]],
-                "nullable": True,
-                "metadata": {"comment": found[3].replace("''", "'")},
-            }
+            _field(found[1], _TYPES[found[2]]) | {"metadata": {"comment": found[3].replace("''", "'")}}
             for found in _COLUMN.finditer(self.ddl)
         ]
 

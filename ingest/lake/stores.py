@@ -90,21 +90,14 @@ def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> d
     return {**_PATIENCE, **given}
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """A folder's files at one time."""
-
-    at: float
-    files: Mapping[str, os.stat_result]
-
-
 @dataclass(slots=True)
 class _Store:
     """One lake's root, with cached listings of its files."""
 
     root: str
     options: Mapping[str, str]
-    listed: dict[str, _Listing] = field(default_factory=dict)  # by folder
+    # files by folder, with the time of the look
+    listed: dict[str, tuple[float, Mapping[str, os.stat_result]]] = field(default_factory=dict)
     handler: Any = None
 
     def open_handler(self) -> Any:
@@ -121,10 +114,11 @@ class _Store:
 
     def listing(self, folder: str) -> Mapping[str, os.stat_result]:
         """The files in a folder, at most a few seconds old; none if it does not exist."""
-        found = self.listed.get(folder)
-        if found is None or time.monotonic() - found.at > MOMENT:
-            found = self.listed[folder] = _Listing(time.monotonic(), self._look(folder))
-        return found.files
+        at, files = self.listed.get(folder, (-MOMENT, {}))
+        if (now := time.monotonic()) - at > MOMENT:
+            files = self._look(folder)
+            self.listed[folder] = now, files
+        return files
 
     def _look(self, folder: str) -> Mapping[str, os.stat_result]:
         from pyarrow.fs import FileSelector
