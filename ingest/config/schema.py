@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from ingest import formats, values
-from ingest.config import conditions, patterns, words
+from ingest.config import conditions, patterns, scalars
 from ingest.config.model import CELLS_CHECKED, METADATA, TableRule
 from ingest.fold import DELETED, DELETED_AT
 from ingest.values.typed_values import value_of
@@ -50,7 +50,7 @@ def _kind(value: Any) -> str:
 
 def choice(*known: str) -> tuple[PlainValidator, WithJsonSchema]:
     """A field that holds one of some words."""
-    return read(lambda text: words.one_of(text, known), {"type": "string", "enum": list(known)})
+    return read(lambda text: scalars.one_of(text, known), {"type": "string", "enum": list(known)})
 
 
 def _filled(text: str) -> str:
@@ -61,7 +61,7 @@ def _filled(text: str) -> str:
 
 def _format(text: str) -> str:
     if text not in formats.names():
-        hint = words.nearest(text, formats.names()) or "; `ingest formats` lists them"
+        hint = scalars.nearest(text, formats.names()) or "; `ingest formats` lists them"
         raise ValueError(f"{text!r} is not a format{hint}")
     return str(text)
 
@@ -88,7 +88,7 @@ def _settings(value: Any) -> dict[str, str]:
 def _tables(value: Any) -> Any:
     if not isinstance(value, str | dict) or not value:
         raise ValueError(f"write database.table, or a map of topic patterns to tables, not {_kind(value)}")
-    return words.tables(_settings(value) if isinstance(value, dict) else value)
+    return scalars.tables(_settings(value) if isinstance(value, dict) else value)
 
 
 def _mask(value: Any) -> Any:
@@ -97,7 +97,7 @@ def _mask(value: Any) -> Any:
         raise ValueError(
             f"a map of columns to masks belongs here, such as {{email: hmac}}, not {_kind(value)}"
         )
-    return {str(name): words.mask(str(name), "null" if how is None else how) for name, how in value.items()}
+    return {str(name): scalars.mask(str(name), "null" if how is None else how) for name, how in value.items()}
 
 
 def _pattern(text: str) -> str:
@@ -152,18 +152,18 @@ def _offsets(topic: str, offsets: Any) -> dict[int, int]:
 def _column(value: Any) -> dict[str, str]:
     """What becomes of one column, as a map: ``type``, ``rename``, ``exclude`` or ``include`` alone, or what makes it."""
     if isinstance(value, str):
-        return {str(value): ""} if value in ("exclude", "include") else {"type": words.of_column(value)}
+        return {str(value): ""} if value in ("exclude", "include") else {"type": scalars.of_column(value)}
     if not isinstance(value, dict) or not value:
         raise ValueError(f"write a type, exclude, include, or {{type: ..., rename: ...}}, not {_kind(value)}")
     readers: dict[str, Callable[[str], str]] = {
-        "type": words.logical,
-        "rename": words.column,
+        "type": scalars.logical,
+        "rename": scalars.column,
         "compute": conditions.expression,
         "constant": str,
-        "meta": lambda text: words.one_of(text, tuple(METADATA)),
+        "meta": lambda text: scalars.one_of(text, tuple(METADATA)),
     }
     if odd := [name for name in value if name not in readers]:
-        raise ValueError(f"the key {odd[0]!r} is unknown here{words.nearest(odd[0], readers)}")
+        raise ValueError(f"the key {odd[0]!r} is unknown here{scalars.nearest(odd[0], readers)}")
     found = {name: readers[name](str(text)) for name, text in _settings(value).items()}
     making = [name for name in found if name in MAKING]
     if making and (lost := [name for name in found if name != making[0] and (name, making[0]) not in _TYPED]):
@@ -200,21 +200,21 @@ def _rule(*needed: str, **properties: Any) -> dict[str, Any]:
 
 
 Text = Annotated[str, *read(_filled, TEXT)]
-Name = Annotated[str, *read(words.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
+Name = Annotated[str, *read(scalars.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
 Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.names())})]
-Flag = Annotated[bool, *read(words.boolean, {"type": "boolean"})]
-Count = Annotated[int, *read(words.count, {"type": "integer", "minimum": 1})]
-Natural = Annotated[int, *read(words.natural, {"type": "integer", "minimum": 0})]
+Flag = Annotated[bool, *read(scalars.boolean, {"type": "boolean"})]
+Count = Annotated[int, *read(scalars.count, {"type": "integer", "minimum": 1})]
+Natural = Annotated[int, *read(scalars.natural, {"type": "integer", "minimum": 0})]
 SizeOrNone = Annotated[
-    int, *read(words.size_or_none, {"type": ["string", "integer"], "examples": ["4MiB", 0]})
+    int, *read(scalars.size_or_none, {"type": ["string", "integer"], "examples": ["4MiB", 0]})
 ]
-Size = Annotated[int, *read(words.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
+Size = Annotated[int, *read(scalars.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
 Duration = Annotated[
-    float, *read(words.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
+    float, *read(scalars.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
 ]
-Ratio = Annotated[float, *read(words.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
-Zone = Annotated[str, *read(words.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
-Template = Annotated[str, *read(words.template, {"type": "string", "examples": ["shop.{table}"]})]
+Ratio = Annotated[float, *read(scalars.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
+Zone = Annotated[str, *read(scalars.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
+Template = Annotated[str, *read(scalars.template, {"type": "string", "examples": ["shop.{table}"]})]
 Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
 Mask = Annotated[
     dict[str, str],
@@ -222,13 +222,13 @@ Mask = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "additionalProperties": {"enum": [*words.MASKS, None]},
+            "additionalProperties": {"enum": [*scalars.MASKS, None]},
             "examples": [{"email": "hmac", "*phone*": "last4"}],
         }
     ),
 ]
-Secret = Annotated[str, *read(words.mask_secret, {"type": "string", "minLength": words.LEAST_SECRET})]
-MasterKey = Annotated[str, *read(words.master_key, TEXT)]
+Secret = Annotated[str, *read(scalars.mask_secret, {"type": "string", "minLength": scalars.LEAST_SECRET})]
+MasterKey = Annotated[str, *read(scalars.master_key, TEXT)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
 Joined = Annotated[str, PlainValidator(lambda value: ",".join(_texts(value))), WithJsonSchema(_LIST)]
 Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
@@ -312,16 +312,16 @@ class OptionKeys(_Keys):
 
     table: Tables = key("the table, for messages that name none; or a map of topics to tables", ())
     timezone: Zone = key("the zone of times written without one", "UTC")
-    binary: Annotated[str, *choice(*words.BINARY)] | None = key("how bytes are written", None)
-    time_units: Annotated[str, *choice(*words.TIME_UNITS)] | None = key(
+    binary: Annotated[str, *choice(*scalars.BINARY)] | None = key("how bytes are written", None)
+    time_units: Annotated[str, *choice(*scalars.TIME_UNITS)] | None = key(
         "the unit of bare integers in time columns", None
     )
     swap_old_data: Flag = key("old holds the row after the change", False)
     key_is_full: Flag = key("key holds the whole row before, not only key columns", True)
     decimal_scale: (
-        Annotated[int, *read(lambda t: words.count(t) if t != "0" else 0, {"type": "integer"})] | None
+        Annotated[int, *read(lambda t: scalars.count(t) if t != "0" else 0, {"type": "integer"})] | None
     ) = key("the scale of decimals that are sent as unscaled bytes", None)
-    order_by: Annotated[str, *choice(*words.ORDER_BY)] = key("what orders changes", "sequence")
+    order_by: Annotated[str, *choice(*scalars.ORDER_BY)] = key("what orders changes", "sequence")
 
 
 class DatabaseKeys(_Keys):
@@ -330,7 +330,7 @@ class DatabaseKeys(_Keys):
     url: Annotated[
         str,
         *read(
-            words.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql|oracle|sqlserver)://"}
+            scalars.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql|oracle|sqlserver)://"}
         ),
     ] = key(
         "mysql://host:3306, mariadb://host:3306, postgresql://host:5432/database, oracle://host:1521/service or "
@@ -514,7 +514,7 @@ class TableKeys(_MirrorKeys):
             return self
         first = next(iter(made))
         for name in made:
-            words.column(name)
+            scalars.column(name)
         if twice := [name for name in self.columns if self.deletes == "soft" and name in SOFT]:
             raise ValueError(f"columns: {twice[0]!r} is made by deletes: soft already")
         self._refuse_keyless(_made_by(first))
@@ -595,7 +595,7 @@ class ExpectationKeys(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
-    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = key(
+    type: Annotated[str, *read(scalars.expectation, {"type": "string", "pattern": "^expect_"})] = key(
         "the expectation's name in Great Expectations; its arguments are further keys"
     )
     severity: Annotated[str, *choice("error", "warn")] = key(
@@ -607,7 +607,7 @@ class ExpectationKeys(BaseModel):
     def _real_arguments(cls, value: Any) -> Any:
         own = cls.model_fields
         if isinstance(value, dict) and isinstance(kind := value.get("type"), str):
-            words.refuse_arguments(kind, value)
+            scalars.refuse_arguments(kind, value)
         return (
             {k: v if k in own else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
         )
@@ -629,7 +629,7 @@ class QualityKeys(_Keys):
         CELLS_CHECKED,
     )
     freshness: Duration | None = key("how old the newest change may be", None)
-    thresholds: Annotated[dict[str, Ratio], AfterValidator(words.limits)] = key(
+    thresholds: Annotated[dict[str, Ratio], AfterValidator(scalars.limits)] = key(
         "limits of the built-in checks, 0.1% or a count", {}
     )
 
@@ -650,16 +650,18 @@ class AlertKeys(_Keys):
 
     one_of = ("an alert", "webhook", "email")
 
-    webhook: Annotated[str, *read(words.web_address, {"type": "string", "pattern": "^https?://"})] | None = (
-        key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
-    )
+    webhook: (
+        Annotated[str, *read(scalars.web_address, {"type": "string", "pattern": "^https?://"})] | None
+    ) = key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
     style: Annotated[str, *choice("json", "slack")] = key(
         "what the webhook is sent: this product's JSON, or a message for Slack and its like", "json"
     )
     email: Texts = key("or addresses that get a mail", ())
-    smtp: Annotated[str, *read(words.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = key(
-        "the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
-        None,
+    smtp: Annotated[str, *read(scalars.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = (
+        key(
+            "the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
+            None,
+        )
     )
     sender: Text | None = key("the address that mails come from", None)
     severity: Annotated[str, *choice("error", "warn")] = key("the least severe that is sent", "error")
@@ -719,7 +721,7 @@ class PipelineKeys(_Keys):
     spark: Settings = key("Spark settings, passed on as they are", {})
     master: Text | None = key("the Spark master", None)
     plain_tables: Flag = key("mirrors without deletion vectors", False)
-    every: Annotated[Duration, AfterValidator(words.pause)] | None = key(
+    every: Annotated[Duration, AfterValidator(scalars.pause)] | None = key(
         "how often `ingest serve` runs the pipeline", None
     )
     horizon_days: Count = key("days for which time travel is promised", 7)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ingest.config.masks import fingerprint
 from ingest.config.model import Sealing
-from ingest.config.words import KEY_BYTES, key_bytes
+from ingest.config.scalars import KEY_BYTES, key_bytes
 from ingest.errors import IngestError, SetupError, command, counted
 from ingest.lake import decisions, stores
 from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision

@@ -1,6 +1,6 @@
 """The check of cells: compare rows of every touched mirror with the plain fold of their changes.
 
-No Spark job is needed for it: the changes and the rows are read as Arrow batches (`ingest.quality.reading`), and
+No Spark job is needed for it: the changes and the rows are read as Arrow batches (`ingest.quality.arrow_rows`), and
 the expected rows are folded and compared here (`cell_diff`), by other code than that which wrote the mirrors.
 
 A batch's changes determine every row that one of them sets or deletes, and the sent cells of any other; they follow all
@@ -34,11 +34,8 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
-from ingest.quality import row_counts
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
-from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
-from ingest.quality.keys import apart
-from ingest.quality.reading import (
+from ingest.quality import keyless_diff
+from ingest.quality.arrow_rows import (
     Dialect,
     Read,
     by_delta,
@@ -47,6 +44,9 @@ from ingest.quality.reading import (
     changes_since,
     mirror_rows,
 )
+from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
+from ingest.quality.key_checks import apart
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 ALWAYS = 1_000  # keys of a mirror that are always compared
@@ -526,13 +526,13 @@ class _Check:
 
     def _of_rows(self) -> Compared:
         """A mirror without a key: compare all its rows as a multiset."""
-        wanted: Counter[row_counts.Content] = Counter()
+        wanted: Counter[keyless_diff.Content] = Counter()
         for one in self.lanes:
             appends = self._rule(one.lane.table).no_key == "append"
             changes, *_ = one.sample.chosen()
-            wanted += row_counts.folded(one.history(changes, linked=True), self.mirror, appends=appends)
+            wanted += keyless_diff.folded(one.history(changes, linked=True), self.mirror, appends=appends)
         self.found.keys = sum(wanted.values())
-        texts = row_counts.differences(wanted, self._rows(None), self.types)
+        texts = keyless_diff.differences(wanted, self._rows(None), self.types)
         self.found.wrong = [Wrong((), "", text) for text in texts]
         self.found.texts = {(): ()}
         return self.found

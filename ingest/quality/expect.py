@@ -20,7 +20,7 @@ from ingest.config import Expectation, matches
 from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.quality import keys, unexpected
+from ingest.quality import key_checks, unexpected
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, PASS, WARN, CheckResult, Metric
 from ingest.quality.judge import context
 from ingest.quality.subjects import CheckedMirror
@@ -61,7 +61,7 @@ def _of_rows(
     lake: Lake, gx: Any, subject: CheckedMirror, since: int, on: str, wishes: Iterable[Expectation]
 ) -> list[CheckResult]:
     assert subject.mirror is not None
-    changed = keys.changed_rows(lake, subject, since) if on == "changed" else None
+    changed = key_checks.changed_rows(lake, subject, since) if on == "changed" else None
     frame = readable(lake.read(subject.path) if changed is None else changed).cache()
     try:
         name = f"{subject.name} {on}"

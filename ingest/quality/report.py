@@ -29,7 +29,7 @@ from ingest.quality.catalogue import (
     number,
     shown,
 )  # fmt: skip
-from ingest.quality.facts import TREND, CheckFact, Facts, TableFact
+from ingest.quality.report_model import TREND, CheckFact, Facts, TableFact
 
 if TYPE_CHECKING:
     import jinja2

@@ -19,16 +19,16 @@ from ingest.lake.schemas import CHECKS
 from ingest.lake.statements import Statement
 from ingest.quality import (
     cells,
-    counted,
     counts,
+    ddl_ledger,
     judge,
-    keys,
+    key_checks,
     ledgers,
     left_out,
-    parts,
-    placing,
-    replaced,
-    statements,
+    obsolete_rejects,
+    order_checks,
+    source_counts,
+    transactions,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
 from ingest.quality.cells import StepsOf
@@ -89,7 +89,7 @@ def check(
             for subject, one in cells.compare(lake, found.subjects, found.since, asked):
                 compared[subject.path] = one
                 found.metrics.extend(cells.metrics(lake, subject, one))
-            replaced.close(lake, found.subjects, compared)
+            obsolete_rejects.close(lake, found.subjects, compared)
         sound = [one for one in found.subjects if not one.damage]
         found.metrics.extend(counts.cell_rejects(lake, sound, found.since))
         found.metrics.extend(
@@ -166,16 +166,16 @@ def _look(
         for row in books.lanes
         if row.get("last")
     }
-    logged = statements.understood(lake, books.statements, sent)
+    logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
-    metrics += placing.of_mirrors(
+    metrics += order_checks.of_mirrors(
         lake, [one for one in surveyed.subjects if not one.damage], since, books.statements
     )
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since)
-    metrics += parts.missing(lake, surveyed.booked, since, last)
+    metrics += transactions.missing(lake, surveyed.booked, since, last)
     rows = left_out.source_rows(surveyed.subjects, metrics, since)
-    differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
+    differing, broken = source_counts.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     stated: dict[str, tuple[int, str]] = {}
     for row in books.statements:
         batch, place = stated.get(row["source"], (0, ""))
@@ -186,14 +186,14 @@ def _look(
 def _of_mirrors(
     lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
-    passed = keys.count(lake, chosen, since, logged)
+    passed = key_checks.count(lake, chosen, since, logged)
     for subject in (one for one in chosen if one.path in passed):
         found = passed[subject.path]
         for name, n in found.numbers.items():
             yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
     sound = [one for one in chosen if not one.damage]
     yield from counts.of_mirrors(lake, sound)
-    yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
+    yield from counts.ddl_pending(chosen, ddl_ledger.pending(logged, lake.pipeline))
     yield from left_out.of_mirrors(lake, chosen, since)
 
 

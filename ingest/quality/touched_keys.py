@@ -1,7 +1,7 @@
 """The checks of keys for a batch with few changes, without a Spark job.
 
 The last change of each key says whether the mirror must have its row; delta-rs and DuckDB read the mirror's keys. A
-mirror with a fault is left to the Spark pass (`ingest.quality.keys`), which names the keys.
+mirror with a fault is left to the Spark pass (`ingest.quality.key_checks`), which names the keys.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES
 from ingest.order import is_weak, same_place
+from ingest.quality.arrow_rows import FOUND, changes_since, mirror_rows, read
 from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
-from ingest.quality.reading import FOUND, changes_since, mirror_rows, read
-from ingest.quality.sides import LARGE, Side
+from ingest.quality.key_sql import LARGE, Side
 from ingest.quality.subjects import CheckedLane
 
 MOST = 20_000  # changes of all mirrors together

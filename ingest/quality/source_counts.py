@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.change import TableId
-from ingest.config import Pipeline, QualityRule, matches, words
+from ingest.config import Pipeline, QualityRule, matches, scalars
 from ingest.quality.catalogue import ERROR, CheckResult, Metric
 from ingest.quality.subjects import CheckedMirror
 
@@ -74,7 +74,7 @@ def _metrics(
 def _table(name: str) -> TableId:
     """The table that a file of counts names; a missing database is accepted."""
     try:
-        return words.table(name)
+        return scalars.table(name)
     except ValueError:
         return TableId(None, None, name)
 

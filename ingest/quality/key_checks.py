@@ -21,7 +21,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.statements import Statement
 from ingest.quality.catalogue import FAILING_KEYS, LEFT_OUT
-from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
+from ingest.quality.key_sql import Side, changes, events, groups, keyed, spoken
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.touched_keys import complains, sound
 from ingest.spark.session import new_session

@@ -18,9 +18,9 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
-from ingest.quality import ledgers, queries, statements
+from ingest.quality import ddl_ledger, ledgers, queries
 from ingest.quality.catalogue import PASS, RECONCILED
-from ingest.quality.facts import (
+from ingest.quality.report_model import (
     STATEMENT,
     TREND,
     BatchFact,
@@ -217,7 +217,7 @@ def _check(trend: list[Row]) -> CheckFact:
 
 
 def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> None:
-    waiting = statements.pending(statements.read(lake), lake.pipeline)
+    waiting = ddl_ledger.pending(ddl_ledger.read(lake), lake.pipeline)
     newest = lake.ask(
         f"""SELECT batch, {_LANE_SQL}, class, reason, substring(statement, 1, {STATEMENT}) AS statement, event_time
         FROM {{ddl}} WHERE {_ended(batch)} ORDER BY batch DESC, order_key DESC LIMIT 2000"""

@@ -1,4 +1,4 @@
-"""The report's data as plain values: gathered by `ingest.quality.gather`, rendered by `ingest.quality.report`."""
+"""The report's data as plain values: gathered by `ingest.quality.report_data`, rendered by `ingest.quality.report`."""
 
 from __future__ import annotations
 

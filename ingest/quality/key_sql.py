@@ -20,7 +20,7 @@ from ingest.lake.schemas import CHANGES
 from ingest.lake.statements import Statement
 from ingest.order import place_sql
 from ingest.quality.catalogue import LEFT_OUT
-from ingest.quality.statements import beginning
+from ingest.quality.ddl_ledger import beginning
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.values import MAX_NUMBER_LENGTH
 
