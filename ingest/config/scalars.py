@@ -151,7 +151,6 @@ def count(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """A whole number, zero included."""
     return 0 if text.strip() == "0" else count(text)
 
 
@@ -308,7 +307,6 @@ def template(text: str) -> str:
 
 
 def database(text: str) -> str:
-    """A database's URL."""
     if not _DATABASE.fullmatch(text):
         raise ValueError(
             "this is not the URL of a database that can be read; write mysql://host:3306, mariadb://host:3306, "
@@ -323,7 +321,6 @@ _DATABASE = re.compile(
 
 
 def web_address(text: str) -> str:
-    """An address of the web."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write an address such as https://hooks.example.com/...")  # it may be a secret

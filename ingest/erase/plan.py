@@ -64,7 +64,6 @@ class ErasedChange(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Its message's place."""
         return self.source, self.topic, self.partition, self.offset
 
 

@@ -48,7 +48,6 @@ class Barrier:
 
     @classmethod
     def from_value(cls, found: list[Any]) -> Barrier:
-        """Read it back."""
         source, table, keys, types, stretches = found
         ends = {digest: tuple((low, high) for low, high in each) for digest, each in stretches.items()}
         return cls(source, TableId(*table), tuple(keys), tuple(types), ends)

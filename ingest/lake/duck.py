@@ -62,12 +62,10 @@ def value(given: str | int | None) -> str:
 
 
 def name(value: str) -> str:
-    """A name as an identifier of SQL."""
     return '"' + value.replace('"', '""') + '"'
 
 
 def texts(values: Iterable[str]) -> str:
-    """A list of texts."""
     return f"[{', '.join(map(text, values))}]"
 
 

@@ -330,7 +330,6 @@ class StoredFile:
             self._put(path, data, over=True)
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         with self._reached():
             files, where = self._at(path)
             files.delete(where, False)

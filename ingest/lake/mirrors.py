@@ -56,7 +56,6 @@ class Column:
 
     @property
     def delta(self) -> str:
-        """Its Delta type."""
         return types.delta(self.type)
 
 
@@ -147,7 +146,6 @@ class Mirror:
 
     @classmethod
     def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
-        """Read a schema decision back."""
         return cls(
             TableId(*found["table"]),
             path,
@@ -312,7 +310,6 @@ def outdated_text(lake: Tables, mirror: Mirror) -> str:
 
 
 def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
-    """A mirror's schema as a decision."""
     return Decision(SCHEMA, mirror.path, mirror.to_value(), batch, reason)
 
 

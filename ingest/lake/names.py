@@ -54,7 +54,6 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a Spark SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

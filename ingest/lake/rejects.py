@@ -150,6 +150,5 @@ def table_of(row: Row) -> TableId:
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:
-    """Close rejects."""
     said = [(name_of(row), {"reason": row["reason"]}, row["batch"], reason, by) for row in rows]
     decisions.append(lake, [Decision(DISMISS_REJECT, *one) for one in said])

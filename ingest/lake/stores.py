@@ -223,7 +223,6 @@ class StoredPath:
         return found
 
     def read_bytes(self) -> bytes:
-        """The file's content."""
         return contents(self.text)
 
 

@@ -175,12 +175,12 @@ def scan(
     columns |= {name: kind for name, kind in (expected or {}).items() if name not in columns}
     groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
     for one in state.files:
-        groups.setdefault(tuple((name, one.partition.get(name)) for name in state.partition_by), []).append(
-            one
-        )
-    parts = [_empty(columns)]
+        partition = tuple((name, one.partition.get(name)) for name in state.partition_by)
+        groups.setdefault(partition, []).append(one)
+    nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
+    parts = [f"SELECT {nothing} WHERE false"]
+    have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
     for partition, files in groups.items():
-        have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
         whole = [one for one in files if not one.deleted]
         holed = [one for one in files if one.deleted]
         if whole:
@@ -193,11 +193,6 @@ def scan(
         return f"({union})"
     there = ", ".join(f"({duck.name(one)} AT TIME ZONE 'UTC') AS {duck.name(one)}" for one in instants)
     return f"(SELECT * REPLACE ({there}) FROM ({union}))"
-
-
-def _empty(columns: Mapping[str, str]) -> str:
-    nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
-    return f"SELECT {nothing} WHERE false"
 
 
 def _part(

@@ -251,7 +251,6 @@ class KeyMarks:
         return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
 
     def of_key(self, key: Key) -> int:
-        """The mark of a key."""
         shard = self.shard[0] if self.shard else None
         return self.of_cells(cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
 
@@ -278,7 +277,6 @@ class KeySample:
     truncates: list[pa.RecordBatch] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add more changes."""
         cleared = pc.equal(rows.column("op"), "truncate")
         if (emptied := rows.filter(cleared)).num_rows:
             self.truncates.append(emptied)
@@ -405,7 +403,6 @@ class _Check:
 
     @property
     def mirror(self) -> Mirror:
-        """The mirror as decided."""
         assert self.subject.mirror is not None
         return self.subject.mirror
 
@@ -491,7 +488,6 @@ class _Check:
         )
 
     def run(self) -> Compared:
-        """What was found."""
         if not self.subject.keyed:
             return self._of_rows() if self.lanes else self.found
         if any(self.subject.types.get(one.column) != one.delta for one in self.mirror.key_columns):

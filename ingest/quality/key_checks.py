@@ -21,7 +21,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.statements import Statement
 from ingest.quality.catalogue import FAILING_KEYS, LEFT_OUT
-from ingest.quality.key_sql import Side, changes, events, groups, keyed, spoken
+from ingest.quality.key_sql import Side, by_changes, changes, events, groups, keyed
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.touched_keys import complains, sound
 from ingest.spark.session import new_session
@@ -30,7 +30,7 @@ AT_ONCE = 50  # mirrors per job: planning time grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
-SPOKEN = "spoken"  # view of what the changes say
+BY_CHANGES = "by_changes"  # view of what the changes say
 
 # What each check counts in a key's group; `alive` is NULL if no change concerns the key, and `h` is NULL for the one
 # group of all rows that need no separate group.
@@ -155,8 +155,8 @@ class _Some:
     def counted(self) -> dict[str, Counted]:
         """Every check's number."""
         sums = ", ".join(f"sum({fault}) AS {name}" for name, fault in FAULTS.items())
-        with self._spoken_once() as spoken:
-            text = f"SELECT m, sum(n) AS rows, {sums} FROM ({groups(self.passes, spoken)}) GROUP BY m"
+        with self._changes_once() as view:
+            text = f"SELECT m, sum(n) AS rows, {sums} FROM ({groups(self.passes, view)}) GROUP BY m"
             by_index = {row["m"]: row for row in self.session.sql(text).collect()}
         found = {}
         for one in self.passes:
@@ -165,16 +165,16 @@ class _Some:
         return found
 
     @contextmanager
-    def _spoken_once(self) -> Iterator[str]:
+    def _changes_once(self) -> Iterator[str]:
         """The name of a view of the changes' side if it is needed more than once, else empty."""
         found = list(events(self.passes))
         if not found or not any(one.mostly_untouched for one in self.passes):
             yield ""
             return
-        held = self.session.sql(spoken(found)).persist()
+        held = self.session.sql(by_changes(found)).persist()
         try:
-            held.createOrReplaceTempView(SPOKEN)
-            yield SPOKEN
+            held.createOrReplaceTempView(BY_CHANGES)
+            yield BY_CHANGES
         finally:
             held.unpersist()
 

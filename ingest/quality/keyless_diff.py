@@ -58,7 +58,6 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
 def differences(
     wanted: Counter[Content], rows: Iterable[Sequence[object]], types: Sequence[str]
 ) -> Iterator[str]:
-    """The differences, in words."""
     present = Counter(map(tuple, rows))
     for content in sorted(wanted.keys() | present.keys(), key=str):
         if wanted[content] != present[content]:

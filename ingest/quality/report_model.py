@@ -105,7 +105,6 @@ class TableFact:
     stale: bool = False  # the mirror was written after it was checked
 
     def check(self, name: str) -> CheckFact | None:
-        """The mirror's check of that name."""
         return next((one for one in self.checks if one.check == name), None)
 
 

@@ -66,7 +66,6 @@ class CheckedMirror:
 
     @property
     def name(self) -> str:
-        """The displayed name."""
         return str(self.table)
 
     @property

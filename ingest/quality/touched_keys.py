@@ -31,7 +31,7 @@ _INEXACT = ("FLOAT", "DOUBLE")
 
 
 @dataclass(slots=True)
-class _Said:
+class _KeyState:
     """The changes' result for one key."""
 
     last: tuple[str, int, bool] = ("", 0, True)  # order key, half of the change, whether the row is deleted
@@ -61,10 +61,10 @@ def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
         return {}
     found: dict[str, dict[str, int]] = {}
     with suppress(Exception):  # the Spark pass reports what cannot be read
-        said = _said(lake, simple)
+        states = _states(lake, simple)
         for one in simple:
             with suppress(Exception):
-                numbers = _numbers(lake, one, said[one.index])
+                numbers = _numbers(lake, one, states[one.index])
                 if not any(n and complains(name) for name, n in numbers.items()):
                     found[one.subject.path] = numbers
     return found
@@ -88,13 +88,13 @@ def _is_simple(one: Side) -> bool:
     return not late and not mirror.eras and not set(kinds) & {*_INEXACT}
 
 
-def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
+def _states(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _KeyState]]:
     """The new changes' results for each mirror's keys, by the mirror's index."""
     lanes: dict[tuple[str, TableId], list[tuple[Side, int, CheckedLane]]] = {}
     for one in sides:
         for i, lane in one.lanes:  # a table's changes go into several mirrors with ``also:``
             lanes.setdefault((lane.source, lane.table), []).append((one, i, lane))
-    found: dict[int, dict[Key, _Said]] = {one.index: {} for one in sides}
+    found: dict[int, dict[Key, _KeyState]] = {one.index: {} for one in sides}
     if not lanes:
         return found
     rows = []
@@ -117,28 +117,28 @@ def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
             concerned = key_of_change(change, tuple(name for name, _ in one.signature), dict(one.signature))
         except KeyCellError:  # rejected by the fold: it has no row
             continue
-        said = found[one.index]
-        said.setdefault(concerned.key, _Said()).take(row, 1, gone=change.op is Op.DELETE)
+        states = found[one.index]
+        states.setdefault(concerned.key, _KeyState()).take(row, 1, gone=change.op is Op.DELETE)
         if concerned.left is not None:
-            said.setdefault(concerned.left, _Said()).take(row, 0, gone=True)
+            states.setdefault(concerned.left, _KeyState()).take(row, 0, gone=True)
     return found
 
 
-def _numbers(lake: Lake, one: Side, said: Mapping[Key, _Said]) -> dict[str, int]:
+def _numbers(lake: Lake, one: Side, states: Mapping[Key, _KeyState]) -> dict[str, int]:
     """Every check's number, as the Spark pass counts them."""
     found = _of_all_rows(lake, one)
     if not one.comparable:
         return found
-    present = _present(lake, one, None if one.closed else said)
-    alive = {key for key, each in said.items() if not each.last[2]}
-    gone = present.keys() - alive if one.closed else present.keys() & (said.keys() - alive)
-    again = [place[3] for each in said.values() for place in each.places.values() if place[2]]
+    present = _present(lake, one, None if one.closed else states)
+    alive = {key for key, each in states.items() if not each.last[2]}
+    gone = present.keys() - alive if one.closed else present.keys() & (states.keys() - alive)
+    again = [place[3] for each in states.values() for place in each.places.values() if place[2]]
     found[one.lacking] = len(alive - present.keys())
     found["ghost_rows"] = len(gone)
     found["key_unique"] = max(found["key_unique"], sum(n - 1 for n in present.values()))
     found["ambiguities"], found["duplicates"] = again.count(False), again.count(True)
     if one.asks("incomplete_rows"):
-        found["incomplete_rows"] = sum(not said[key].whole for key in alive & present.keys())
+        found["incomplete_rows"] = sum(not states[key].whole for key in alive & present.keys())
     return found
 
 

@@ -147,5 +147,4 @@ def _joined(parts: Sequence[str], concat: Callable[[Sequence[str]], str], md5: C
 
 
 def mirror_number(text: str) -> str:
-    """DuckDB's SQL for the number of a text."""
     return f"('0x' || substr(md5({text}), 1, {BITS // 4}))::UBIGINT"

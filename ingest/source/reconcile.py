@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, LifoQueue
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ingest.change import TableId
 from ingest.config import Source
@@ -163,7 +163,8 @@ def reconcile(
             )  # fmt: skip
         pair = _pair(lake, dialect, found, mirror)
         folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
-        mine = ends.enter_context(_MirrorSide(lake, pair, folder))
+        mine = _MirrorSide(lake, pair, folder)
+        ends.callback(mine.close)
         theirs = _SourceSide(asking, dialect, pair)
         done = Reconciled(str(table), mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
         done.unkeyed, done.left_out = not mirror.keys, pair.left_out
@@ -449,9 +450,6 @@ class _MirrorSide:
         self._lake = lake
         self._pair = pair
         self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
-        self.rows_count = 0
-
-    def __enter__(self) -> Self:
         orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
         texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
         hashed = "'' AS h"
@@ -463,10 +461,9 @@ class _MirrorSide:
             f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "
             f"FROM {self._scan()} {sort}"
         )
-        self.rows_count = self._ask("SELECT count(*) FROM m")[0][0]
-        return self
+        self.rows_count: int = self._ask("SELECT count(*) FROM m")[0][0]
 
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
         self._base.close()
 
     def _scan(self) -> str:
@@ -551,7 +548,7 @@ class _Search:
         """The keys of all rows that differ."""
         self.done.mirror_rows = self.mine.rows_count
         if not self.pair.keys:
-            self._whole()
+            self._range(Chunk(None, None))
         elif self.pair.ranged:
             ranges = self.theirs.ranges(self.limits.range_rows)
             if self.sample:
@@ -571,19 +568,13 @@ class _Search:
                 for one in tasks:
                     one.cancel()
 
-    def _whole(self) -> None:
-        chunk = Chunk(None, None)
-        theirs, mine = self.theirs.sums(chunk, "0"), self.mine.sums(chunk, "0")
-        self.done.rows, self.done.ranges = theirs.get("0", (0, 0))[0], 1
-        self.done.equal = int(theirs == mine)
-
     def _range(self, chunk: Chunk) -> None:
         theirs, mine = self.theirs.sums(chunk, "0", self.limits.range_rows), self.mine.sums(chunk, "0")
         with self._lock:
             self.done.rows += theirs.get("0", (0, 0))[0]
             self.done.ranges += 1
             self.done.equal += theirs == mine
-        if theirs != mine:
+        if theirs != mine and self.pair.keys:
             self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
         self.tell(self.done)
 

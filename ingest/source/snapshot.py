@@ -55,7 +55,6 @@ class SnapshotProgress:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, rows: int) -> None:
-        """One more chunk."""
         with self._lock:
             self.rows += rows
             self.done += 1
