@@ -115,7 +115,7 @@ SECTIONS = (
         _SOURCE
         | {
             "kind": Key("kafka", "It is recognised by the other keys."),
-            "bootstrap_servers": Key("broker-1:9092", "There is nobody to ask."),
+            "bootstrap_servers": Key("broker-1:9092", "There is no broker to ask."),
             "topics": Key(
                 "[shop.orders, shop.schema]", "Without the topic of the statements, DDL is not seen."
             ),
