@@ -336,16 +336,9 @@ def grown(
             one = before.get(name, Column(name, "", logical))
             columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(one, rule, seen) for one in columns]
+    there = {"table": table, "path": mirror_path(table), "keys": keys, "columns": tuple(columns)}
     known = mirror or Mirror(table, mirror_path(table))
-    return replace(
-        known,
-        table=table,
-        path=mirror_path(table),
-        keys=keys,
-        columns=tuple(columns),
-        shape=rule.shape,
-        shard=rule.shard_column,
-    )
+    return replace(known, **there, shape=rule.shape, shard=rule.shard_column)
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

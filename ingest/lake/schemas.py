@@ -20,20 +20,12 @@ def _field(name: str, kind: object) -> dict[str, Any]:
 
 _PAIRS = {"type": "struct", "fields": [_field("key", "string"), _field("value", "binary")]}
 _TYPES: dict[str, Any] = {
-    "STRING": "string",
-    "BIGINT": "long",
-    "INT": "integer",
-    "DOUBLE": "double",
-    "BOOLEAN": "boolean",
-    "BINARY": "binary",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
+    "STRING": "string", "BIGINT": "long", "INT": "integer", "DOUBLE": "double", "BOOLEAN": "boolean",
+    "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
     "ARRAY<STRUCT<key: STRING, value: BINARY>>": {
-        "type": "array",
-        "elementType": _PAIRS,
-        "containsNull": True,
+        "type": "array", "elementType": _PAIRS, "containsNull": True,
     },
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

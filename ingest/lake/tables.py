@@ -16,19 +16,10 @@ from ingest.lake.delta import DataFile, Snapshot
 from ingest.lake.schemas import BOOKS, BY_NAME, TableSchema
 
 _TYPES = {
-    "string": "VARCHAR",
-    "long": "BIGINT",
-    "integer": "INTEGER",
-    "short": "SMALLINT",
-    "byte": "TINYINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "binary": "BLOB",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-    "timestamp_ntz": "TIMESTAMP",
-}
+    "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
+    "float": "FLOAT", "double": "DOUBLE", "boolean": "BOOLEAN", "binary": "BLOB", "date": "DATE",
+    "timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP",
+}  # fmt: skip
 _SQL_TYPES = {
     "STRING": "VARCHAR",
     "INT": "INTEGER",

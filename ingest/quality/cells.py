@@ -162,13 +162,8 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
             f"values and without a delete in between: the key of {subject.name} may have got another column: write `keys: [...]` into its tables: entry of "
             f"{lake.pipeline.file}, then `{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
-    return Metric(
-        "insert_of_a_live_key",
-        len(keys),
-        subject.name,
-        detail=detail,
-        failing=tuple(sorted(keys)[:FAILING_KEYS]),
-    )
+    failing = tuple(sorted(keys)[:FAILING_KEYS])
+    return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
 
 
 def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[Wrong]) -> str:
@@ -474,18 +469,10 @@ class _Check:
         changes = lane.changes_ever if whole else lane.changes
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes
-        low = lane.order_low if late and not whole else ""
-        return _Reading(
-            lane,
-            self.subject.applied,
-            sample,
-            tuple(step for step, _ in steps),
-            shard,
-            stamps_of(mirror, lane.source, lane.table),
-            whole,
-            low or "",
-            begins,
-        )
+        low = (lane.order_low or "") if late and not whole else ""
+        applied, own = self.subject.applied, tuple(step for step, _ in steps)
+        stamps = stamps_of(mirror, lane.source, lane.table)
+        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins)
 
     def run(self) -> Compared:
         if not self.subject.keyed:

@@ -177,9 +177,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
         table=source,
         last=row.get("last", 0),
         **{name: row.get(name, 0) for name in _COUNTS},
-        order_low=row.get("order_low"),
-        order_high=row.get("order_high"),
-        folded_high=row.get("folded_high"),
+        **{name: row.get(name) for name in ("order_low", "order_high", "folded_high")},
         newest=None if newest is None else newest.replace(tzinfo=dt.UTC),
     )
 
@@ -187,11 +185,7 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
 _BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
 _COUNTS = (
     *(name for name in SUMS if name not in _BOOKED),
-    "erased_ever",
-    "truncates_ever",
-    "changes_ever",
-    "inherits_ever",
-    "places",
+    *"erased_ever truncates_ever changes_ever inherits_ever places".split(),
 )
 
 
