@@ -413,9 +413,7 @@ def _time(text: str) -> str:
 
 def _year(text: str) -> str:
     number = int(text)
-    if len(text) > 2:
-        return str(number)
-    return str(number + (2000 if number < 70 else 1900))
+    return str(number if len(text) > 2 else number + (2000 if number < 70 else 1900))
 
 
 _DATE = re.compile(r"([0-9]{4})[-/.]?([0-9]{1,2})[-/.]?([0-9]{1,2})")

@@ -111,7 +111,7 @@ def at_places(lake: Tables, source: str, texts: Sequence[str]) -> Start:
     first = max(place.batch for place in places) + 1
     kind = next(one.kind for one in lake.pipeline.sources if one.name == source)
     if kind == "files":
-        places += _files_behind(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
+        places += _later_files(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
     return Start(first, tuple(sorted(places)))
 
 
@@ -132,7 +132,7 @@ def _place(lake: Tables, source: str, written: str) -> MessagePlace:
     return MessagePlace(found, topic, int(partition), int(rest))
 
 
-def _files_behind(lake: Tables, source: str, place: MessagePlace) -> list[MessagePlace]:
+def _later_files(lake: Tables, source: str, place: MessagePlace) -> list[MessagePlace]:
     rows = lake.ask(
         f'SELECT DISTINCT topic, "partition" FROM {{bronze.message}} WHERE source = {text(source)} '
         f'AND batch = {place.batch} AND "partition" > {place.partition}'

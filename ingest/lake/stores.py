@@ -23,7 +23,6 @@ from ingest.errors import IngestError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyarrow.fs import FileInfo
 
     from ingest.config import Pipeline
 
@@ -127,7 +126,12 @@ class _Store:
             found = self.open_handler().get_file_info_selector(
                 FileSelector(self.under(folder), allow_not_found=True, recursive=False)
             )
-        return {one.path.rpartition("/")[2]: _status(one) for one in found}
+        files = {}
+        for one in found:  # what distinguishes a file from one that replaced it
+            moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
+            status = os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
+            files[one.path.rpartition("/")[2]] = status
+        return files
 
     def open(self, path: str) -> Any:
         """A file with random access.
@@ -158,12 +162,6 @@ class _said:  # noqa: N801 - a context
             "may read it and where it is (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or the "
             f"{_HADOOP}... settings under `spark:`."
         ) from None
-
-
-def _status(one: FileInfo) -> os.stat_result:
-    """What distinguishes a file from one that replaced it."""
-    moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
-    return os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
 
 
 def _encoded(place: str) -> str:
