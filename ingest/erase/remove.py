@@ -25,13 +25,13 @@ from ingest.lake import barriers, commits, decisions, duck, feeds, histories, lo
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
 from ingest.lake.envelope import Opener, Parts
-from ingest.lake.lake import LOG_DAYS, Lake
+from ingest.lake.lake import Lake
 from ingest.lake.maintenance import cleaning_session
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS, TableSchema
-from ingest.lake.tables import Row
+from ingest.lake.tables import LOG_DAYS, Row
 from ingest.quality.catalogue import LAST_RUN
 from ingest.silver.lift import Deck, Lifting
 from ingest.silver.messages import Messages

@@ -29,7 +29,6 @@ from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
-LOG_DAYS = 30  # retention of a log whose table does not set one
 Span = tuple[int, int]
 """The first and the last batch of a range."""
 
@@ -194,7 +193,7 @@ class Lake(Tables):
         path, metadata = self.path(schema.name), self.metadata()
         if self.writes(schema):
             fields = json.dumps({"type": "struct", "fields": schema.fields})
-            commits.create(path, fields, schema.partition_by, self._properties(schema), metadata)
+            commits.create(path, fields, schema.partition_by, self.properties(schema), metadata)
         else:
             nothing = self.spark.createDataFrame([], schema.columns)
             self._writing(nothing, schema, NO_TABLE).option("userMetadata", metadata).save(path)
@@ -220,16 +219,9 @@ class Lake(Tables):
         """
         if state.exists:
             return frame.write.format("delta").mode("append")
-        properties = self._properties(schema)
+        properties = self.properties(schema)
         writing = frame.to(schema.columns).write.format("delta").mode("append").options(**properties)
         return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
-
-    def _properties(self, schema: TableSchema) -> dict[str, str]:
-        days = self.pipeline.horizon_days
-        properties = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
-        if days > LOG_DAYS:
-            properties["delta.logRetentionDuration"] = f"interval {days} days"
-        return properties
 
     @property
     def is_local(self) -> bool:

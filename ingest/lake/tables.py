@@ -28,6 +28,7 @@ _SQL_TYPES = {
     "ARRAY<STRUCT<key: STRING, value: BINARY>>": "STRUCT(key VARCHAR, value BLOB)[]",
 }
 _NAMED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}""")  # quoted text is not changed
+LOG_DAYS = 30  # retention of a log whose table does not set one
 Row = dict[str, Any]
 
 
@@ -55,6 +56,12 @@ class Tables:
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress."""
         return delta.snapshot(self.path(name))
+
+    def properties(self, schema: TableSchema) -> dict[str, str]:
+        """The properties of a product table that is created: time travel lasts as the pipeline file promises."""
+        days = self.pipeline.horizon_days
+        found = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
+        return found | ({"delta.logRetentionDuration": f"interval {days} days"} if days > LOG_DAYS else {})
 
     def progress(self, stage: str, table: str) -> int:
         """The last batch that a stage has committed to a table; -1 before the first."""
