@@ -577,7 +577,7 @@ class TableKeys(_MirrorKeys):
         count = patterns.groups(self.match)
         numbers = [int(hole) for hole in re.findall(r"\{([0-9]+)\}", self.into or "")]
         if odd := [number for number in numbers if not 1 <= number <= count]:
-            raise ValueError(f"into: {{{odd[0]}}} is no group of match:, which has {count}")
+            raise ValueError(f"into: {{{odd[0]}}} is not a group of match:, which has {count}")
         keyless = self.history or self.deletes == "soft" or self.no_key != "hold"
         if self.into and keyless and not self.shard_column and not self.exclude:
             for part, (pattern, own) in patterns.varying(self.match).items():

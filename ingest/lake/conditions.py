@@ -68,7 +68,7 @@ def shaped(
 
 
 def met(where: str, cells: Cells, rows: int) -> pa.Array:
-    """For each of so many rows, whether a condition is true; NULL counts as false. ``cells`` are as in `shaped`.
+    """For each of a number of rows, whether a condition is true; NULL counts as false. ``cells`` are as in `shaped`.
 
     Raises:
         ConditionError: it fails on a row.
@@ -78,7 +78,7 @@ def met(where: str, cells: Cells, rows: int) -> pa.Array:
 
 
 def values(name: str, expression: str, logical: str, cells: Cells, rows: int) -> pa.Array:
-    """For each of so many rows, the value of a computed column by its expression, as in `shaped`.
+    """For each of a number of rows, the value of a computed column by its expression, as in `shaped`.
 
     Raises:
         ConditionError: the expression fails on a row, or its logical type would round or cut a value.

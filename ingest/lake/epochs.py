@@ -120,7 +120,7 @@ def _place(lake: Tables, source: str, written: str) -> MessagePlace:
     topic, _, partition = topic.rpartition("/")
     if not (topic and partition.isdecimal() and rest.isdecimal()):
         raise IngestError(
-            f"{written!r} is no place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
+            f"{written!r} is not a place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
             "print it; of a file its path, its number in the batch and the byte."
         )
     found = lake.ask(

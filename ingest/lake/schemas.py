@@ -236,7 +236,7 @@ RUNS = TableSchema(
 
 DECISIONS = TableSchema(
     "decisions",
-    "What was decided, by this software or by a person. The newest row of a kind and subject holds.",
+    "What was decided, by this software or by the operator. The newest row of a kind and subject holds.",
     """decided_at TIMESTAMP COMMENT 'when, for reading: the order is that of number',
     kind STRING COMMENT 'schema, column, approve, dismiss, epoch, pause, erase ...',
     subject STRING COMMENT 'mirror, lane or source',
@@ -244,7 +244,7 @@ DECISIONS = TableSchema(
     value STRING COMMENT 'JSON',
     reason STRING COMMENT 'why, in words',
     by STRING COMMENT 'the run, or the user',
-    number BIGINT COMMENT 'the how-manieth decision it is; NULL in rows of older versions, which come before all others'""",
+    number BIGINT COMMENT 'the place of the decision among all, counted from 1; NULL in rows of older versions, which come before all others'""",
 )
 
 CHECKS = TableSchema(

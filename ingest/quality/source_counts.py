@@ -88,7 +88,7 @@ def read(file: Path) -> dict[str, int]:
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"the row counts {file} cannot be read: {reason}") from None
     listed = list(_json(file, text) if text.lstrip()[:1] in ("{", "[") else _csv(file, text))
     found: dict[str, int] = {}

@@ -117,7 +117,7 @@ def _led(text: str) -> str:
 
 
 def _dense(text: str) -> str:
-    """JSON without the blanks that databases and connectors put between its members, or do not."""
+    """JSON without the spaces that databases and connectors put between its members, or do not."""
     return f"REPLACE(REPLACE({text}, ': ', ':'), ', ', ',')"
 
 

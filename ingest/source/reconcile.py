@@ -432,7 +432,9 @@ class _SourceSide:
         now = self.asking.again(lambda dialect, connection: dialect.table(connection, self.pair.table.id))
         if now is None or now.shape != self.pair.table.shape:
             what = "vanished" if now is None else "got other columns"
-            raise IngestError(f"{self.pair.table.id} {what} while it was compared: type the same again.")
+            raise IngestError(
+                f"{self.pair.table.id} {what} while it was compared: run the same command again."
+            )
 
 
 class _MirrorRow(NamedTuple):
