@@ -336,9 +336,9 @@ def grown(
             one = before.get(name, Column(name, "", logical))
             columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(one, rule, seen) for one in columns]
-    there = {"table": table, "path": mirror_path(table), "keys": keys, "columns": tuple(columns)}
-    known = mirror or Mirror(table, mirror_path(table))
-    return replace(known, **there, shape=rule.shape, shard=rule.shard_column)
+    path = mirror_path(table)
+    known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
+    return replace(known, shape=rule.shape, shard=rule.shard_column)
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

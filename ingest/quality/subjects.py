@@ -177,7 +177,9 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
         table=source,
         last=row.get("last", 0),
         **{name: row.get(name, 0) for name in _COUNTS},
-        **{name: row.get(name) for name in ("order_low", "order_high", "folded_high")},
+        order_low=row.get("order_low"),
+        order_high=row.get("order_high"),
+        folded_high=row.get("folded_high"),
         newest=None if newest is None else newest.replace(tzinfo=dt.UTC),
     )
 

@@ -28,11 +28,11 @@ def lake() -> Any:
     )
 
 
-def told(lake: Any, failures: list[str], monkeypatch: pytest.MonkeyPatch) -> list[lineage._Word]:
+def told(lake: Any, failures: list[str], monkeypatch: pytest.MonkeyPatch) -> list[lineage._Event]:
     """What is sent at the start and the end of a run."""
-    words: list[lineage._Word] = []
+    words: list[lineage._Event] = []
     monkeypatch.setattr(lineage, "_client", lambda _where: SimpleNamespace(emit=words.append))
-    monkeypatch.setattr(lineage, "_event", lambda _lake, _where, word: word)
+    monkeypatch.setattr(lineage, "_run_event", lambda _lake, _where, word: word)
     lineage.Emitter(lake).end(failures, {}, [])
     return words
 
