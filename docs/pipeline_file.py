@@ -115,7 +115,7 @@ SECTIONS = (
         _SOURCE
         | {
             "kind": Key("kafka", "It is recognised by the other keys."),
-            "bootstrap_servers": Key("broker-1:9092", "There is nobody to ask."),
+            "bootstrap_servers": Key("broker-1:9092", "There is no broker to ask."),
             "topics": Key(
                 "[shop.orders, shop.schema]", "Without the topic of the statements, DDL is not seen."
             ),
@@ -335,7 +335,7 @@ The states of a statement in `ingest ddl`:
 |---|---|---|
 | `waits` | has not folded the statement's batch yet | nothing |
 | `applied` | does what the list says | nothing |
-| `partly` | does it, but existing rows have NULL where only the source knows their values: a default that is no literal, a generated column | load the table again, or approve it as it is |
+| `partly` | does it, but existing rows have NULL where only the source knows their values: a default that is not a literal, a generated column | load the table again, or approve it as it is |
 | `noticed` | goes on; the statement could not be read, or its rows are elsewhere | compare with the source, then approve or dismiss it |
 | `held` | has stopped before the statement; nothing is lost | approve or dismiss it |
 | `approved`, `dismissed` | does what was decided | nothing |

@@ -31,7 +31,7 @@ from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake
-from ingest.lake.lineage import Teller, WrittenTable
+from ingest.lake.lineage import Emitter, WrittenTable
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 from ingest.quality import stage as quality
@@ -102,7 +102,7 @@ def run(
     result = Result(pipeline.name, lake.run, str(pipeline.file))
     lake.select, lake.stop = select, stop
     pace(spark, 0)  # reads to find out what there is to do
-    emitter = Teller(lake)
+    emitter = Emitter(lake)
     with lock.held(pipeline.lake, f"run of {pipeline.name}"):
         identity.check(lake, warm.seen)
         wanted = [stage for stage in STAGES if stage in set(stages)]

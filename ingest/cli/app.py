@@ -81,7 +81,7 @@ class Verbs(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As always, but an unknown verb is answered with the nearest one."""
         if args[0] not in VERBS:
-            from ingest.config.words import nearest
+            from ingest.config.scalars import nearest
 
             ctx.fail(f"there is no verb {args[0]!r}{nearest(args[0], VERBS)}")
         return super().resolve_command(ctx, args)

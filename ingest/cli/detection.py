@@ -17,7 +17,7 @@ from typing import Any
 from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableId
 from ingest.cli.messages import messages
-from ingest.config.words import listed
+from ingest.config.scalars import listed
 from ingest.errors import Undecodable
 
 _HINTS = Hints(Options(table=(("*", TableId("database", None, "table")),)))

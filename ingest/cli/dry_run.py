@@ -24,7 +24,7 @@ from ingest.bronze.receipts import FileState
 from ingest.change import TableId
 from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source, TableRule, matches
-from ingest.config.words import nearest
+from ingest.config.scalars import nearest
 from ingest.errors import command
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known

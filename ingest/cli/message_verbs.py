@@ -64,12 +64,12 @@ def _hints(
 ) -> Hints:
     """What the command line says that a pipeline file would say."""
     from ingest.change import Hints, TableHints
-    from ingest.config import read, words
+    from ingest.config import read, scalars
 
     problems = []
     for name, logical in columns.items():
         try:
-            words.logical(logical)
+            scalars.logical(logical)
         except ValueError as error:
             problems.append(f"--column {name}: {error}")
     if problems:

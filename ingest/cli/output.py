@@ -198,7 +198,7 @@ def error(text: str) -> None:
 
 def seconds(option: str, text: str) -> float:
     """A span of time that an option was given (30s, 5m, 1h); a `ConfigError` if it is not one."""
-    from ingest.config.words import duration
+    from ingest.config.scalars import duration
 
     try:
         return duration(text)

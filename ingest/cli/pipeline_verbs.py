@@ -78,7 +78,7 @@ def init(
 
 def _zone(given: str | None, *, asks: bool) -> str:
     """The zone of times without one: as given, else as the operator answers; empty for the format's own."""
-    from ingest.config.words import timezone
+    from ingest.config.scalars import timezone
 
     if given and not asks:
         raise ConfigError(["--timezone: messages of this format have no times without a zone"])

@@ -71,7 +71,7 @@ def run(
 
 
 def _stages(text: str) -> list[str]:
-    from ingest.config.words import nearest
+    from ingest.config.scalars import nearest
 
     wanted = [stage.strip() for stage in text.split(",") if stage.strip()]
     for one in wanted:

@@ -124,7 +124,7 @@ def all_looked_at(files: list[Path], jars_dir: Path | None) -> Iterator[list[Tab
 
 def source_named(pipeline: Pipeline, name: str, kind: str = "") -> Source:
     """A pipeline's source of a name, and of a kind if one is given; a `ConfigError` if there is none."""
-    from ingest.config.words import nearest
+    from ingest.config.scalars import nearest
 
     known = {one.name: one for one in pipeline.sources if kind in ("", one.kind)}
     if name not in known:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ingest import formats
 from ingest.cli import detection
-from ingest.config.words import is_uri, listed
+from ingest.config.scalars import is_uri, listed
 from ingest.errors import ConfigError
 
 SCHEMA_FILE = "ingest.schema.json"

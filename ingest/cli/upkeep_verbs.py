@@ -16,7 +16,7 @@ from ingest.errors import counted
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
-    from ingest.lake.upkeep import Kept
+    from ingest.lake.maintenance import Kept
 
 app = typer.Typer()
 _PANEL = "Repair"
@@ -61,8 +61,8 @@ def maintain(
     ):
         from ingest.erase import late
         from ingest.lake import mirrors, targets
+        from ingest.lake.maintenance import maintain as keep
         from ingest.lake.schemas import BRONZE, CHANGES
-        from ingest.lake.upkeep import maintain as keep
 
         if (erased := late.erase(lake)) > 0:
             output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
@@ -107,7 +107,7 @@ def _show(done: Sequence[Kept], output_as: str) -> None:
 
 
 def _day(age: str) -> dt.date | None:
-    from ingest.config.words import duration
+    from ingest.config.scalars import duration
 
     if not age:
         return None

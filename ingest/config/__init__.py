@@ -1,6 +1,6 @@
 """The pipeline file: YAML 1.2 read into checked, frozen dataclasses, every fault with its place.
 
-``model`` holds the dataclasses, ``yaml_tree`` reads YAML with positions, ``words`` the small texts
+``model`` holds the dataclasses, ``yaml_tree`` reads YAML with positions, ``scalars`` the small texts
 (durations, sizes, table names), ``schema`` the keys that a file may hold, ``read`` puts them
 together, ``lint`` looks at what several keys mean together.  Importing this package costs nothing:
 the YAML reader and the validator are imported by the first `load`.

@@ -12,7 +12,7 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.config import patterns, schema
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, Pipeline, TableRule
-from ingest.config.words import is_uri
+from ingest.config.scalars import is_uri
 from ingest.config.yaml_tree import Document, Where, is_secret
 
 _EVERYWHERE = ("order_by",)  # read by every format alike

@@ -233,7 +233,7 @@ class _TableMasks:
         )
 
     def _default(self, name: str, text: str | None, logical: str | None) -> str | None:
-        return text if text is None else self._masked(name, text, {name: logical or ""})
+        return None if text is None else (self.image({name: text}, {name: logical or ""}) or {})[name]
 
 
 def fingerprint(secret: str) -> str:
@@ -383,14 +383,11 @@ def _told(statement: str, found: Sequence[Token]) -> str:
     length = False  # inside the brackets after a word, which hold a type's length
     for i, token in enumerate(found):
         if token.text == "(" and token.kind == "symbol":
-            length = bool(i) and _is_type(found[i - 1].word.lower())
+            word = found[i - 1].word.lower() if i else ""
+            length = any(read(word) != "unknown" for read in (types.mysql, types.oracle, types.postgres))
         elif token.kind != "number" and token.text != ",":
             length = False
         shown = token.kind in ("word", "name", "symbol") or (token.kind == "number" and length)
         parts.append(" " * (token.start > end) + (statement[token.start : token.end] if shown else HIDDEN))
         end = token.end
     return "".join(parts).strip()
-
-
-def _is_type(word: str) -> bool:
-    return any(read(word) != "unknown" for read in (types.mysql, types.oracle, types.postgres))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from ingest import formats
 from ingest.change import Options
-from ingest.config import left_out, lint, schema, suite, words
+from ingest.config import left_out, lint, scalars, schema, suite
 from ingest.config.lint import CheckedFile
 from ingest.config.model import (
     METADATA,
@@ -82,7 +82,7 @@ def options(given: Mapping[str, Any], format_name: str) -> Options:
     known = known_options(format_name)
     unknown = [key for key in given if key not in known]
     problems = [
-        f"option {key!r} is unknown{words.nearest(key, known) or '; there are ' + ', '.join(known)}"
+        f"option {key!r} is unknown{scalars.nearest(key, known) or '; there are ' + ', '.join(known)}"
         for key in unknown
     ]
     try:
@@ -140,7 +140,7 @@ def _sentence(fault: Mapping[str, Any], model: tuple[str, ...] = ()) -> str:
             return f"the key {key!r} is missing"
         case "union_tag_invalid":
             tag = str(fault["ctx"]["tag"])
-            return f"kind: {tag!r} is not one of files or kafka{words.nearest(tag, ('files', 'kafka'))}"
+            return f"kind: {tag!r} is not one of files or kafka{scalars.nearest(tag, ('files', 'kafka'))}"
         case "model_type" | "model_attributes_type" | "dict_type" | "union_tag_not_found":
             return "a mapping of keys belongs here"
         case "tuple_type":
@@ -155,7 +155,7 @@ def _unknown_key(key: str, model: tuple[str, ...]) -> str:
         if other[:1] == model[:1] == ("sources",) and key in keys.model_fields:
             return f"the key {key!r} belongs to a source of kind {other[1]}, not {model[1]}"
     known = schema.MODELS[model].model_fields if model in schema.MODELS else ()
-    return f"the key {key!r} is unknown here{words.nearest(key, known)}"
+    return f"the key {key!r} is unknown here{scalars.nearest(key, known)}"
 
 
 def _sources(document: Document) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -185,7 +185,7 @@ def _check_options(document: Document) -> None:
         known = known_options(str(format_name))
         for key in given.keys() - set(known):
             where = ("sources", i, "options", key)
-            document.fault(where, f"the option {key!r} is unknown{words.nearest(key, known)}")
+            document.fault(where, f"the option {key!r} is unknown{scalars.nearest(key, known)}")
 
 
 def _check_also(document: Document, keys: schema.PipelineKeys) -> None:
@@ -231,7 +231,7 @@ def _pipeline(
     folder, given = file.absolute().parent, _given(keys)
     name, lineage = given.pop("pipeline"), given.pop("openlineage", None)
     given.pop("bronze", None)
-    given["lake"] = words.whole_uri(absolute(keys.lake, folder))
+    given["lake"] = scalars.whole_uri(absolute(keys.lake, folder))
     given["sources"] = tuple(_source(source, folder) for source in keys.sources)
     given["tables"] = tuple(_table(document, ("tables", i), rule) for i, rule in enumerate(keys.tables))
     given["quality"] = tuple(_quality(rule, folder, suites.get(i, ())) for i, rule in enumerate(keys.quality))
@@ -293,7 +293,7 @@ def _of_mirror(document: Document, where: Where, keys: schema.AlsoKeys | schema.
 
 def absolute(path: str, folder: Path) -> str:
     """A path as an absolute one, taken from the pipeline file's folder; a URI as it is."""
-    if words.is_uri(path):
+    if scalars.is_uri(path):
         return path
     return os.path.normpath(folder / Path(path).expanduser())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from ingest import formats, values
-from ingest.config import conditions, patterns, words
+from ingest.config import conditions, patterns, scalars
 from ingest.config.model import CELLS_CHECKED, METADATA, TableRule
 from ingest.fold import DELETED, DELETED_AT
 from ingest.values.typed_values import value_of
@@ -50,7 +50,7 @@ def _kind(value: Any) -> str:
 
 def choice(*known: str) -> tuple[PlainValidator, WithJsonSchema]:
     """A field that holds one of some words."""
-    return read(lambda text: words.one_of(text, known), {"type": "string", "enum": list(known)})
+    return read(lambda text: scalars.one_of(text, known), {"type": "string", "enum": list(known)})
 
 
 def _filled(text: str) -> str:
@@ -61,7 +61,7 @@ def _filled(text: str) -> str:
 
 def _format(text: str) -> str:
     if text not in formats.names():
-        hint = words.nearest(text, formats.names()) or "; `ingest formats` lists them"
+        hint = scalars.nearest(text, formats.names()) or "; `ingest formats` lists them"
         raise ValueError(f"{text!r} is not a format{hint}")
     return str(text)
 
@@ -76,10 +76,6 @@ def _texts(value: Any) -> Any:
     return tuple(map(str, found))
 
 
-def _joined(value: Any) -> str:
-    return ",".join(_texts(value))
-
-
 def _settings(value: Any) -> dict[str, str]:
     """A map of settings that are passed on as they are written."""
     if not isinstance(value, dict):
@@ -92,7 +88,7 @@ def _settings(value: Any) -> dict[str, str]:
 def _tables(value: Any) -> Any:
     if not isinstance(value, str | dict) or not value:
         raise ValueError(f"write database.table, or a map of topic patterns to tables, not {_kind(value)}")
-    return words.tables(_settings(value) if isinstance(value, dict) else value)
+    return scalars.tables(_settings(value) if isinstance(value, dict) else value)
 
 
 def _mask(value: Any) -> Any:
@@ -101,7 +97,7 @@ def _mask(value: Any) -> Any:
         raise ValueError(
             f"a map of columns to masks belongs here, such as {{email: hmac}}, not {_kind(value)}"
         )
-    return {str(name): words.mask(str(name), "null" if how is None else how) for name, how in value.items()}
+    return {str(name): scalars.mask(str(name), "null" if how is None else how) for name, how in value.items()}
 
 
 def _pattern(text: str) -> str:
@@ -113,23 +109,18 @@ def _pattern(text: str) -> str:
 
 
 def _match(text: str) -> str:
+    parts = patterns.parts(text)
     if patterns.is_regular(text):
-        return _regular(text)
-    if text != "*" and not (1 <= len(text.split(".")) <= 3 and all(text.split("."))):
+        if not 2 <= len(parts) <= 3 or not all(parts):
+            raise ValueError(
+                f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
+            )
+        for one in parts:
+            if one != "*":
+                _pattern(one)
+    elif text != "*" and not (len(parts) <= 3 and all(parts)):
         raise ValueError(f"{text!r} matches no table; write database.table, with * for any part")
     return str(text)
-
-
-def _regular(text: str) -> str:
-    found = patterns.parts(text)
-    if not 2 <= len(found) <= 3 or not all(found):
-        raise ValueError(
-            f"{text!r} matches no table; with groups, write a regular expression for each part of database.table, (.*) for any"
-        )
-    for one in found:
-        if one != "*":
-            _pattern(one)
-    return text
 
 
 def _start(value: Any) -> Any:
@@ -158,31 +149,31 @@ def _offsets(topic: str, offsets: Any) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in offsets.items()}
 
 
-def _kafka_settings(value: Any) -> dict[str, str]:
-    return {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
-
-
 def _column(value: Any) -> dict[str, str]:
     """What becomes of one column, as a map: ``type``, ``rename``, ``exclude`` or ``include`` alone, or what makes it."""
     if isinstance(value, str):
-        return {str(value): ""} if value in ("exclude", "include") else {"type": words.of_column(value)}
+        return {str(value): ""} if value in ("exclude", "include") else {"type": scalars.of_column(value)}
     if not isinstance(value, dict) or not value:
         raise ValueError(f"write a type, exclude, include, or {{type: ..., rename: ...}}, not {_kind(value)}")
     readers: dict[str, Callable[[str], str]] = {
-        "type": words.logical,
-        "rename": words.column,
+        "type": scalars.logical,
+        "rename": scalars.column,
         "compute": conditions.expression,
         "constant": str,
-        "meta": lambda text: words.one_of(text, tuple(METADATA)),
+        "meta": lambda text: scalars.one_of(text, tuple(METADATA)),
     }
     if odd := [name for name in value if name not in readers]:
-        raise ValueError(f"the key {odd[0]!r} is unknown here{words.nearest(odd[0], readers)}")
+        raise ValueError(f"the key {odd[0]!r} is unknown here{scalars.nearest(odd[0], readers)}")
     found = {name: readers[name](str(text)) for name, text in _settings(value).items()}
     making = [name for name in found if name in MAKING]
     if making and (lost := [name for name in found if name != making[0] and (name, making[0]) not in _TYPED]):
         raise ValueError(f"{making[0]} and {lost[0]} cannot be in one rule")
-    if "constant" in found and not _is_value(found.get("type", "string"), found["constant"]):
-        raise ValueError(f"{found['constant']!r} is not a value of {found['type']}, in the form of messages")
+    if "constant" in found:
+        try:
+            value_of(found.get("type", "string"), found["constant"])
+        except (ValueError, ArithmeticError):
+            text = f"{found['constant']!r} is not a value of {found['type']}, in the form of messages"
+            raise ValueError(text) from None
     return found
 
 
@@ -196,35 +187,34 @@ def _made_by(column: str) -> str:
     return "deletes: soft" if column in SOFT else f"columns: {column!r}"
 
 
-def _is_value(logical: str, text: str) -> bool:
-    try:
-        value_of(logical, text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
-
-
 TEXT = {"type": "string", "minLength": 1}
 _LIST: dict[str, Any] = {"anyOf": [TEXT, {"type": "array", "items": TEXT}]}
 _SCALAR = {"type": ["string", "number", "boolean"]}
 _MAP = {"type": "object", "additionalProperties": _SCALAR}
 
+
+def _rule(*needed: str, **properties: Any) -> dict[str, Any]:
+    """The JSON Schema of a mapping with these keys alone."""
+    required = {"required": list(needed)} if needed else {}
+    return {"type": "object", "properties": properties, **required, "additionalProperties": False}
+
+
 Text = Annotated[str, *read(_filled, TEXT)]
-Name = Annotated[str, *read(words.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
+Name = Annotated[str, *read(scalars.name, {"type": "string", "pattern": "^[A-Za-z0-9_.-]+$"})]
 Format = Annotated[str, *read(_format, {"type": "string", "enum": list(formats.names())})]
-Flag = Annotated[bool, *read(words.boolean, {"type": "boolean"})]
-Count = Annotated[int, *read(words.count, {"type": "integer", "minimum": 1})]
-Natural = Annotated[int, *read(words.natural, {"type": "integer", "minimum": 0})]
+Flag = Annotated[bool, *read(scalars.boolean, {"type": "boolean"})]
+Count = Annotated[int, *read(scalars.count, {"type": "integer", "minimum": 1})]
+Natural = Annotated[int, *read(scalars.natural, {"type": "integer", "minimum": 0})]
 SizeOrNone = Annotated[
-    int, *read(words.size_or_none, {"type": ["string", "integer"], "examples": ["4MiB", 0]})
+    int, *read(scalars.size_or_none, {"type": ["string", "integer"], "examples": ["4MiB", 0]})
 ]
-Size = Annotated[int, *read(words.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
+Size = Annotated[int, *read(scalars.size, {"type": ["string", "integer"], "examples": ["64MiB"]})]
 Duration = Annotated[
-    float, *read(words.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
+    float, *read(scalars.duration, {"type": ["string", "number"], "examples": ["60s", "5m", "1d"]})
 ]
-Ratio = Annotated[float, *read(words.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
-Zone = Annotated[str, *read(words.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
-Template = Annotated[str, *read(words.template, {"type": "string", "examples": ["shop.{table}"]})]
+Ratio = Annotated[float, *read(scalars.ratio, {"type": ["string", "number"], "examples": ["0.1%"]})]
+Zone = Annotated[str, *read(scalars.timezone, {"type": "string", "examples": ["UTC", "Asia/Shanghai"]})]
+Template = Annotated[str, *read(scalars.template, {"type": "string", "examples": ["shop.{table}"]})]
 Match = Annotated[str, *read(_match, {"type": "string", "examples": ["shop.*"]})]
 Mask = Annotated[
     dict[str, str],
@@ -232,17 +222,23 @@ Mask = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "additionalProperties": {"enum": [*words.MASKS, None]},
+            "additionalProperties": {"enum": [*scalars.MASKS, None]},
             "examples": [{"email": "hmac", "*phone*": "last4"}],
         }
     ),
 ]
-Secret = Annotated[str, *read(words.mask_secret, {"type": "string", "minLength": words.LEAST_SECRET})]
-MasterKey = Annotated[str, *read(words.master_key, TEXT)]
+Secret = Annotated[str, *read(scalars.mask_secret, {"type": "string", "minLength": scalars.LEAST_SECRET})]
+MasterKey = Annotated[str, *read(scalars.master_key, TEXT)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]
-Joined = Annotated[str, PlainValidator(_joined), WithJsonSchema(_LIST)]
+Joined = Annotated[str, PlainValidator(lambda value: ",".join(_texts(value))), WithJsonSchema(_LIST)]
 Settings = Annotated[dict[str, str], PlainValidator(_settings), WithJsonSchema(_MAP)]
-KafkaSettings = Annotated[dict[str, str], PlainValidator(_kafka_settings), WithJsonSchema(_MAP)]
+KafkaSettings = Annotated[
+    dict[str, str],
+    PlainValidator(
+        lambda value: {key.removeprefix("kafka."): item for key, item in _settings(value).items()}
+    ),
+    WithJsonSchema(_MAP),
+]
 Start = Annotated[
     Any,
     PlainValidator(_start),
@@ -261,29 +257,10 @@ ColumnRule = Annotated[
         {
             "anyOf": [
                 {"type": "string", "examples": ["decimal(10,2)", "exclude", "include"]},
-                {
-                    "type": "object",
-                    "properties": {"type": TEXT, "rename": TEXT},
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"compute": {**TEXT, "examples": ["price * quantity"]}, "type": TEXT},
-                    "required": ["compute"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"constant": _SCALAR, "type": TEXT},
-                    "required": ["constant"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"meta": {"enum": list(METADATA)}},
-                    "required": ["meta"],
-                    "additionalProperties": False,
-                },
+                _rule(type=TEXT, rename=TEXT),
+                _rule("compute", compute={**TEXT, "examples": ["price * quantity"]}, type=TEXT),
+                _rule("constant", constant=_SCALAR, type=TEXT),
+                _rule("meta", meta={"enum": list(METADATA)}),
             ]
         }
     ),
@@ -311,6 +288,13 @@ class _Keys(BaseModel):
     """A mapping that may hold the keys below and no others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    one_of: ClassVar[tuple[str, ...]] = ()  # what takes either of two keys, and these
+
+    @model_validator(mode="after")
+    def _takes_one(self) -> Self:
+        if self.one_of and bool(getattr(self, self.one_of[1])) == bool(getattr(self, self.one_of[2])):
+            raise ValueError("{} takes either {} or {}, one of the two".format(*self.one_of))
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -328,16 +312,16 @@ class OptionKeys(_Keys):
 
     table: Tables = key("the table, for messages that name none; or a map of topics to tables", ())
     timezone: Zone = key("the zone of times written without one", "UTC")
-    binary: Annotated[str, *choice(*words.BINARY)] | None = key("how bytes are written", None)
-    time_units: Annotated[str, *choice(*words.TIME_UNITS)] | None = key(
+    binary: Annotated[str, *choice(*scalars.BINARY)] | None = key("how bytes are written", None)
+    time_units: Annotated[str, *choice(*scalars.TIME_UNITS)] | None = key(
         "the unit of bare integers in time columns", None
     )
     swap_old_data: Flag = key("old holds the row after the change", False)
     key_is_full: Flag = key("key holds the whole row before, not only key columns", True)
     decimal_scale: (
-        Annotated[int, *read(lambda t: words.count(t) if t != "0" else 0, {"type": "integer"})] | None
+        Annotated[int, *read(lambda t: scalars.count(t) if t != "0" else 0, {"type": "integer"})] | None
     ) = key("the scale of decimals that are sent as unscaled bytes", None)
-    order_by: Annotated[str, *choice(*words.ORDER_BY)] = key("what orders changes", "sequence")
+    order_by: Annotated[str, *choice(*scalars.ORDER_BY)] = key("what orders changes", "sequence")
 
 
 class DatabaseKeys(_Keys):
@@ -346,7 +330,7 @@ class DatabaseKeys(_Keys):
     url: Annotated[
         str,
         *read(
-            words.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql|oracle|sqlserver)://"}
+            scalars.database, {"type": "string", "pattern": "^(mysql|mariadb|postgresql|oracle|sqlserver)://"}
         ),
     ] = key(
         "mysql://host:3306, mariadb://host:3306, postgresql://host:5432/database, oracle://host:1521/service or "
@@ -399,6 +383,8 @@ class FileKeys(_SourceKeys):
 class KafkaKeys(_SourceKeys):
     """A source of Kafka topics."""
 
+    one_of = ("a kafka source", "topics", "topic_pattern")
+
     kind: Literal["kafka"] = key("kafka; not needed where the keys show the kind", "kafka")
     bootstrap_servers: Joined = key("host:port, several with commas or as a list")
     topics: Texts = key("the topics, by name", ())
@@ -406,12 +392,6 @@ class KafkaKeys(_SourceKeys):
     start: Start = key("earliest, latest, a timestamp, or {topic: {partition: offset}}", "earliest")
     registry: Text | None = key("URL of the schema registry, for framed Avro", None)
     kafka: KafkaSettings = key("settings passed on to the client as kafka.*", {})
-
-    @model_validator(mode="after")
-    def _topics_in_one_way(self) -> Self:
-        if bool(self.topics) == bool(self.topic_pattern):
-            raise ValueError("a kafka source takes either topics or topic_pattern, one of the two")
-        return self
 
 
 def _with_kind(value: Any) -> Any:
@@ -534,13 +514,10 @@ class TableKeys(_MirrorKeys):
             return self
         first = next(iter(made))
         for name in made:
-            words.column(name)
+            scalars.column(name)
         if twice := [name for name in self.columns if self.deletes == "soft" and name in SOFT]:
             raise ValueError(f"columns: {twice[0]!r} is made by deletes: soft already")
-        if self.no_key != "hold":
-            raise ValueError(
-                f"{_made_by(first)} needs rows with a key, and no_key: {self.no_key} is for rows without"
-            )
+        self._refuse_keyless(_made_by(first))
         if self.history:
             raise ValueError(f"{_made_by(first)} and history: true cannot be in one entry")
         if lost := [name for name in (*self.keys, self.shard_column) if name in made]:
@@ -555,11 +532,13 @@ class TableKeys(_MirrorKeys):
     @model_validator(mode="after")
     def _changes_have_keys(self) -> Self:
         """A change of a row is known by the row's key."""
-        if self.changes_of and self.no_key != "hold":
-            raise ValueError(
-                f"changes_of: needs rows with a key, and no_key: {self.no_key} is for rows without"
-            )
+        if self.changes_of:
+            self._refuse_keyless("changes_of:")
         return self
+
+    def _refuse_keyless(self, what: str) -> None:
+        if self.no_key != "hold":
+            raise ValueError(f"{what} needs rows with a key, and no_key: {self.no_key} is for rows without")
 
     def _refuse_lost(self, what: str, expression: str) -> None:
         """Refuse an expression with a column that the mirror does not have as the source sends it."""
@@ -580,8 +559,7 @@ class TableKeys(_MirrorKeys):
         """A row that stops to meet a condition leaves the mirror by its key, and with it what the condition was about."""
         if not self.where:
             return self
-        if self.no_key != "hold":
-            raise ValueError(f"where: needs rows with a key, and no_key: {self.no_key} is for rows without")
+        self._refuse_keyless("where:")
         if self.deletes == "soft":
             raise ValueError(
                 "where: and deletes: soft cannot be in one entry: a row that no longer meets the condition is not deleted"
@@ -599,7 +577,7 @@ class TableKeys(_MirrorKeys):
         count = patterns.groups(self.match)
         numbers = [int(hole) for hole in re.findall(r"\{([0-9]+)\}", self.into or "")]
         if odd := [number for number in numbers if not 1 <= number <= count]:
-            raise ValueError(f"into: {{{odd[0]}}} is no group of match:, which has {count}")
+            raise ValueError(f"into: {{{odd[0]}}} is not a group of match:, which has {count}")
         keyless = self.history or self.deletes == "soft" or self.no_key != "hold"
         if self.into and keyless and not self.shard_column and not self.exclude:
             for part, (pattern, own) in patterns.varying(self.match).items():
@@ -617,7 +595,7 @@ class ExpectationKeys(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True, defer_build=True)
 
-    type: Annotated[str, *read(words.expectation, {"type": "string", "pattern": "^expect_"})] = key(
+    type: Annotated[str, *read(scalars.expectation, {"type": "string", "pattern": "^expect_"})] = key(
         "the expectation's name in Great Expectations; its arguments are further keys"
     )
     severity: Annotated[str, *choice("error", "warn")] = key(
@@ -629,7 +607,7 @@ class ExpectationKeys(BaseModel):
     def _real_arguments(cls, value: Any) -> Any:
         own = cls.model_fields
         if isinstance(value, dict) and isinstance(kind := value.get("type"), str):
-            words.refuse_arguments(kind, value)
+            scalars.refuse_arguments(kind, value)
         return (
             {k: v if k in own else _plain(v) for k, v in value.items()} if isinstance(value, dict) else value
         )
@@ -651,7 +629,7 @@ class QualityKeys(_Keys):
         CELLS_CHECKED,
     )
     freshness: Duration | None = key("how old the newest change may be", None)
-    thresholds: Annotated[dict[str, Ratio], AfterValidator(words.limits)] = key(
+    thresholds: Annotated[dict[str, Ratio], AfterValidator(scalars.limits)] = key(
         "limits of the built-in checks, 0.1% or a count", {}
     )
 
@@ -659,40 +637,38 @@ class QualityKeys(_Keys):
 class LineageKeys(_Keys):
     """Where OpenLineage events of the runs go."""
 
+    one_of = ("openlineage", "url", "file")
+
     url: Text | None = key("a service that takes them, such as http://marquez:5000", None)
     file: Text | None = key("or a file, relative to this one, one event a line", None)
     namespace: Text = key("the namespace of the job and of the mirrors' names", "ingest")
     api_key: Text | None = key("sent to the service as a bearer token", None)
 
-    @model_validator(mode="after")
-    def _one_place(self) -> Self:
-        if bool(self.url) == bool(self.file):
-            raise ValueError("openlineage takes either url or file, one of the two")
-        return self
-
 
 class AlertKeys(_Keys):
     """Where alerts of the pipeline go."""
 
-    webhook: Annotated[str, *read(words.web_address, {"type": "string", "pattern": "^https?://"})] | None = (
-        key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
-    )
+    one_of = ("an alert", "webhook", "email")
+
+    webhook: (
+        Annotated[str, *read(scalars.web_address, {"type": "string", "pattern": "^https?://"})] | None
+    ) = key("a URL that takes alerts as JSON; as a secret: ${VAR} or ${file:/path}", None)
     style: Annotated[str, *choice("json", "slack")] = key(
         "what the webhook is sent: this product's JSON, or a message for Slack and its like", "json"
     )
     email: Texts = key("or addresses that get a mail", ())
-    smtp: Annotated[str, *read(words.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = key(
-        "the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
-        None,
+    smtp: Annotated[str, *read(scalars.mail_server, {"type": "string", "pattern": "^smtps?://"})] | None = (
+        key(
+            "the mail server, smtp://host:25 (with STARTTLS where it offers that) or smtps://user:password@host:465",
+            None,
+        )
     )
     sender: Text | None = key("the address that mails come from", None)
     severity: Annotated[str, *choice("error", "warn")] = key("the least severe that is sent", "error")
     repeat: Duration = key("an alert that lasts is sent again after so long; 0s never", 4 * 3600.0)
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if bool(self.webhook) == bool(self.email):
-            raise ValueError("an alert takes either webhook or email, one of the two")
+    def _mail_has_a_server(self) -> Self:
         if self.email and not (self.smtp and self.sender):
             raise ValueError("email needs the mail server in smtp and the address in sender")
         return self
@@ -700,6 +676,8 @@ class AlertKeys(_Keys):
 
 class SealKeys(_Keys):
     """Encryption of the messages in bronze; needs ingest[seal]."""
+
+    one_of = ("seal", "master_key", "command")
 
     master_key: MasterKey | None = key(
         "the key that wraps each day's own, 32 bytes, as ${VAR} or ${file:/path}", None
@@ -711,12 +689,6 @@ class SealKeys(_Keys):
     keep_days: Count | None = key(
         "days after which `ingest maintain` drops a day's key; none if not given", None
     )
-
-    @model_validator(mode="after")
-    def _one_key(self) -> Self:
-        if bool(self.master_key) == bool(self.command):
-            raise ValueError("seal takes either master_key or command, one of the two")
-        return self
 
 
 class BronzeKeys(_Keys):
@@ -749,7 +721,7 @@ class PipelineKeys(_Keys):
     spark: Settings = key("Spark settings, passed on as they are", {})
     master: Text | None = key("the Spark master", None)
     plain_tables: Flag = key("mirrors without deletion vectors", False)
-    every: Annotated[Duration, AfterValidator(words.pause)] | None = key(
+    every: Annotated[Duration, AfterValidator(scalars.pause)] | None = key(
         "how often `ingest serve` runs the pipeline", None
     )
     horizon_days: Count = key("days for which time travel is promised", 7)

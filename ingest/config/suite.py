@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.config.model import Expectation
-from ingest.config.words import expectation
+from ingest.config.scalars import expectation
 
 _SEVERITY = {"critical": "error", "error": "error", "warning": "warn", "warn": "warn", "info": "warn"}
 _OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expected

@@ -49,17 +49,16 @@ def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[
     cursor.accept("NOWAIT")
     clauses = _clauses(cursor.rest(), scope)
     found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
-    if (ignore or _COPY.fullmatch(table.table or "")) and any(map(_is_unique, clauses)):
+    unique = any(
+        clause[0].word in ("ADD", "MODIFY", "CHANGE") and any(token.word == "UNIQUE" for token in clause)
+        for clause in clauses
+    )
+    if unique and (ignore or _COPY.fullmatch(table.table or "")):
         found.append(Effect("truncate_partition", table, note="UNIQUE"))
     return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
 
 
 _COPY = re.compile(r"_.*_(gho|new)", re.IGNORECASE | re.DOTALL)
-
-
-def _is_unique(items: Sequence[Token]) -> bool:
-    """True if a clause adds a unique key."""
-    return any(token.word == "UNIQUE" for token in items) and items[0].word in ("ADD", "MODIFY", "CHANGE")
 
 
 def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:

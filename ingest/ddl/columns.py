@@ -103,7 +103,8 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
     if found.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
     default, has_default, note = _default(found, logical, dialect)
-    if default is not None and dialect == "mysql" and _doubted(default, logical, declared):
+    clock = logical if dialect == "mysql" and logical in ("datetime", "timestamp", "time") else None
+    if default is not None and clock and conversion(clock, clock, declared or "").doubted(default):
         default, note = None, "expression"  # how a server rounds it is not known
     default = _as_stored(default, logical, declared, dialect)
     own = (found.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
@@ -412,9 +413,7 @@ def _time(text: str) -> str:
 
 def _year(text: str) -> str:
     number = int(text)
-    if len(text) > 2:
-        return str(number)
-    return str(number + (2000 if number < 70 else 1900))
+    return str(number if len(text) > 2 else number + (2000 if number < 70 else 1900))
 
 
 _DATE = re.compile(r"([0-9]{4})[-/.]?([0-9]{1,2})[-/.]?([0-9]{1,2})")
@@ -454,11 +453,6 @@ def _as_stored(text: str | None, logical: str | None, declared: str | None, dial
     if logical in ("string", "set", "datetime", "timestamp", "time"):
         return conversion(logical, logical, declared or "").of(text)
     return _padded(text, declared) if logical == "binary" else text
-
-
-def _doubted(text: str, logical: str | None, declared: str | None) -> bool:
-    clock = logical in ("datetime", "timestamp", "time")
-    return clock and conversion(str(logical), str(logical), declared or "").doubted(text)
 
 
 def zero(effect: Effect) -> str | None:

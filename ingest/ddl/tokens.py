@@ -126,15 +126,11 @@ def _decoded(kind: str, text: str) -> str:
         return text[text.index("$", 1) + 1 : text.rindex("$", 0, -1)]
     if kind == "escaped":
         quote = text[-1]
-        return _ESCAPE.sub(_unescape, text[text.index(quote) + 1 : -1])
+        inside = text[text.index(quote) + 1 : -1]
+        return _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[1]) or found[0][0], inside)
     if kind in ("bits", "hex"):
         return text[2:].rstrip("'")
     return text
-
-
-def _unescape(found: re.Match[str]) -> str:
-    char = found[1]
-    return found[0][0] if char is None else _ESCAPES.get(char, char)
 
 
 class Cursor:

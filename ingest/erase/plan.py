@@ -64,7 +64,6 @@ class ErasedChange(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> tuple[Any, ...]:
-        """Its message's place."""
         return self.source, self.topic, self.partition, self.offset
 
 
@@ -213,9 +212,14 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
             of_lanes[lane] = mine
         stretches += mine
         for row in rows:
-            changes.append(_change(row, lane))
+            place = {name: row[name] for name in ("batch", *PLACE, "row", "order_key")}
+            changes.append(msgspec.convert(place | lane[1]._asdict(), ErasedChange))
             cells.update(_cells(row))
-    _refuse_unknown(lake, mirror, [cells for key, cells in texts.items() if key not in named])
+    for one in (one for key, one in texts.items() if key not in named):  # most likely mistyped
+        if not evidence.present(lake, mirror, one, None).rows:
+            raise IngestError(
+                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
+            )
     several = {one.key for one in stretches if not one.alone}
     _refuse_several(lake, mirror, several)
     keys = {one.key for one in stretches}
@@ -272,7 +276,14 @@ def _others(
                 continue
             shard = shard_of(lake.pipeline, mirrors.rule_for(lake.pipeline, lane[1], path), lane)
             _refuse_unlike(lake, mirror, other, merged=shard is None)
-            keys = {one.key: _key_in(lake, mirror, known[one.key], other, lane) for one in stretches}
+            keys = dict[Key, Texts]()
+            for one in stretches:
+                if (there := evidence.key_in(lake, mirror, known[one.key], other, lane)) is None:
+                    raise IngestError(
+                        f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: "
+                        "take it out of also: and drop its table first."
+                    )
+                keys[one.key] = there
             several = {keys[one.key] for one in stretches if not one.alone}
             _refuse_several(lake, other, several)
             share = shares.setdefault(path, Share(other.name, path, [], [], []))
@@ -280,17 +291,6 @@ def _others(
             share.rows.extend({keys[one.key] for one in stretches if one.last or other.soft})
             share.alone.extend(set(keys.values()) - several)
     return list(shares.values())
-
-
-def _key_in(lake: Lake, mirror: Mirror, texts: Texts, other: Mirror, lane: LaneId) -> Texts:
-    """A key of one mirror as another one has it."""
-    found = evidence.key_in(lake, mirror, texts, other, lane)
-    if found is None:
-        raise IngestError(
-            f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: take it out of "
-            "also: and drop its table first."
-        )
-    return found
 
 
 def _refuse_unlike(lake: Lake, mirror: Mirror, other: Mirror, *, merged: bool) -> None:
@@ -374,7 +374,8 @@ def _of_lane(
                 linked |= {key: known[key] for key in pair - linked.keys()}
     mine = [(row, one) for row, one in seen.values() if {one.key, one.left or one.key} & linked.keys()]
     named |= {key for _, one in mine for key in (one.key, one.left) if key is not None}
-    stretches = of_rows([one for _, one in mine], wanted.keys(), _newest(lake, lane))
+    [books] = lake.ask(f"SELECT max(order_high) AS newest FROM {{books}} WHERE {duck.of_lane(*lane)}")
+    stretches = of_rows([one for _, one in mine], wanted.keys(), books["newest"] or "")
     ends: dict[Key, list[Stretch]] = {}
     for stretch in stretches:
         ends.setdefault(stretch.key, []).append(stretch)
@@ -427,12 +428,6 @@ def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
     )
 
 
-def _newest(lake: Lake, lane: LaneId) -> str:
-    """The highest place that the lane's history has reached."""
-    rows = lake.ask(f"SELECT max(order_high) AS place FROM {{books}} WHERE {duck.of_lane(*lane)}")
-    return rows[0]["place"] or ""
-
-
 def _barrier(
     secret: Barriers, lake: Lake, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
 ) -> Barrier:
@@ -454,24 +449,10 @@ def _barrier(
     )
 
 
-def _change(row: Row, lane: LaneId) -> ErasedChange:
-    named = {name: row[name] for name in ("batch", *PLACE, "row", "order_key")}
-    return msgspec.convert(named | lane[1]._asdict(), ErasedChange)
-
-
 def _cells(row: Row) -> Iterator[str]:
     """The texts of a change's cells that are long enough to be looked for."""
     images = (json.loads(row[name]) for name in ("before", "after") if row[name])
     return (text for image in images for text in image.values() if text and len(text) >= _LONG)
-
-
-def _refuse_unknown(lake: Lake, mirror: Mirror, missing: Iterable[Texts]) -> None:
-    """Refuse keys of which there is nothing: most likely they are mistyped."""
-    for one in missing:
-        if not evidence.present(lake, mirror, one, None).rows:
-            raise IngestError(
-                f"Neither {mirror.name} nor its changes have a row with the key {', '.join(one)}: nothing was erased."
-            )
 
 
 # --- what else names the rows --------------------------------------------------------------------

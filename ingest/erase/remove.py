@@ -25,13 +25,13 @@ from ingest.lake import barriers, commits, decisions, duck, feeds, histories, lo
 from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.lake.decisions import ALERT, ERASE, ERASED, Decision
 from ingest.lake.envelope import Opener, Parts
-from ingest.lake.lake import LOG_DAYS, Lake
+from ingest.lake.lake import Lake
+from ingest.lake.maintenance import cleaning_session
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, REPLAY
-from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS
-from ingest.lake.tables import Row
-from ingest.lake.upkeep import cleaning_session
+from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS, TableSchema
+from ingest.lake.tables import LOG_DAYS, Row
 from ingest.quality.catalogue import LAST_RUN
 from ingest.silver.lift import Deck, Lifting
 from ingest.silver.messages import Messages
@@ -164,13 +164,27 @@ def _steps_of(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirro
 def _merge(
     lake: Lake,
     session: SparkSession,
-    name: str,
+    schema: TableSchema,
+    named: Sequence[str],
     rows: Sequence[Sequence[Any]],
-    ddl: str,
-    on: str,
     then: str,
+    *,
+    new: str = "",
+    where: str = "true",
 ) -> int:
-    """Delete or update the rows of a table that ``s`` names; how many they were."""
+    """Delete or update a product table's rows whose columns ``named`` are those of ``rows``; how many they were.
+
+    ``new`` declares further columns of ``rows``, for the update.
+    """
+    same = " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in named)
+    ddl = ", ".join(filter(None, (schema.part_ddl(*named), new)))
+    return _merged(lake, session, schema.name, rows, ddl, f"{where} AND {same}", then)
+
+
+def _merged(
+    lake: Lake, session: SparkSession, name: str, rows: Sequence[Sequence[Any]], ddl: str, on: str, then: str
+) -> int:
+    """The same for any table, by a condition on its rows ``t`` and the given ones ``s``."""
     if not rows:
         return 0
     session.conf.set(USER_METADATA, _metadata(lake, name))
@@ -184,13 +198,7 @@ def _merge(
         session.catalog.dropTempView("erasing")
 
 
-def _same(*names: str) -> str:
-    return " AND ".join(f"t.{quoted(name)} <=> s.{quoted(name)}" for name in names)
-
-
 # --- bronze ---------------------------------------------------------------------------------------
-
-_PLACED = "source STRING, topic STRING, `partition` INT, `offset` BIGINT, batch BIGINT"
 
 
 def _replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
@@ -256,9 +264,9 @@ def _place(row: Row) -> tuple[Any, ...]:
 def _rows_at(lake: Lake, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
     names = ", ".join(map(duck.name, PLACE))
     for some in batched(places):
-        listed = ", ".join(f"({', '.join(map(duck.value, place))})" for place in some)
         yield from lake.ask(
-            f'SELECT {names}, batch, "key", "value", headers FROM {{bronze.{kind}}} WHERE ({names}) IN ({listed})'
+            f'SELECT {names}, batch, "key", "value", headers FROM {{bronze.{kind}}} '
+            f"WHERE ({names}) IN ({duck.listed(some)})"
         )
 
 
@@ -281,13 +289,9 @@ def _decks(
 def replacement(
     deck: Deck, secret: Barriers, row: Row, numbers: set[int | None]
 ) -> tuple[bytes, bytes] | None:
-    """The replacement of a message without some of its rows, and its signature; None if it lacks them already.
+    """The replacement of a message without the rows of some numbers, and its signature; None if it lacks them already.
 
-    Args:
-        deck: what decodes it.
-        secret: signs the replacement.
-        row: the message's row of bronze.
-        numbers: those of its rows.
+    ``deck`` decodes the message, ``secret`` signs the replacement, ``row`` is the message's row of bronze.
 
     Raises:
         IngestError: it does not hold these rows.
@@ -318,16 +322,12 @@ def erase_messages(lake: Lake, session: SparkSession, rows: Sequence[tuple[Any, 
     """Replace messages; each row is its place, batch, kind, new value and its signature, which a sealed value has within."""
     header = f"array(named_struct('key', '{HEADER}', 'value', s.signature))"
     kinds = "', '".join(sorted({row[5] for row in rows}))
-    done = _merge(
-        lake,
-        session,
-        BRONZE.name,
-        rows,
-        f"{_PLACED}, kind STRING, value BINARY, signature BINARY",
-        f"t.kind IN ('{kinds}') AND {_same('kind', 'batch', *PLACE)}",
-        "UPDATE SET `value` = s.value, `key` = NULL, "
-        f"headers = CASE WHEN s.signature IS NULL THEN t.headers ELSE {header} END",
+    then = (
+        "UPDATE SET `value` = s.new_value, `key` = NULL, "
+        f"headers = CASE WHEN s.signature IS NULL THEN t.headers ELSE {header} END"
     )
+    named, new = (*PLACE, "batch", "kind"), "new_value BINARY, signature BINARY"
+    done = _merge(lake, session, BRONZE, named, rows, then, new=new, where=f"t.kind IN ('{kinds}')")
     return {"messages": done}
 
 
@@ -338,43 +338,33 @@ def _erase_rejects(lake: Lake, session: SparkSession, erasure: Erasure, mirror: 
     """Gold's rejects go; what silver wrote of messages that were decoded later loses its words."""
     named = ("kind", "batch", *PLACE, "key", "column", "raw", "detail")
     rows = [[row[name] for name in named] for row in planning.rejects(lake, erasure, mirror)]
-    ddl = (
-        "kind STRING, batch BIGINT, source STRING, topic STRING, `partition` INT, `offset` BIGINT, "
-        "key STRING, `column` STRING, raw STRING, detail STRING"
-    )
-    done = _merge(lake, session, REJECTS.name, rows, ddl, _same(*named), "DELETE")
-    places = {one.place for one in erasure.changes if one.topic is not None}
+    done = _merge(lake, session, REJECTS, named, rows, "DELETE")
     told: list[tuple[Any, ...]] = []
-    for some in batched(places):
-        listed = ", ".join(f"({', '.join(map(duck.value, place))})" for place in some)
-        names = ", ".join(map(duck.name, PLACE))
+    names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
+    for some in batched({one.place for one in erasure.changes if one.topic is not None}):
         found = lake.ask(
             f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
-            f"AND detail <> '{GONE}' AND ({names}) IN ({listed})"
+            f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(some)})"
         )
-        told += [(*_place(row), row["batch"]) for row in found]
-    where = _same("batch", *PLACE)
+        told += [tuple(row[name] for name in placed) for row in found]
     then = f"UPDATE SET detail = '{GONE}', raw = NULL"
-    _merge(lake, session, REJECTS.name, told, _PLACED, f"t.kind = 'message' AND {where}", then)
-    payload = f"UPDATE SET payload = to_json(struct(get_json_object(t.payload, '$.reason') AS reason, '{GONE}' AS detail))"
-    _merge(lake, session, CHANGES.name, told, _PLACED, f"t.kind = 'reject' AND {where}", payload)
+    _merge(lake, session, REJECTS, placed, told, then, where="t.kind = 'message'")
+    then = f"UPDATE SET payload = to_json(struct(get_json_object(t.payload, '$.reason') AS reason, '{GONE}' AS detail))"
+    _merge(lake, session, CHANGES, placed, told, then, where="t.kind = 'reject'")
     return {"rows": done, "details": len(told)}
 
 
 def _erase_dismissals(lake: Lake, session: SparkSession, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
     """Dismissals that name the rows go, and alerts that quote them lose their words."""
-    rows = [
-        (row["number"], row["kind"], row["subject"]) for row in planning.dismissals(lake, erasure, mirror)
-    ]
-    ddl = "number BIGINT, kind STRING, subject STRING"
-    same = _same("number", "kind", "subject")
-    done = _merge(lake, session, DECISIONS.name, rows, ddl, same, "DELETE")
-    named = lake.ask(
+    named = ("number", "kind", "subject")
+    rows = [[row[name] for name in named] for row in planning.dismissals(lake, erasure, mirror)]
+    done = _merge(lake, session, DECISIONS, named, rows, "DELETE")
+    alerts = lake.ask(
         f"SELECT DISTINCT number, kind, subject, value FROM {{decisions}} WHERE kind = {duck.text(ALERT)}"
     )
-    told = list(quoting_alerts(named, erasure))
+    told = list(quoting_alerts(alerts, erasure))
     then = "UPDATE SET subject = s.new_subject, value = s.new_value"
-    _merge(lake, session, DECISIONS.name, told, f"{ddl}, new_subject STRING, new_value STRING", same, then)
+    _merge(lake, session, DECISIONS, named, told, then, new="new_subject STRING, new_value STRING")
     return {"rows": done, "alerts": len(told)}
 
 
@@ -405,12 +395,11 @@ def _erase_checks(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[s
         failing, detail = _without(row["failing"], quotes), _shown(row["detail"], quotes)
         if (failing, detail) != (row["failing"], row["detail"]):
             rows.append([*(row[name] for name in named), failing, detail])
-    ddl = (
-        "run STRING, batch BIGINT, mirror STRING, `check` STRING, `column` STRING, failing STRING, detail STRING, "
-        "new_failing STRING, new_detail STRING"
+    then, new = (
+        "UPDATE SET failing = s.new_failing, detail = s.new_detail",
+        "new_failing STRING, new_detail STRING",
     )
-    then = "UPDATE SET failing = s.new_failing, detail = s.new_detail"
-    return {"rows": _merge(lake, session, CHECKS.name, rows, ddl, _same(*named), then)}
+    return {"rows": _merge(lake, session, CHECKS, named, rows, then, new=new)}
 
 
 def _without(failing: str | None, quotes: Any) -> str | None:
@@ -436,54 +425,46 @@ def _erase_runs(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str
         if _shown(row["message"], quotes) != row["message"]
     ]
     then = f"UPDATE SET message = '{GONE}'"
-    ddl = "run STRING, message STRING"
-    return {"rows": _merge(lake, session, RUNS.name, rows, ddl, _same("run", "message"), then)}
+    return {"rows": _merge(lake, session, RUNS, ("run", "message"), rows, then)}
 
 
 def _erase_rows(lake: Lake, session: SparkSession, mirror: Mirror, keys: Sequence[Texts]) -> dict[str, int]:
-    """The rows of a mirror or its history; what deletion vectors hide goes from the files, too."""
-    ddl = ", ".join(f"k{i} STRING" for i in range(len(mirror.keys)))
-    same = " AND ".join(
+    """The rows of a mirror or its history."""
+    same = [
         f"t.{quoted(one.column)} = "
         + (f"unbase64(s.k{i})" if one.delta == "BINARY" else f"CAST(s.k{i} AS {one.delta})")
         for i, one in enumerate(mirror.key_columns)
-    )
-    done = _merge(lake, session, mirror.path, keys, ddl, same, "DELETE")
-    _apply_vectors(lake, session, mirror.path)
-    return {"rows": done}
+    ]
+    return _erase_keys(lake, session, mirror.path, keys, same)
 
 
 def _erase_feed(lake: Lake, session: SparkSession, mirror: Mirror, keys: Sequence[Texts]) -> dict[str, int]:
     """The rows of a change feed, and those that the removal of the mirror's rows adds to it."""
     filling.follow(lake, mirror)
-    ddl = ", ".join(f"k{i} STRING" for i in range(len(mirror.keys)))
     image = "from_json(coalesce(t.after, t.before), 'MAP<STRING, STRING>')"
-    same = " AND ".join(
+    same = [
         f"CAST({image}[{literal(one.column)}] AS {one.delta}) = CAST(s.k{i} AS {one.delta})"
         for i, one in enumerate(mirror.key_columns)
-    )
-    name = feeds.path_of(mirror)
-    done = _merge(lake, session, name, keys, ddl, same, "DELETE")
-    _apply_vectors(lake, session, name)
-    return {"rows": done}
+    ]
+    return _erase_keys(lake, session, feeds.path_of(mirror), keys, same)
 
 
-def _apply_vectors(lake: Lake, session: SparkSession, name: str) -> None:
-    """Remove what deletion vectors hide from a table's files."""
+def _erase_keys(
+    lake: Lake, session: SparkSession, name: str, keys: Sequence[Texts], same: Sequence[str]
+) -> dict[str, int]:
+    """Delete rows by conditions on the texts of each key; what deletion vectors hide goes from the files, too."""
+    ddl = ", ".join(f"k{i} STRING" for i in range(len(same)))
+    done = _merged(lake, session, name, keys, ddl, " AND ".join(same), "DELETE")
     if any(one.deleted for one in lake.snapshot(name).files):
         session.conf.set(USER_METADATA, _metadata(lake, name))
         session.sql(f"REORG TABLE {lake.named(name)} APPLY (PURGE)").collect()
+    return {"rows": done}
 
 
 def _erase_changes(lake: Lake, session: SparkSession, erasure: Erasure) -> dict[str, int]:
-    named = ("batch", *PLACE, "row", "order_key", "database", "schema", "table")
+    named = ("batch", *PLACE, "row", "order_key", *TableId._fields)
     rows = [tuple(getattr(one, name) for name in named) for one in erasure.changes]
-    ddl = (
-        "batch BIGINT, source STRING, topic STRING, `partition` INT, `offset` BIGINT, row INT, order_key STRING, "
-        "`database` STRING, `schema` STRING, `table` STRING"
-    )
-    on = f"t.kind = 'change' AND {_same(*named)}"
-    return {"rows": _merge(lake, session, CHANGES.name, rows, ddl, on, "DELETE")}
+    return {"rows": _merge(lake, session, CHANGES, named, rows, "DELETE", where="t.kind = 'change'")}
 
 
 # --- old files ------------------------------------------------------------------------------------
@@ -519,22 +500,19 @@ def _data_files(lake: Lake, name: str) -> int:
 
 
 def _certificate(lake: Lake, erasure: Erasure) -> Certificate:
-    days = max(LOG_DAYS, lake.pipeline.horizon_days)
-    until = lake.now() + dt.timedelta(days=days)
-    known = map(Barrier.from_value, erasure.barriers)
+    now = lake.now()
+    until = now + dt.timedelta(days=max(LOG_DAYS, lake.pipeline.horizon_days))
+    given = {name: getattr(erasure, name) for name in ("number", "reason", "by", "started_at")}
     return Certificate(
-        erasure.number,
-        erasure.mirror,
-        erasure.reason,
-        erasure.by,
-        erasure.started_at,
-        lake.now().isoformat(timespec="seconds"),
-        erasure.asked,
-        {name: counts for name, counts in erasure.done.items() if counts},
-        [
-            {"source": one.source, "table": str(TableId(*one.table)), "keys": sorted(one.stretches)}
-            for one in known
+        **given,
+        table=erasure.mirror,
+        completed_at=now.isoformat(timespec="seconds"),
+        rows=erasure.asked,
+        removed={name: counts for name, counts in erasure.done.items() if counts},
+        barriers=[
+            {"source": one.source, "table": str(one.table), "keys": sorted(one.stretches)}
+            for one in map(Barrier.from_value, erasure.barriers)
         ],
-        None if erasure.now else until.isoformat(timespec="seconds"),
-        planning.unknown(lake, erasure),
+        readable_until=None if erasure.now else until.isoformat(timespec="seconds"),
+        left=planning.unknown(lake, erasure),
     )

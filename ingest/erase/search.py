@@ -7,6 +7,8 @@ version of a table needs. A file's own statistics are values of its cells. A num
 from __future__ import annotations
 
 import datetime as dt
+import json
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ import pyarrow.parquet as pq
 
 _ROWS = 20_000  # of a Parquet file, held at a time
 _BYTES = 16 << 20  # of another file
+_ESCAPE = re.compile(r"\\u([0-9a-f]{4})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +82,11 @@ def _of_bytes(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
 
 
 def _spellings(text: str) -> set[bytes]:
-    """A text as its own bytes, and as JSON escapes it."""
-    escaped = "".join(one if one.isascii() else _escaped(one) for one in text)
-    return {
-        text.encode("utf-8", "surrogatepass"),
-        escaped.encode(),
-        escaped.upper().replace("\\U", "\\u").encode(),
-    }
-
-
-def _escaped(one: str) -> str:
-    units = one.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    """A text as its own bytes, and as JSON escapes it, with small or capital digits."""
+    escaped = json.dumps(text)[1:-1]
+    capital = _ESCAPE.sub(lambda found: rf"\u{found[1].upper()}", escaped)
+    spellings = (text, json.dumps(text, ensure_ascii=False)[1:-1], escaped, capital)
+    return {one.encode("utf-8", "surrogatepass") for one in spellings}
 
 
 def _of_parquet(path: Path, name: str, texts: Sequence[str]) -> Iterator[Hit]:
@@ -126,7 +122,7 @@ def _count(values: pa.Array, text: str) -> int:
     """The cells that contain a text, or are the number or the time that it is."""
     kind = values.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _true(pc.match_substring(values, text), *_escapes(values, text))
+        return _true(*(pc.match_substring(values, one) for one in _spellings(text)))
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return sum(
             any(one in cell for one in _spellings(text)) for cell in values.to_pylist() if cell is not None
@@ -134,17 +130,10 @@ def _count(values: pa.Array, text: str) -> int:
     if pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_floating(kind):
         return _equal(values, text)
     if pa.types.is_temporal(kind):
-        return _true(pc.starts_with(pc.cast(values, pa.string()), text)) if _is_time(text) else 0
+        with suppress(ValueError):
+            dt.datetime.fromisoformat(text)
+            return _true(pc.starts_with(pc.cast(values, pa.string()), text))
     return 0
-
-
-def _escapes(values: pa.Array, text: str) -> list[pa.Array]:
-    """JSON in a column of texts may escape what is not ASCII."""
-    return [
-        pc.match_substring(values, one.decode("ascii"))
-        for one in _spellings(text)
-        if one.isascii() and not text.isascii()
-    ]
 
 
 def _true(*found: pa.Array) -> int:
@@ -165,10 +154,3 @@ def _equal(values: pa.Array, text: str) -> int:
             wanted = int(number)
         return _true(pc.equal(values, pa.scalar(wanted, values.type)))
     return 0
-
-
-def _is_time(text: str) -> bool:
-    with suppress(ValueError):
-        dt.datetime.fromisoformat(text)
-        return True
-    return False

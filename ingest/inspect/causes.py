@@ -15,7 +15,7 @@ from ingest.lake import barriers, decoded_with
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, duration
-from ingest.quality.facts import STATEMENT, Facts, TableFact
+from ingest.quality.report_model import STATEMENT, Facts, TableFact
 
 if TYPE_CHECKING:
     from ingest.quality import report
@@ -68,9 +68,9 @@ def causes(lake: Tables) -> dict[str, Cause]:
 
 
 def gathered(lake: Tables, **given: Any) -> Facts:
-    """What the report knows of a lake (`ingest.quality.gather`), with the statements that wait as `ingest ddl` has them."""
+    """What the report knows of a lake (`ingest.quality.report_data`), with the statements that wait as `ingest ddl` has them."""
     from ingest.gold import approval
-    from ingest.quality.gather import gather
+    from ingest.quality.report_data import gather
 
     facts = gather(lake, **given)
     waiting = {

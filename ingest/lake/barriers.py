@@ -48,7 +48,6 @@ class Barrier:
 
     @classmethod
     def from_value(cls, found: list[Any]) -> Barrier:
-        """Read it back."""
         source, table, keys, types, stretches = found
         ends = {digest: tuple((low, high) for low, high in each) for digest, each in stretches.items()}
         return cls(source, TableId(*table), tuple(keys), tuple(types), ends)
@@ -67,21 +66,17 @@ class Barriers:
 
     def stops(self, found: Iterable[Barrier], change: Change, order: str) -> bool:
         """True for a change of an erased row that is not newer than its erasure."""
-        return any(self._stops(one, change, order) for one in found)
-
-    def _stops(self, barrier: Barrier, change: Change, order: str) -> bool:
-        try:
-            concerned = key_of_change(
-                change, barrier.keys, dict(zip(barrier.keys, barrier.types, strict=True))
-            )
-        except KeyCellError:
-            return False
-        keys = (concerned.key,) if concerned.left is None else (concerned.key, concerned.left)
-        return any(
-            low <= order <= high
-            for key in keys
-            for low, high in barrier.stretches.get(self.digest(barrier.table, key), ())
-        )
+        for barrier in found:
+            try:
+                types = dict(zip(barrier.keys, barrier.types, strict=True))
+                concerned = key_of_change(change, barrier.keys, types)
+            except KeyCellError:
+                continue
+            for key in filter(None, (concerned.key, concerned.left)):
+                ends = barrier.stretches.get(self.digest(barrier.table, key), ())
+                if any(low <= order <= high for low, high in ends):
+                    return True
+        return False
 
     def digest(self, table: TableId, key: Key) -> str:
         """The digest of a key: a guess can only be tested with the lake's secret."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -40,23 +41,20 @@ class Difference:
 
 
 def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Difference:
-    """Compare row by row under a key.
-
-    Args:
-        present: the table as it is.
-        rebuilt: as it would be.
-        keys: the key's columns; unique in both.
-    """
+    """Compare the table as it is with the rebuilt one row by row under a key, which is unique in both."""
     names = list(dict.fromkeys([*rebuilt.columns, *present.columns]))
     rest = [name for name in names if name not in keys]
-    left, right = (_side(one, names) for one in _exact(present, rebuilt))
-    same = reduce(
-        lambda a, b: a & b, [F.col(f"b.{quoted(key)}").eqNullSafe(F.col(f"a.{quoted(key)}")) for key in keys]
-    )
+    equal = {name: F.col(f"b.{quoted(name)}").eqNullSafe(F.col(f"a.{quoted(name)}")) for name in names}
+    sides = []
+    for frame in _exact(present, rebuilt):
+        absent = {name: F.lit(None) for name in names if name not in frame.columns}
+        sides.append(frame.withColumns({**absent, _THERE: F.lit(1)}).select(*map(quoted, [*names, _THERE])))
+    left, right = sides
+    same = reduce(and_, (equal[key] for key in keys))
     joined = left.alias("b").join(right.alias("a"), same, "full_outer")
     missing, surplus = F.col(f"b.{_THERE}").isNull(), F.col(f"a.{_THERE}").isNull()
-    differs = {name: ~missing & ~surplus & ~_equal(name) for name in rest}
-    any_cell = reduce(lambda a, b: a | b, differs.values(), F.lit(False))
+    differs = {name: ~missing & ~surplus & ~equal[name] for name in rest}
+    any_cell = reduce(or_, differs.values(), F.lit(False))
     totals = joined.agg(
         F.count(f"a.{_THERE}").alias("rows"),
         F.count_if(missing).alias("missing"),
@@ -69,7 +67,7 @@ def by_key(present: DataFrame, rebuilt: DataFrame, keys: Sequence[str]) -> Diffe
     if found.none:
         return found
     sample = _sample(joined.where(missing | surplus | any_cell), names, keys)
-    return Difference(found.rows, found.missing, found.surplus, found.differing, cells, sample)
+    return replace(found, sample=sample)
 
 
 def as_sets(present: DataFrame, rebuilt: DataFrame, columns: Sequence[str]) -> Difference:
@@ -120,16 +118,6 @@ def _exact(*frames: DataFrame) -> list[DataFrame]:
         or (len(found) > 1 and "STRING" in found)
     }
     return [frame.withColumns(texts) for frame in frames]
-
-
-def _side(frame: DataFrame, names: Sequence[str]) -> DataFrame:
-    have = set(frame.columns)
-    columns = [F.col(quoted(name)) if name in have else F.lit(None).alias(name) for name in names]
-    return frame.select(*columns, F.lit(1).alias(_THERE))
-
-
-def _equal(name: str) -> Column:
-    return F.col(f"b.{quoted(name)}").eqNullSafe(F.col(f"a.{quoted(name)}"))
 
 
 def _sample(rows: DataFrame, names: Sequence[str], keys: Sequence[str]) -> tuple[dict[str, Any], ...]:

@@ -47,10 +47,7 @@ def read(lake: Lake) -> Condensed:
 def refuse_keys(lake: Lake, lane: LaneId, eras: Sequence[tuple[str, tuple[str, ...]]]) -> None:
     """Refuse to fold changes by a key if changes that it distinguishes may have been dropped under another key.
 
-    Args:
-        lake: the lake.
-        lane: source and table.
-        eras: the lane's keys, each with the place after which it holds.
+    ``eras`` are the keys of the lane, each with the place after which it holds.
 
     Raises:
         HeldError: some of the changes that the fold needs may be gone.

@@ -68,12 +68,7 @@ def shaped(
 
 
 def met(where: str, cells: Cells, rows: int) -> pa.Array:
-    """For each row, whether a condition is true; NULL counts as false.
-
-    Args:
-        where: the condition.
-        cells: returns the typed cells of a column, by the source's name.
-        rows: how many there are.
+    """For each of a number of rows, whether a condition is true; NULL counts as false. ``cells`` are as in `shaped`.
 
     Raises:
         ConditionError: it fails on a row.
@@ -83,17 +78,10 @@ def met(where: str, cells: Cells, rows: int) -> pa.Array:
 
 
 def values(name: str, expression: str, logical: str, cells: Cells, rows: int) -> pa.Array:
-    """For each row, the value of a computed column.
-
-    Args:
-        name: the column's.
-        expression: what it is computed by.
-        logical: its type; a value that the type would round or cut is an error.
-        cells: returns the typed cells of a column, by the source's name.
-        rows: how many there are.
+    """For each of a number of rows, the value of a computed column by its expression, as in `shaped`.
 
     Raises:
-        ConditionError: the expression fails on a row.
+        ConditionError: the expression fails on a row, or its logical type would round or cut a value.
     """
     names = conditions.columns(expression)
     given = [cells(one) for one in names]

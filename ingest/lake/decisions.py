@@ -94,15 +94,12 @@ def append(lake: Lake, decisions: Iterable[Decision]) -> None:
         return
     with _NUMBERING:
         now, first = lake.now(), read(lake).last + 1
-        rows = [
-            (now, one.kind, one.subject, one.batch, _text(one.value), one.reason, one.by or lake.run, number)
-            for number, one in enumerate(found, first)
-        ]
+        rows = []
+        for number, one in enumerate(found, first):
+            value = json.dumps(one.value, ensure_ascii=False) if one.value else None
+            by = one.by or lake.run
+            rows.append((now, one.kind, one.subject, one.batch, value, one.reason, by, number))
         lake.append_unguarded(rows, DECISIONS)
-
-
-def _text(value: dict[str, Any]) -> str | None:
-    return json.dumps(value, ensure_ascii=False) if value else None
 
 
 def _read(lake: Tables) -> Decisions:

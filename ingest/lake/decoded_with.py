@@ -20,6 +20,7 @@ from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET
 from ingest.errors import HeldError, command
 from ingest.lake import decisions
 from ingest.lake.decisions import Decision
+from ingest.lake.lanes import columns_seen
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -195,9 +196,9 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
             f"Batch {begun} is decoded in part, and not as mask: and mask_secret: now say: write these as they were, "
             f"type `{command('run', pipeline.file)}`, and change them then."
         )
-    seen = _columns_seen(lake, last) if last else {}
+    seen = columns_seen(lake, f"batch <= {last}") if last else {}
     for name, first, then in differing:
-        for (source, table), columns in seen.items():
+        for (source, table), columns in sorted(seen.items(), key=str):
             for column in sorted(columns) if source == name else ():
                 was, how = _how(then, table, column), _how(now, table, column)
                 if was != how or (how in MASKED_BY_SECRET and then["secret"] != now["secret"]):
@@ -225,18 +226,6 @@ def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str
         for first, then in spans:
             if first <= last:
                 yield source.name, first, then.get(_MASKS, {})
-
-
-def _columns_seen(lake: Tables, last: int) -> dict[tuple[str, TableId], set[str]]:
-    rows = lake.ask(
-        'SELECT DISTINCT source, "database", "schema", "table", columns FROM {books} '
-        f'WHERE "table" IS NOT NULL AND columns IS NOT NULL AND batch <= {last} ORDER BY ALL'
-    )
-    found: dict[tuple[str, TableId], set[str]] = {}
-    for row in rows:
-        lane = row["source"], TableId(row["database"], row["schema"], row["table"])
-        found.setdefault(lane, set()).update(orjson.loads(row["columns"]))
-    return found
 
 
 def _how(masks: dict[str, Any], table: TableId, column: str) -> str:

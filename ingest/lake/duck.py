@@ -62,18 +62,21 @@ def value(given: str | int | None) -> str:
 
 
 def name(value: str) -> str:
-    """A name as an identifier of SQL."""
     return '"' + value.replace('"', '""') + '"'
 
 
 def texts(values: Iterable[str]) -> str:
-    """A list of texts."""
     return f"[{', '.join(map(text, values))}]"
+
+
+def listed(rows: Iterable[Iterable[str | int | None]]) -> str:
+    """Rows of literals, for IN and VALUES."""
+    return ", ".join(f"({', '.join(map(value, row))})" for row in rows)
 
 
 def of_table(table: TableId) -> str:
     """The condition that a row of a product table is of one source table, in whatever source."""
-    parts = zip(("database", "schema", "table"), table, strict=True)
+    parts = table._asdict().items()
     return " AND ".join(f"{name(column)} IS NOT DISTINCT FROM {value(part)}" for column, part in parts)
 
 

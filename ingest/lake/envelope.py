@@ -227,7 +227,7 @@ class Opener:
         plain = _decrypted(aes, nonce, data[_BODY_AT:], _place(batch, place))
         if plain is None:
             raise SealError(f"{where} was changed or moved after it was sealed: {_RESTORE}")
-        return Parts(*msgspec.msgpack.decode(_unpacker().decompress(plain)))
+        return Parts(*msgspec.msgpack.decode(_unpacker(threading.get_ident()).decompress(plain)))
 
     def sealed_again(self, batch: int, place: Sequence[Any], value: bytes, parts: Parts) -> bytes:
         """Other contents of a message, sealed with the data key of its present ones, which have been opened."""
@@ -252,13 +252,9 @@ class Opener:
 
 
 @lru_cache(maxsize=64)
-def _unpacker_of(_thread: int) -> zstandard.ZstdDecompressor:
+def _unpacker(_thread: int) -> zstandard.ZstdDecompressor:
+    """A decompressor of a thread's own: making one costs more than a message."""
     return zstandard.ZstdDecompressor()
-
-
-def _unpacker() -> zstandard.ZstdDecompressor:
-    """A decompressor of this thread's own: making one costs more than a message."""
-    return _unpacker_of(threading.get_ident())
 
 
 _RESTORE = "something other than ingest has written to bronze, so restore its folder from a backup."

@@ -59,15 +59,11 @@ def read(lake: Tables) -> Epochs:
         else:
             complete[one.subject, start, TableId(*one.value["table"])] = one.value["complete"]
     starts: dict[str, tuple[Start, ...]] = {}
-    for source, start in sorted((one for one, is_valid in valid.items() if is_valid), key=_in_order):
+    there = [one for one, is_valid in valid.items() if is_valid]
+    for source, start in sorted(there, key=lambda one: (one[0], one[1].first, one[1].places)):
         starts[source] = (*starts.get(source, ()), start)
     kept = (one for one in complete.items() if one[0][1] in starts.get(one[0][0], ()))
     return Epochs(starts, tuple(Resnapshot(*place, complete) for place, complete in kept))
-
-
-def _in_order(one: tuple[str, Start]) -> tuple[object, ...]:
-    source, start = one
-    return source, start.first, start.places
 
 
 # --- deciding -------------------------------------------------------------------------------------
@@ -115,7 +111,7 @@ def at_places(lake: Tables, source: str, texts: Sequence[str]) -> Start:
     first = max(place.batch for place in places) + 1
     kind = next(one.kind for one in lake.pipeline.sources if one.name == source)
     if kind == "files":
-        places += _files_behind(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
+        places += _later_files(lake, source, max(places, key=lambda one: (one.batch, one.partition)))
     return Start(first, tuple(sorted(places)))
 
 
@@ -124,7 +120,7 @@ def _place(lake: Tables, source: str, written: str) -> MessagePlace:
     topic, _, partition = topic.rpartition("/")
     if not (topic and partition.isdecimal() and rest.isdecimal()):
         raise IngestError(
-            f"{written!r} is no place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
+            f"{written!r} is not a place: write TOPIC/PARTITION/OFFSET, as `ingest explain` and `ingest rejects` "
             "print it; of a file its path, its number in the batch and the byte."
         )
     found = lake.ask(
@@ -136,7 +132,7 @@ def _place(lake: Tables, source: str, written: str) -> MessagePlace:
     return MessagePlace(found, topic, int(partition), int(rest))
 
 
-def _files_behind(lake: Tables, source: str, place: MessagePlace) -> list[MessagePlace]:
+def _later_files(lake: Tables, source: str, place: MessagePlace) -> list[MessagePlace]:
     rows = lake.ask(
         f'SELECT DISTINCT topic, "partition" FROM {{bronze.message}} WHERE source = {text(source)} '
         f'AND batch = {place.batch} AND "partition" > {place.partition}'

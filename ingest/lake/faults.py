@@ -56,7 +56,9 @@ def fault(error: BaseException) -> str | None:
     for pattern, sentence in _KINDS:
         if pattern.search(text):
             found = _path(error, text)
-            return sentence.format(at=f" at {_plain(found)}" if found else "")
+            if found.startswith(("file:", "/")):  # as a path for a shell
+                found = "/" + found.removeprefix("file:").lstrip("/")
+            return sentence.format(at=f" at {found}" if found else "")
     return None
 
 
@@ -95,11 +97,6 @@ def _path(error: BaseException, text: str) -> str:
     paths = [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
     named = [one for one in paths if one.endswith(_FILES)]
     return next(iter([*named, *(one for one in paths if one.startswith(("/", "file:")))]), "")
-
-
-def _plain(path: str) -> str:
-    """A local file as a path for a shell; the URI of another store as it is."""
-    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith(("file:", "/")) else path
 
 
 def _whole(error: BaseException) -> str:

@@ -46,7 +46,6 @@ def schema_of(mirror: Mirror) -> TableSchema:
 
 
 def existing(lake: Tables, known: Iterable[Mirror]) -> list[Mirror]:
-    """The feeds that exist."""
     if not any(rule.changes_of for rule in lake.pipeline.every_rule):
         return []
     return [feed for one in known if lake.exists((feed := table_of(one)).path)]

@@ -26,9 +26,7 @@ MEANINGS = {
 def named(mirror: Mirror, before: Mirror | None) -> Mirror:
     """The mirror with names for its history's own columns, which stay the same whatever columns the source gets later.
 
-    Args:
-        mirror: as decided now.
-        before: as decided last.
+    ``before`` is the mirror as decided last.
     """
     if mirror.history:
         return mirror

@@ -18,11 +18,7 @@ Texts = list[Column]
 def cell(name: str, text: Column | str, parsed: Column, otherwise: Column) -> Column:
     """A key cell from an image that has the column, even if it is NULL there; else from another image.
 
-    Args:
-        name: the key column.
-        text: the image's JSON.
-        parsed: the cell as parsed from it; NULL also if the image lacks the column.
-        otherwise: the cell of the next image.
+    ``text`` is the image's JSON, and ``parsed`` the cell parsed from it: NULL also if the image lacks the column.
     """
     has = F.coalesce(F.array_contains(F.json_object_keys(text), name), F.lit(False))
     return F.when(parsed.isNotNull() | has, parsed).otherwise(otherwise)

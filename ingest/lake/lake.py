@@ -29,7 +29,6 @@ from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 
 NOTHING: Mapping[str, object] = MappingProxyType({})
-LOG_DAYS = 30  # retention of a log whose table does not set one
 Span = tuple[int, int]
 """The first and the last batch of a range."""
 
@@ -159,23 +158,14 @@ class Lake(Tables):
             state = super(Lake, self).snapshot(schema.name)
         except UnreadableError:
             return None
-        first, last = span
         found = [
-            one
-            for one in state.files
-            if one.partition.get("kind") in kinds and one.may_hold("batch", first, last)
+            one for one in state.files if one.partition.get("kind") in kinds and one.may_hold("batch", *span)
         ]
         if state.physical or any(one.deleted for one in found):
             return None
+        folder = self.path(schema.name)
         return [
-            FilePart(
-                f"{self.path(schema.name)}/{one.place}",
-                columns,
-                first,
-                last,
-                rows=one.rows or 0,
-                size=one.size,
-            )
+            FilePart(f"{folder}/{one.place}", columns, *span, rows=one.rows or 0, size=one.size)
             for one in found
         ]
 
@@ -202,13 +192,8 @@ class Lake(Tables):
     def _create(self, schema: TableSchema) -> None:
         path, metadata = self.path(schema.name), self.metadata()
         if self.writes(schema):
-            commits.create(
-                path,
-                json.dumps({"type": "struct", "fields": schema.fields}),
-                schema.partition_by,
-                self._properties(schema),
-                metadata,
-            )
+            fields = json.dumps({"type": "struct", "fields": schema.fields})
+            commits.create(path, fields, schema.partition_by, self.properties(schema), metadata)
         else:
             nothing = self.spark.createDataFrame([], schema.columns)
             self._writing(nothing, schema, NO_TABLE).option("userMetadata", metadata).save(path)
@@ -222,7 +207,9 @@ class Lake(Tables):
         """The existing table, with the columns added that an older version did not have."""
         state = self.snapshot(schema.name)
         if state.exists and schema.name not in self._known:
-            self._grow(schema, state)
+            if missing := schema.lacking(state.columns):
+                columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
+                self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
             self._known.add(schema.name)
         return state
 
@@ -232,22 +219,9 @@ class Lake(Tables):
         """
         if state.exists:
             return frame.write.format("delta").mode("append")
-        properties = self._properties(schema)
+        properties = self.properties(schema)
         writing = frame.to(schema.columns).write.format("delta").mode("append").options(**properties)
         return writing.partitionBy(*schema.partition_by) if schema.partition_by else writing
-
-    def _properties(self, schema: TableSchema) -> dict[str, str]:
-        days = self.pipeline.horizon_days
-        properties = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
-        if days > LOG_DAYS:
-            properties["delta.logRetentionDuration"] = f"interval {days} days"
-        return properties
-
-    def _grow(self, schema: TableSchema, state: Snapshot) -> None:
-        """Add the columns that a table of an older version lacks."""
-        if missing := schema.lacking(state.columns):
-            columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
-            self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
 
     @property
     def is_local(self) -> bool:
@@ -379,13 +353,9 @@ class Lake(Tables):
     def append_unguarded(
         self, rows: list[tuple[Any, ...]], schema: TableSchema, marks: Mapping[str, object] = NOTHING
     ) -> None:
-        """Append driver rows to a history table (`runs`, `checks`, `decisions`); rebuilds into a staging folder keep no
-        history.
+        """Append driver rows, in the order of the schema's columns, to a history table (`runs`, `checks`, `decisions`).
 
-        Args:
-            rows: in the order of the schema's columns.
-            schema: the table.
-            marks: what `last_marks` returns later without reading the table.
+        Rebuilds into a staging folder keep no history. ``marks`` is what `last_marks` returns later without reading the table.
         """
         if not rows or self.shadow:
             return

@@ -42,7 +42,7 @@ class WrittenTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Word:
+class _Event:
     """One event of a run."""
 
     state: str  # START | COMPLETE | FAIL
@@ -53,7 +53,7 @@ class _Word:
 
 
 @dataclass(slots=True)
-class Teller:
+class Emitter:
     """Emits the events of one run; without ``openlineage:`` in the pipeline file it does nothing."""
 
     lake: Lake
@@ -66,23 +66,23 @@ class Teller:
         """Send START, once."""
         if not self._started:
             self._started = True
-            self._tell(_Word("START", self.began))
+            self._send(_Event("START", self.began))
 
     def end(self, failures: list[str], messages: Messages, written: Iterable[WrittenTable]) -> None:
         """Send how the run ended, without secrets, Java's traces and long texts of the source."""
         self.start()
         failures = [struck(first_line(text), self.lake.pipeline)[:_MOST] for text in failures]
         state = "FAIL" if failures else "COMPLETE"
-        self._tell(_Word(state, dt.datetime.now(dt.UTC), failures, messages, written))
+        self._send(_Event(state, dt.datetime.now(dt.UTC), failures, messages, written))
 
-    def _tell(self, word: _Word) -> None:
+    def _send(self, event: _Event) -> None:
         """Send one event; after a failure no further one is sent."""
         where = self.lake.pipeline.lineage
         if where is None or self.warnings:
             return
         try:
             self._client = self._client or _client(where)
-            self._client.emit(_event(self.lake, where, word))
+            self._client.emit(_run_event(self.lake, where, event))
         except ImportError:
             self.warnings.append(
                 "openlineage: the package openlineage-python is missing: type `pip install 'ingest[lineage]'`."
@@ -90,7 +90,7 @@ class Teller:
         except Exception as error:  # any error of a service or its client
             text = struck(first_line(error), self.lake.pipeline)
             reason = f"{type(error).__name__}: {text[:200]}"
-            self.warnings.append(f"openlineage: the {word.state} event was not taken ({reason}).")
+            self.warnings.append(f"openlineage: the {event.state} event was not taken ({reason}).")
 
 
 def _client(where: Lineage) -> OpenLineageClient:
@@ -106,22 +106,22 @@ def _client(where: Lineage) -> OpenLineageClient:
     return OpenLineageClient(transport=HttpTransport(config))
 
 
-def _event(lake: Lake, where: Lineage, word: _Word) -> Any:
+def _run_event(lake: Lake, where: Lineage, event: _Event) -> Any:
     from openlineage.client import event_v2 as events
     from openlineage.client import facet_v2 as facets
 
-    faults = facets.error_message_run.ErrorMessageRunFacet("\n".join(word.failures), "PYTHON")
+    faults = facets.error_message_run.ErrorMessageRunFacet("\n".join(event.failures), "PYTHON")
     kind = facets.job_type_job.JobTypeJobFacet(
         processingType="BATCH", integration="INGEST", jobType="PIPELINE"
     )
     return events.RunEvent(
-        eventType=events.RunState[word.state],
-        eventTime=word.moment.isoformat(),
-        run=events.Run(str(uuid.UUID(lake.run)), {"errorMessage": faults} if word.failures else {}),
+        eventType=events.RunState[event.state],
+        eventTime=event.moment.isoformat(),
+        run=events.Run(str(uuid.UUID(lake.run)), {"errorMessage": faults} if event.failures else {}),
         job=events.Job(where.namespace, lake.pipeline.name, {"jobType": kind}),
         producer=PRODUCER,
-        inputs=list(_inputs(lake.pipeline, word.messages)),
-        outputs=[_output(lake, where, one) for one in word.written],
+        inputs=list(_inputs(lake.pipeline, event.messages)),
+        outputs=[_output(lake, where, one) for one in event.written],
     )
 
 

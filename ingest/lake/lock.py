@@ -42,7 +42,7 @@ def held(lake: str, what: str) -> Iterator[None]:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    with _held_file(lake, what) if _is_local(lake) else _held_object(StoredFile(lake), what):
+    with _held_object(StoredFile(lake), what) if "://" in lake else _held_file(lake, what):
         yield
 
 
@@ -59,15 +59,11 @@ def check(lake: str) -> None:
         LockedError: a live run holds the lake.
         SetupError: the lake cannot be written.
     """
-    if _is_local(lake):
+    if "://" not in lake:
         file, left = _locked(lake)
         if not left:  # else `held` waits for the rest of the dead run
             _forget(lake)
         os.close(file)
-
-
-def _is_local(lake: str) -> bool:
-    return "://" not in lake
 
 
 def _holder(what: str) -> dict[str, Any]:
@@ -334,7 +330,6 @@ class StoredFile:
             self._put(path, data, over=True)
 
     def delete(self, path: str) -> None:
-        """Delete a file."""
         with self._reached():
             files, where = self._at(path)
             files.delete(where, False)

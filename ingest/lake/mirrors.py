@@ -56,7 +56,6 @@ class Column:
 
     @property
     def delta(self) -> str:
-        """Its Delta type."""
         return types.delta(self.type)
 
 
@@ -147,7 +146,6 @@ class Mirror:
 
     @classmethod
     def from_value(cls, path: str, found: Mapping[str, Any]) -> Mirror:
-        """Read a schema decision back."""
         return cls(
             TableId(*found["table"]),
             path,
@@ -176,10 +174,11 @@ def target(rule: TableRule, source: TableId) -> TableId:
     values = {"database": source.database or "", "schema": source.schema or "", "table": source.table or ""}
     groups = patterns.captured(rule.match, source) or ()
     parts = [part.format("", *groups, **values) for part in rule.into.split(".")]
-    return {
-        1: lambda: TableId(source.database, source.schema, parts[0]),
-        2: lambda: TableId(parts[0], None, parts[1]),
-    }.get(len(parts), lambda: TableId(parts[0], parts[1], ".".join(parts[2:])))()
+    if len(parts) == 1:
+        return source._replace(table=parts[0])
+    if len(parts) == 2:
+        return TableId(parts[0], None, parts[1])
+    return TableId(parts[0], parts[1], ".".join(parts[2:]))
 
 
 def names(pipeline: Pipeline, source: TableId) -> list[TableId]:
@@ -311,7 +310,6 @@ def outdated_text(lake: Tables, mirror: Mirror) -> str:
 
 
 def decision(mirror: Mirror, batch: int, reason: str) -> Decision:
-    """A mirror's schema as a decision."""
     return Decision(SCHEMA, mirror.path, mirror.to_value(), batch, reason)
 
 
@@ -320,12 +318,8 @@ def grown(
 ) -> Mirror:
     """The mirror with all columns that rows or DDL have shown, none is removed, and without those that rules make.
 
-    Args:
-        mirror: as last decided, or None for a new one.
-        table: the mirror's identity.
-        rule: the table's rule; its declared types take precedence.
-        keys: key columns; those of the decision once known.
-        seen: source columns with their logical types, in order.
+    ``mirror`` is as last decided, or None for a new one. A type that ``rule`` declares takes precedence. ``keys`` are those of
+    the decision once known. ``seen`` are source columns with their logical types, in order.
     """
     before = {one.name: one for one in mirror.sent} if mirror else {}
     reshaped = mirror is not None and mirror.shape != rule.shape
@@ -342,16 +336,9 @@ def grown(
             one = before.get(name, Column(name, "", logical))
             columns.append(replace(one, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(one, rule, seen) for one in columns]
-    known = mirror or Mirror(table, mirror_path(table))
-    return replace(
-        known,
-        table=table,
-        path=mirror_path(table),
-        keys=keys,
-        columns=tuple(columns),
-        shape=rule.shape,
-        shard=rule.shard_column,
-    )
+    path = mirror_path(table)
+    known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
+    return replace(known, shape=rule.shape, shard=rule.shard_column)
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

@@ -54,8 +54,15 @@ def quoted(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as a Spark SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def of_table(table: TableId) -> str:
+    """The condition in Spark's SQL that a row of a product table is of one source table, in whatever source."""
+    return " AND ".join(
+        f"{quoted(name)} {'IS NULL' if part is None else f'= {literal(part)}'}"
+        for name, part in table._asdict().items()
+    )
 
 
 _REFUSED_BY_DELTA = re.compile(r"[ ,;{}()\n\t=%/\\`]|[\x00-\x1f\x7f]")
@@ -71,11 +78,8 @@ def column_name(name: str, taken: set[str]) -> str:
     """A name that plain Delta tables and every reader accept, unique regardless of case.
 
     A safe name is kept. Refused characters become ``_x`` and their code point in hex; a name that differs from a used
-    one only in case, or that Delta uses itself, gets a short hash as suffix.
-
-    Args:
-        name: the source's column name.
-        taken: names already used in this table, `folded`; the new one is added.
+    one only in case, or that Delta uses itself, gets a short hash as suffix. ``taken`` are the names already used in this
+    table, `folded`; the new one is added.
     """
     encoded = _REFUSED_BY_DELTA.sub(lambda found: f"_x{ord(found[0]):02x}", name) or "_x"
     if len(encoded) > 200 or folded(encoded) in taken | _RESERVED:

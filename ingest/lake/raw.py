@@ -37,10 +37,6 @@ def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tu
     places = sorted({tuple(row[name] for name in PLACE) for row in named}, key=str)
     if not places:
         return {}
-    wanted = ", ".join(
-        f"({duck.text(source)}, {duck.text(topic)}, {partition}, {offset})"
-        for source, topic, partition, offset in places
-    )
     topics = ", ".join(sorted({duck.text(place[1]) for place in places}))
     offsets = [place[3] for place in places]
     names = ", ".join(map(duck.name, PLACE))
@@ -49,10 +45,12 @@ def raw(lake: Tables, rows: Iterable[Row], table: TableId = NO_TABLE) -> dict[tu
     found = lake.ask(
         f"""SELECT {names}, batch, {head} AS head, octet_length(value) AS length
         FROM {{bronze.message}} WHERE topic IN ({topics}) AND "offset" BETWEEN {min(offsets)} AND {max(offsets)}
-        AND ({names}) IN ({wanted}) ORDER BY batch"""
+        AND ({names}) IN ({duck.listed(places)}) ORDER BY batch"""
     )
     return {
-        tuple(row[name] for name in PLACE): _hidden(row["length"]) if hidden else _opened(opener, row)
+        tuple(row[name] for name in PLACE): Raw(HIDDEN, row["length"] or 0)
+        if hidden
+        else _opened(opener, row)
         for row in found
     }
 
@@ -66,10 +64,6 @@ def _opened(opener: Opener, row: Row) -> Raw:
     except SealError as error:
         return Raw(f"({error})", 0)
     return shown(None if value is None else value[:RAW_BYTES], None if value is None else len(value))
-
-
-def _hidden(length: int | None) -> Raw:
-    return Raw(HIDDEN, length or 0)
 
 
 def shown(head: bytes | bytearray | None, length: int | None) -> Raw:

@@ -28,7 +28,7 @@ def append(
         raise IngestError(f"{path} can only be written with Spark, so the result was not kept.")
     if not state.exists:
         fields = json.dumps({"type": "struct", "fields": schema.fields})
-        commits.create(path, fields, schema.partition_by, schema.properties, metadata)
+        commits.create(path, fields, schema.partition_by, lake.properties(schema), metadata)
         state = lake.snapshot(schema.name)
     columns = arrow_schema(state.types)
     layout = Layout(path, columns, schema.partition_by, tuple((schema.statistics or "batch").split(",")))

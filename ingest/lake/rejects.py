@@ -55,7 +55,7 @@ def _without(found: str, names: Sequence[dict[str, Any]], columns: Sequence[str]
     """The rows of a query except those named by these columns."""
     if not names:
         return found
-    values = ", ".join(f"({', '.join(duck.value(name.get(one)) for one in columns)})" for name in names)
+    values = duck.listed([name.get(one) for one in columns] for name in names)
     quoted = [duck.name(one) for one in columns]
     same = " AND ".join(f"o.{one} IS NOT DISTINCT FROM d.{one}" for one in quoted)
     return (
@@ -150,11 +150,5 @@ def table_of(row: Row) -> TableId:
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:
-    """Close rejects."""
-    decisions.append(
-        lake,
-        [
-            Decision(DISMISS_REJECT, name_of(row), {"reason": row["reason"]}, row["batch"], reason, by)
-            for row in rows
-        ],
-    )
+    said = [(name_of(row), {"reason": row["reason"]}, row["batch"], reason, by) for row in rows]
+    decisions.append(lake, [Decision(DISMISS_REJECT, *one) for one in said])

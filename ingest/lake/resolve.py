@@ -145,13 +145,11 @@ def _again(statement: Statement, first: Statement, since: str) -> Statement:
     """
     if not is_weak(statement.order):
         return replace(statement, effects=())
-    came = {one.to if one.action == "rename_table" else one.table for one in statement.effects
-            if one.action in ("rename_table", "swap_table")}  # fmt: skip
-    gone = tuple(
-        Effect("drop_table", one.table)
-        for one in statement.effects
-        if one.action == "rename_table" and one.table not in came
-    )
+    renames = [one for one in statement.effects if one.action == "rename_table"]
+    came = {one.to for one in renames} | {
+        one.table for one in statement.effects if one.action == "swap_table"
+    }
+    gone = tuple(Effect("drop_table", one.table) for one in renames if one.table not in came)
     return replace(
         statement, effects=gone, decided=statement.decided or first.decided, first=first, since=since
     )
@@ -219,9 +217,8 @@ class _Spellings:
     sent: Sent
     same: set[tuple[str, TableId, TableId]] = field(default_factory=set)
     there: set[tuple[str, TableId]] = field(default_factory=set)  # tables that statements have created
-    gone: set[tuple[str, TableId]] = field(
-        default_factory=set
-    )  # dropped or renamed away in the rows' spelling
+    # dropped or renamed away in the rows' spelling
+    gone: set[tuple[str, TableId]] = field(default_factory=set)
 
     def note(self, statement: Statement, effect: Effect, table: TableId) -> str | None:
         """The note of an effect on a table; takes account of it."""
@@ -235,18 +232,14 @@ class _Spellings:
             return effect.note
         spelling = (source, effect.table, table)
         known = effect.table == table or one in self.gone or spelling in self.same
-        if not known and statement.decided != APPROVE and self._existed(statement, table):
-            return DOUBTED
+        if not known and statement.decided != APPROVE:
+            seen = self.sent(source, table).values()
+            if one in self.there or any(sent.low < statement.order for sent in seen):
+                return DOUBTED
         self.same.add(spelling)
         self.there.add(one)
         self.gone.discard(one)
         return effect.note
-
-    def _existed(self, statement: Statement, table: TableId) -> bool:
-        if (statement.source, table) in self.there:
-            return True
-        seen = self.sent(statement.source, table)
-        return any(one.low < statement.order for one in seen.values())
 
 
 def _respelt(statement: Statement, names: _Names, spellings: _Spellings) -> Iterator[Effect]:
@@ -289,9 +282,8 @@ class _Made:
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
     origin: dict[TableId, TableId] = field(default_factory=dict)  # new name to old name
     unread: set[TableId] = field(default_factory=set)
-    structures: dict[TableId, _Structure] = field(
-        default_factory=dict
-    )  # by name; of a name that is unused now, the last one
+    # by name; of a name that is unused now, the last one
+    structures: dict[TableId, _Structure] = field(default_factory=dict)
 
     def take(self, statement: Statement) -> Iterator[Effect]:
         """One statement's effects, with renames replaced by what they do."""
@@ -419,17 +411,14 @@ class _Structure:
                 yield replace(of_column("add_column", made.table, column), guarded=True)
             elif self._retypes(one, self.columns.get(name), kinds.get(name, "unknown")):
                 column = replace(one, note=one.note or COPIED)
-                effect = of_column("modify_column", made.table, column)
-                yield replace(effect, solid=one.nullable is False and self._is_nullable(name))
+                effect, old = of_column("modify_column", made.table, column), self.columns.get(name)
+                was_nullable = old is not None and old.nullable is not False
+                yield replace(effect, solid=one.nullable is False and was_nullable)
         for name in sorted(lost & self.columns.keys()):
             known = self.columns[name]
             yield Effect("drop_column", made.table, known.name if known else name)
         if self.keys and made.keys and self.keys != made.keys:
             yield Effect("add_primary_key", made.table, keys=made.keys)
-
-    def _is_nullable(self, name: str) -> bool:
-        known = self.columns.get(name)
-        return known is not None and known.nullable is not False
 
     @staticmethod
     def _retypes(new: ColumnDefinition, old: ColumnDefinition | None, sent: str) -> bool:

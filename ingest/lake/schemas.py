@@ -15,26 +15,18 @@ if TYPE_CHECKING:
 _COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '((?:[^']|'')*)'")
 
 
-def _field(name: str, kind: str) -> dict[str, Any]:
+def _field(name: str, kind: object) -> dict[str, Any]:
     return {"name": name, "type": kind, "nullable": True, "metadata": {}}
 
 
 _PAIRS = {"type": "struct", "fields": [_field("key", "string"), _field("value", "binary")]}
 _TYPES: dict[str, Any] = {
-    "STRING": "string",
-    "BIGINT": "long",
-    "INT": "integer",
-    "DOUBLE": "double",
-    "BOOLEAN": "boolean",
-    "BINARY": "binary",
-    "DATE": "date",
-    "TIMESTAMP": "timestamp",
+    "STRING": "string", "BIGINT": "long", "INT": "integer", "DOUBLE": "double", "BOOLEAN": "boolean",
+    "BINARY": "binary", "DATE": "date", "TIMESTAMP": "timestamp",
     "ARRAY<STRUCT<key: STRING, value: BINARY>>": {
-        "type": "array",
-        "elementType": _PAIRS,
-        "containsNull": True,
+        "type": "array", "elementType": _PAIRS, "containsNull": True,
     },
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +74,7 @@ class TableSchema:
     def fields(self) -> list[dict[str, Any]]:
         """Its columns in the form of Delta's log, with comments."""
         return [
-            {
-                "name": found[1],
-                "type": _TYPES[found[2]],
-                "nullable": True,
-                "metadata": {"comment": found[3].replace("''", "'")},
-            }
+            _field(found[1], _TYPES[found[2]]) | {"metadata": {"comment": found[3].replace("''", "'")}}
             for found in _COLUMN.finditer(self.ddl)
         ]
 
@@ -256,7 +243,7 @@ RUNS = TableSchema(
 
 DECISIONS = TableSchema(
     "decisions",
-    "What was decided, by this software or by a person. The newest row of a kind and subject holds.",
+    "What was decided, by this software or by the operator. The newest row of a kind and subject holds.",
     """decided_at TIMESTAMP COMMENT 'when, for reading: the order is that of number',
     kind STRING COMMENT 'schema, column, approve, dismiss, epoch, pause, erase ...',
     subject STRING COMMENT 'mirror, lane or source',
@@ -264,7 +251,7 @@ DECISIONS = TableSchema(
     value STRING COMMENT 'JSON',
     reason STRING COMMENT 'why, in words',
     by STRING COMMENT 'the run, or the user',
-    number BIGINT COMMENT 'the how-manieth decision it is; NULL in rows of older versions, which come before all others'""",
+    number BIGINT COMMENT 'the place of the decision among all, counted from 1; NULL in rows of older versions, which come before all others'""",
 )
 
 CHECKS = TableSchema(

@@ -12,14 +12,15 @@ import json
 import os
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ingest.config.masks import fingerprint
 from ingest.config.model import Sealing
-from ingest.config.words import KEY_BYTES, key_bytes
+from ingest.config.scalars import KEY_BYTES, key_bytes
 from ingest.errors import IngestError, SetupError, command, counted
 from ingest.lake import decisions, stores
 from ingest.lake.decisions import KEY_DROPPED, SEALED, Decision
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from ingest.lake.lake import Lake, Span
+    from ingest.lake.lock import StoredFile
 
 FOLDER = "_seal"
 _END = ".key.json"
@@ -137,12 +139,11 @@ def _refuse(found: Opener, places: Iterable[tuple[str, int]]) -> None:
         if found.seals(batch) and (cause := found.fault(day)):
             causes.setdefault(cause, {}).setdefault(day, []).append(batch)
     if causes:
-        texts = [
-            f"bronze's messages of {_listed(days)} cannot be opened: {cause}"
+        texts = (
+            f"Bronze's messages of {_listed(days)} cannot be opened: {cause}"
             for cause, days in causes.items()
-        ]
-        text = " ".join(f"{one[0].upper()}{one[1:]}" for one in texts)
-        raise SealError(text)
+        )
+        raise SealError(" ".join(texts))
 
 
 def _listed(days: Mapping[str, list[int]]) -> str:
@@ -357,24 +358,31 @@ def rewrap(lake: Lake) -> int:
 # --- the folder -----------------------------------------------------------------------------------
 
 
-class _Folder(Protocol):
+@dataclass(frozen=True, slots=True)
+class _Folder:
     """The folder of the keys."""
 
-    @property
-    def path(self) -> str:
-        """Where it is."""
+    path: str
 
     def names(self) -> list[str]:
         """The names of the key files, oldest day first; none if there is no folder."""
+        return sorted(name for name in self.listed() if name.endswith(_END))
+
+    def listed(self) -> Iterable[str]:
+        """The names of all its files."""
+        raise NotImplementedError
 
     def read(self, name: str) -> bytes:
         """A key file's content."""
+        raise NotImplementedError
 
     def write(self, name: str, data: bytes) -> None:
         """Write a key file for good before anything is sealed with it."""
+        raise NotImplementedError
 
     def remove(self, name: str) -> None:
         """Delete a key file."""
+        raise NotImplementedError
 
 
 def _folder(lake: Tables) -> _Folder:
@@ -384,19 +392,11 @@ def _folder(lake: Tables) -> _Folder:
     return _StoredFolder(path) if hasattr(lake, "spark") else _ReadFolder(path)
 
 
-def _key_files(names: Iterable[str]) -> list[str]:
-    return sorted(name for name in names if name.endswith(_END))
-
-
-@dataclass(frozen=True, slots=True)
-class _LocalFolder:
-    path: str
-
-    def names(self) -> list[str]:
-        try:
-            return _key_files(os.listdir(self.path))  # noqa: PTH208 - names alone
-        except FileNotFoundError:
-            return []
+class _LocalFolder(_Folder):
+    def listed(self) -> Iterable[str]:
+        with suppress(FileNotFoundError):
+            return os.listdir(self.path)  # noqa: PTH208 - names alone
+        return []
 
     def read(self, name: str) -> bytes:
         return Path(self.path, name).read_bytes()
@@ -435,37 +435,27 @@ class _LocalFolder:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadFolder:
+class _ReadFolder(_Folder):
     """A folder in a store that is read without Spark."""
 
-    path: str
-
-    def names(self) -> list[str]:
-        return _key_files(stores.names(stores.place(self.path)))
+    def listed(self) -> Iterable[str]:
+        return stores.names(stores.place(self.path))
 
     def read(self, name: str) -> bytes:
         return stores.contents(f"{self.path}/{name}")
 
-    def write(self, name: str, data: bytes) -> None:
-        raise NotImplementedError
 
-    def remove(self, name: str) -> None:
-        raise NotImplementedError
-
-
-class _StoredFolder:
+class _StoredFolder(_Folder):
     """A folder in a store, through Hadoop's client of the running session."""
 
-    def __init__(self, path: str) -> None:
+    @property
+    def _client(self) -> StoredFile:
         from ingest.lake.lock import StoredFile
 
-        self.path = path
-        self._client = StoredFile(path)
+        return StoredFile(self.path)
 
-    def names(self) -> list[str]:
-        files = self._client.listed(self.path)
-        return _key_files(files)
+    def listed(self) -> Iterable[str]:
+        return self._client.listed(self.path)
 
     def read(self, name: str) -> bytes:
         return self._client.content(f"{self.path}/{name}")

@@ -50,7 +50,6 @@ class Start:
 
     @classmethod
     def from_json(cls, text: str) -> Start:
-        """Read a start back."""
         found = json.loads(text)
         return cls(found["batch"], tuple(MessagePlace(*one) for one in found["places"]))
 

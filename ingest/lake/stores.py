@@ -23,7 +23,6 @@ from ingest.errors import IngestError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
-    from pyarrow.fs import FileInfo
 
     from ingest.config import Pipeline
 
@@ -90,21 +89,14 @@ def options_of(settings: Mapping[str, str], environment: Mapping[str, str]) -> d
     return {**_PATIENCE, **given}
 
 
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    """A folder's files at one time."""
-
-    at: float
-    files: Mapping[str, os.stat_result]
-
-
 @dataclass(slots=True)
 class _Store:
     """One lake's root, with cached listings of its files."""
 
     root: str
     options: Mapping[str, str]
-    listed: dict[str, _Listing] = field(default_factory=dict)  # by folder
+    # files by folder, with the time of the look
+    listed: dict[str, tuple[float, Mapping[str, os.stat_result]]] = field(default_factory=dict)
     handler: Any = None
 
     def open_handler(self) -> Any:
@@ -121,10 +113,11 @@ class _Store:
 
     def listing(self, folder: str) -> Mapping[str, os.stat_result]:
         """The files in a folder, at most a few seconds old; none if it does not exist."""
-        found = self.listed.get(folder)
-        if found is None or time.monotonic() - found.at > MOMENT:
-            found = self.listed[folder] = _Listing(time.monotonic(), self._look(folder))
-        return found.files
+        at, files = self.listed.get(folder, (-MOMENT, {}))
+        if (now := time.monotonic()) - at > MOMENT:
+            files = self._look(folder)
+            self.listed[folder] = now, files
+        return files
 
     def _look(self, folder: str) -> Mapping[str, os.stat_result]:
         from pyarrow.fs import FileSelector
@@ -133,7 +126,12 @@ class _Store:
             found = self.open_handler().get_file_info_selector(
                 FileSelector(self.under(folder), allow_not_found=True, recursive=False)
             )
-        return {one.path.rpartition("/")[2]: _status(one) for one in found}
+        files = {}
+        for one in found:  # what distinguishes a file from one that replaced it
+            moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
+            status = os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
+            files[one.path.rpartition("/")[2]] = status
+        return files
 
     def open(self, path: str) -> Any:
         """A file with random access.
@@ -164,12 +162,6 @@ class _said:  # noqa: N801 - a context
             "may read it and where it is (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL), or the "
             f"{_HADOOP}... settings under `spark:`."
         ) from None
-
-
-def _status(one: FileInfo) -> os.stat_result:
-    """What distinguishes a file from one that replaced it."""
-    moment = one.mtime.timestamp() if isinstance(one.mtime, dt.datetime) else 0
-    return os.stat_result((0, 0, 0, 1, 0, 0, one.size or 0, 0, int(moment), 0))
 
 
 def _encoded(place: str) -> str:
@@ -229,7 +221,6 @@ class StoredPath:
         return found
 
     def read_bytes(self) -> bytes:
-        """The file's content."""
         return contents(self.text)
 
 

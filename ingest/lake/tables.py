@@ -19,19 +19,10 @@ from ingest.lake.delta import DataFile, Snapshot
 from ingest.lake.schemas import BOOKS, BY_NAME, TableSchema
 
 _TYPES = {
-    "string": "VARCHAR",
-    "long": "BIGINT",
-    "integer": "INTEGER",
-    "short": "SMALLINT",
-    "byte": "TINYINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "boolean": "BOOLEAN",
-    "binary": "BLOB",
-    "date": "DATE",
-    "timestamp": "TIMESTAMPTZ",
-    "timestamp_ntz": "TIMESTAMP",
-}
+    "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
+    "float": "FLOAT", "double": "DOUBLE", "boolean": "BOOLEAN", "binary": "BLOB", "date": "DATE",
+    "timestamp": "TIMESTAMPTZ", "timestamp_ntz": "TIMESTAMP",
+}  # fmt: skip
 _SQL_TYPES = {
     "STRING": "VARCHAR",
     "INT": "INTEGER",
@@ -41,6 +32,7 @@ _SQL_TYPES = {
 }
 _NAMED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}""")  # quoted text is not changed
 _WORD = re.compile(r"\w+")
+LOG_DAYS = 30  # retention of a log whose table does not set one
 Row = dict[str, Any]
 
 
@@ -68,6 +60,12 @@ class Tables:
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress."""
         return delta.snapshot(self.path(name))
+
+    def properties(self, schema: TableSchema) -> dict[str, str]:
+        """The properties of a product table that is created: time travel lasts as the pipeline file promises."""
+        days = self.pipeline.horizon_days
+        found = {**schema.properties, "delta.deletedFileRetentionDuration": f"interval {days} days"}
+        return found | ({"delta.logRetentionDuration": f"interval {days} days"} if days > LOG_DAYS else {})
 
     def progress(self, stage: str, table: str) -> int:
         """The last batch that a stage has committed to a table; -1 before the first."""
@@ -240,12 +238,12 @@ def scan(
         columns = {name: kind for name, kind in columns.items() if name in wanted or name == first}
     groups: dict[tuple[tuple[str, str | None], ...], list[DataFile]] = {}
     for one in state.files:
-        groups.setdefault(tuple((name, one.partition.get(name)) for name in state.partition_by), []).append(
-            one
-        )
-    parts = [_empty(columns)]
+        partition = tuple((name, one.partition.get(name)) for name in state.partition_by)
+        groups.setdefault(partition, []).append(one)
+    nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
+    parts = [f"SELECT {nothing} WHERE false"]
+    have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
     for partition, files in groups.items():
-        have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
         whole = [one for one in files if not one.deleted]
         holed = [one for one in files if one.deleted]
         if whole:
@@ -258,11 +256,6 @@ def scan(
         return f"({union})"
     there = ", ".join(f"({duck.name(one)} AT TIME ZONE 'UTC') AS {duck.name(one)}" for one in instants)
     return f"(SELECT * REPLACE ({there}) FROM ({union}))"
-
-
-def _empty(columns: Mapping[str, str]) -> str:
-    nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
-    return f"SELECT {nothing} WHERE false"
 
 
 def _part(

@@ -20,7 +20,6 @@ from ingest import types
 from ingest.values import MAX_NUMBER_LENGTH
 
 _INTEGERS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MOMENT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)?")
 _PATTERNS = dict(zip(types.PATTERNS, map(re.compile, types.PATTERNS.values()), strict=True))
 _EXACT = Context(prec=5000, Emax=999999, Emin=-999999)
@@ -151,48 +150,32 @@ def _packed(number: float) -> float:
     return found
 
 
-def _boolean(text: str, _delta: str) -> object:
-    return text == "true"
-
-
-def _binary(text: str, _delta: str) -> object:
-    return base64.b64decode(text) if len(text) % 4 == 0 else None
-
-
-def _date(text: str, _delta: str) -> object:
-    year, month, day = map(int, text.split("-"))
-    return text if _is_date(year, month, day) else None
-
-
-def _is_date(year: int, month: int, day: int) -> bool:
-    leap = month == 2 and (year % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
-    return 1 <= month <= 12 and 1 <= day <= _DAYS[month - 1] + leap
-
-
-def _datetime(text: str, _delta: str) -> object:
-    return _micros(text, zoned=False)
-
-
-def _timestamp(text: str, _delta: str) -> object:
-    return _micros(text, zoned=True)
-
-
 def _micros(text: str, *, zoned: bool) -> int | None:
     """Microseconds since 1970, in the zone's own clock or in UTC; fraction digits beyond six are cut."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         return None
     year, month, day, hour, minute, second = (int(found[i]) for i in range(1, 7))
-    if not _is_date(year, month, day) or hour > 23 or minute > 59 or second > 59:
+    days = _days(year, month, day)
+    if days is None or hour > 23 or minute > 59 or second > 59:
         return None
     micros = int(((found[7] or "") + "000000")[:6])
-    seconds = ((_day(year, month, day) * 24 + hour) * 60 + minute) * 60 + second
+    seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
     if zoned:
         offset = _offset(found[8])
         if offset is None:
             return None
         seconds -= offset
     return seconds * 1_000_000 + micros
+
+
+def _days(year: int, month: int, day: int) -> int | None:
+    """Days since 1970; None for no date of the Gregorian calendar. The year 0, which Python lacks, is as long as 400."""
+    try:
+        days = dt.date(year or 400, month, day).toordinal() - 719_163
+    except ValueError:
+        return None
+    return days if year else days - 146_097
 
 
 def _offset(zone: str) -> int | None:
@@ -205,21 +188,13 @@ def _offset(zone: str) -> int | None:
     return (hours * 60 + minutes) * 60 * (-1 if zone[0] == "-" else 1)
 
 
-def _day(year: int, month: int, day: int) -> int:
-    """Days since 1970 in the Gregorian calendar, also for the year 0, which Python's own dates lack."""
-    year -= month <= 2
-    era, of_era = year // 400, year % 400
-    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468
-
-
 _READERS: dict[str, Callable[[str, str], object]] = {
-    "boolean": _boolean,
+    "boolean": lambda text, _delta: text == "true",
     "integer": _integer,
     "decimal": _decimal,
     "float": _float,
-    "date": _date,
-    "datetime": _datetime,
-    "timestamp": _timestamp,
-    "binary": _binary,
+    "date": lambda text, _delta: None if _days(*map(int, text.split("-"))) is None else text,
+    "datetime": lambda text, _delta: _micros(text, zoned=False),
+    "timestamp": lambda text, _delta: _micros(text, zoned=True),
+    "binary": lambda text, _delta: base64.b64decode(text) if len(text) % 4 == 0 else None,
 }

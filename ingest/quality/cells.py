@@ -1,6 +1,6 @@
 """The check of cells: compare rows of every touched mirror with the plain fold of their changes.
 
-No Spark job is needed for it: the changes and the rows are read as Arrow batches (`ingest.quality.reading`), and
+No Spark job is needed for it: the changes and the rows are read as Arrow batches (`ingest.quality.arrow_rows`), and
 the expected rows are folded and compared here (`cell_diff`), by other code than that which wrote the mirrors.
 
 A batch's changes determine every row that one of them sets or deletes, and the sent cells of any other; they follow all
@@ -34,11 +34,19 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
-from ingest.quality import row_counts
+from ingest.quality import keyless_diff
+from ingest.quality.arrow_rows import (
+    Dialect,
+    Read,
+    by_delta,
+    by_spark,
+    cell_rejects,
+    changes_since,
+    mirror_rows,
+)
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
-from ingest.quality.keys import apart
-from ingest.quality.reading import Dialect, Read, by_delta, by_spark, cell_rejects, mirror_rows
+from ingest.quality.key_checks import apart
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 ALWAYS = 1_000  # keys of a mirror that are always compared
@@ -84,15 +92,13 @@ class Compared:
 def compare(
     lake: Lake, chosen: Sequence[CheckedMirror], since: int, asked: Asked
 ) -> Iterator[tuple[CheckedMirror, Compared]]:
-    """Compare each mirror.
-
-    Args:
-        lake: the lake.
-        chosen: what to check.
-        since: the changes of later batches are compared; 0 compares all.
-        asked: how much.
-    """
-    checks = [_Check(lake, one, since, asked) for one in chosen if not one.damage and _asked(one, asked)]
+    """Compare each mirror with the changes of batches after ``since``; 0 compares all."""
+    checks = [
+        _Check(lake, one, since, asked)
+        for one in chosen
+        if one.exists and not one.damage and one.mirror is not None and one.mirror.columns
+        if asked.deep(one.table) or asked.limit(one.table)
+    ]
     lanes = [one for check in checks for one in check.plan()]
     try:
         _feed(lake, lanes, since, by_delta)
@@ -105,24 +111,21 @@ def compare(
             yield check.subject, found
 
 
-def _asked(subject: CheckedMirror, asked: Asked) -> bool:
-    if not subject.exists or subject.mirror is None or not subject.mirror.columns:
-        return False
-    return asked.deep(subject.table) or bool(asked.limit(subject.table))
-
-
 # --- in words -------------------------------------------------------------------------------------
 
 
 def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Metric]:
     """A metric of what was compared, and one for each column that differs."""
+    assert subject.mirror is not None
     by_column: dict[str, list[Wrong]] = {}
     for one in found.wrong:
         by_column.setdefault(one.column, []).append(one)
     for column, some in sorted(by_column.items()):
         yield Metric(
             "wrong_cells", len(some), subject.name, column=column or None, detail=_detail(lake, subject, found, some),
-            failing=tuple(_key_json(subject, found, one) for one in some[:FAILING_KEYS] if one.key),
+            failing=tuple(
+                key_json(subject.mirror.keys, found.texts[one.key]) for one in some[:FAILING_KEYS] if one.key
+            ),
         )  # fmt: skip
     if not found.wrong:
         yield Metric("wrong_cells", 0, subject.name)
@@ -135,7 +138,7 @@ def metrics(lake: Lake, subject: CheckedMirror, found: Compared) -> Iterator[Met
     if found.filtered:
         detail += f", {found.filtered:,} of them are rows that `where:` leaves out"
     detail += "".join(f"; {why}" for why in dict.fromkeys(found.left_out))
-    if subject.mirror is not None and subject.mirror.history:
+    if subject.mirror.history:
         detail += "; the table of past states was not compared"
     yield Metric("cells_checked", found.keys, subject.name, detail=detail)
 
@@ -159,32 +162,22 @@ def _inserted_twice(lake: Lake, subject: CheckedMirror, found: Compared) -> Metr
             f"values and without a delete in between: the key of {subject.name} may have got another column: write `keys: [...]` into its tables: entry of "
             f"{lake.pipeline.file}, then `{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
-    return Metric(
-        "insert_of_a_live_key",
-        len(keys),
-        subject.name,
-        detail=detail,
-        failing=tuple(sorted(keys)[:FAILING_KEYS]),
-    )
+    failing = tuple(sorted(keys)[:FAILING_KEYS])
+    return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
 
 
 def _detail(lake: Lake, subject: CheckedMirror, found: Compared, some: Sequence[Wrong]) -> str:
     assert subject.mirror is not None
-    texts_found = []
+    shown = []
     for one in some[:3]:
         texts = found.texts[one.key]
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.mirror.keys, texts, strict=True))
         words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
         about = f"{key}{f': {one.column}' if one.column else ''} "
-        texts_found.append(f"{about}{one.text} (see `{asks}`)" if texts else one.text)
+        shown.append(f"{about}{one.text} (see `{asks}`)" if texts else one.text)
     more = f"; and {len(some) - 3:,} more" if len(some) > 3 else ""
-    return "; ".join(texts_found) + more
-
-
-def _key_json(subject: CheckedMirror, found: Compared, one: Wrong) -> str:
-    assert subject.mirror is not None
-    return key_json(subject.mirror.keys, found.texts[one.key])
+    return "; ".join(shown) + more
 
 
 # --- choosing keys --------------------------------------------------------------------------------
@@ -253,7 +246,6 @@ class KeyMarks:
         return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
 
     def of_key(self, key: Key) -> int:
-        """The mark of a key."""
         shard = self.shard[0] if self.shard else None
         return self.of_cells(cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
 
@@ -262,11 +254,6 @@ def _reader(logical: str) -> Callable[[str], object]:
     if types.delta(logical) == "STRING":
         return str
     return int if types.family(logical) == "integer" else lambda text: typed(logical, text)
-
-
-def _lowest(marks: Marks, most: int) -> Marks:
-    found = np.unique(marks)
-    return found[:most]
 
 
 @dataclass(slots=True)
@@ -285,7 +272,6 @@ class KeySample:
     truncates: list[pa.RecordBatch] = field(default_factory=list)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add more changes."""
         cleared = pc.equal(rows.column("op"), "truncate")
         if (emptied := rows.filter(cleared)).num_rows:
             self.truncates.append(emptied)
@@ -313,7 +299,7 @@ class KeySample:
         if self.space == _SPACE and len(there) <= self.limit:
             return [*truncates, *(row for rows in self.rows for row in rows.to_pylist())], None, touched
         always = np.concatenate([first[must], second[must]])
-        marks = np.union1d(_lowest(marks, self.limit), _lowest(always, max(ALWAYS, self.limit)))
+        marks = np.union1d(np.unique(marks)[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
         kept = pa.array(np.isin(first, marks) | np.isin(second, marks))
         table = pa.Table.from_batches(self.rows).filter(kept)
         return [*truncates, *table.to_pylist()], marks, touched
@@ -347,14 +333,9 @@ class _Reading:
 
     def where(self, dialect: Dialect) -> str:
         """The condition of a separate scan."""
-        parts = [f"{dialect.quoted('kind')} = 'change'", f"{dialect.quoted('batch')} <= {self.applied}"]
-        for name, text in zip(_NAMED, (self.lane.source, *self.lane.table), strict=True):
-            parts.append(
-                f"{dialect.quoted(name)} {'IS NULL' if text is None else f'= {dialect.literal(text)}'}"
-            )
-        if self.low:
-            parts.append(f"{dialect.quoted('order_key')} >= {dialect.literal(self.low)}")
-        return " AND ".join(parts)
+        lane = dialect.same(("kind", *_NAMED), ("change", self.lane.source, *self.lane.table))
+        later = f" AND {dialect.quoted('order_key')} >= {dialect.literal(self.low)}" if self.low else ""
+        return f"{lane} AND {dialect.quoted('batch')} <= {self.applied}{later}"
 
     def take(self, rows: pa.RecordBatch) -> int:
         """Add changes; returns their number."""
@@ -372,35 +353,23 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
     new = []
     for one in lanes:
         if one.whole or one.low:
-            if not _fed(lake, one, read):  # too many for every batch: the new changes determine most keys
-                one.sample.forget()
-                one.low, one.above = "", max(one.above, one.lane.folded_high or "")
-                new.append(one)
-        else:
-            new.append(one)
+            if _fed(lake, one, read):
+                continue
+            one.sample.forget()  # too many for every batch: the new changes determine most keys
+            one.low, one.above = "", max(one.above, one.lane.folded_high or "")
+        new.append(one)
     if not new:
         return
     by_name = {"\x1f".join(text or "\0" for text in (one.lane.source, *one.lane.table)): one for one in new}
-    tables = sorted({one.lane.table.table or "" for one in new})
-
-    def where(dialect: Dialect) -> str:
-        listed = ", ".join(map(dialect.literal, tables))
-        names = map(dialect.quoted, ("kind", "batch", "table"))
-        return "{} = 'change' AND {} > {} AND {} IN ({})".format(*_spread(names, since, listed))
-
+    columns = (*_NAMED, *columns_for((one.stamps for one in new), _COLUMNS))
     for rows in read(
-        lake, CHANGES.name, (*_NAMED, *columns_for((one.stamps for one in new), _COLUMNS)), where
+        lake, CHANGES.name, columns, changes_since(since, (one.lane.table.table for one in new))
     ):
         texts = [pc.fill_null(rows.column(name), "\0") for name in _NAMED]
         coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
         for i, name in enumerate(coded.dictionary.to_pylist()):
             if name in by_name:
                 by_name[name].take(rows.filter(pc.equal(coded.indices, i)))
-
-
-def _spread(names: Iterator[str], since: int, listed: str) -> tuple[str | int, ...]:
-    kind, batch, table = names
-    return kind, batch, since, table, listed
 
 
 def _fed(lake: Lake, one: _Reading, read: Read) -> bool:
@@ -429,7 +398,6 @@ class _Check:
 
     @property
     def mirror(self) -> Mirror:
-        """The mirror as decided."""
         assert self.subject.mirror is not None
         return self.subject.mirror
 
@@ -501,28 +469,15 @@ class _Check:
         changes = lane.changes_ever if whole else lane.changes
         if not self.deep and changes > HELD:
             sample.space = _SPACE * HELD // changes
-        low = lane.order_low if late and not whole else ""
-        return _Reading(
-            lane,
-            self.subject.applied,
-            sample,
-            tuple(step for step, _ in steps),
-            shard,
-            stamps_of(mirror, lane.source, lane.table),
-            whole,
-            low or "",
-            begins,
-        )
+        low = (lane.order_low or "") if late and not whole else ""
+        applied, own = self.subject.applied, tuple(step for step, _ in steps)
+        stamps = stamps_of(mirror, lane.source, lane.table)
+        return _Reading(lane, applied, sample, own, shard, stamps, whole, low, begins)
 
     def run(self) -> Compared:
-        """What was found."""
         if not self.subject.keyed:
             return self._of_rows() if self.lanes else self.found
-        if any(
-            kind != one.delta
-            for one, kind in zip(self.mirror.columns, self.types, strict=True)
-            if one.name in self.mirror.keys
-        ):
+        if any(self.subject.types.get(one.column) != one.delta for one in self.mirror.key_columns):
             return self.found  # another check reports it
         wanted, closed = Expected(), self.deep
         for one in self.lanes:
@@ -543,8 +498,9 @@ class _Check:
         rows = self._rows(None if closed else wanted.known)
         self.found.keys, self.found.partly = len(wanted.known), len(wanted.partly)
         self.found.filtered = len(wanted.filtered)
-        texts_found = list(differences(wanted, rows, self.mirror, self.types, closed))
-        self.found.wrong = self._without_rejected(texts_found)
+        self.found.wrong = self._without_rejected(
+            list(differences(wanted, rows, self.mirror, self.types, closed))
+        )
         self.found.texts, self.found.twice = wanted.texts, wanted.twice
         self.found.filled = {
             (key, name) for key, row in wanted.rows.items() for name in row if (key, name) not in wanted.unfit
@@ -553,14 +509,14 @@ class _Check:
 
     def _of_rows(self) -> Compared:
         """A mirror without a key: compare all its rows as a multiset."""
-        wanted: Counter[row_counts.Content] = Counter()
+        wanted: Counter[keyless_diff.Content] = Counter()
         for one in self.lanes:
             appends = self._rule(one.lane.table).no_key == "append"
             changes, *_ = one.sample.chosen()
-            wanted += row_counts.folded(one.history(changes, linked=True), self.mirror, appends=appends)
+            wanted += keyless_diff.folded(one.history(changes, linked=True), self.mirror, appends=appends)
         self.found.keys = sum(wanted.values())
-        texts_found = row_counts.differences(wanted, self._rows(None), self.types)
-        self.found.wrong = [Wrong((), "", text) for text in texts_found]
+        texts = keyless_diff.differences(wanted, self._rows(None), self.types)
+        self.found.wrong = [Wrong((), "", text) for text in texts]
         self.found.texts = {(): ()}
         return self.found
 

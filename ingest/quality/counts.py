@@ -11,14 +11,12 @@ from ingest.change import TableId
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import open_sql
 from ingest.lake.schemas import REJECTS
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, CheckedMirror
 
-_TABLE = ("database", "schema", "table")
 Receipt = tuple[str, Mapping[str, Any]]  # source, bronze's receipt of a range that it read
 Stretch = tuple[str, str]  # a file, or a topic's partition with the topic's id
 Ranges = Mapping[Stretch, list[tuple[int, int]]]
@@ -33,7 +31,16 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
         yield _up_to_date(lake, subject)
         yield _order_strength(lake, subject)
         if subject.exists and subject.mirror is not None:
-            yield _columns(subject, subject.mirror)
+            there = subject.types
+            wanted = {one.column: one.delta.upper().replace(" ", "") for one in subject.mirror.columns}
+            names = sorted(
+                name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name)
+            )
+            texts = (
+                f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}"
+                for name in names[:FAILING_KEYS]
+            )
+            yield Metric("schema", len(names), subject.name, detail="; ".join(texts))
 
 
 def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
@@ -66,21 +73,12 @@ def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
     return Metric("order_strength", extra, subject.name, detail=detail)
 
 
-def _columns(subject: CheckedMirror, mirror: Mirror) -> Metric:
-    """Compare the Delta table's columns with the decided ones, names and types."""
-    there = subject.types
-    wanted = {one.column: one.delta.upper().replace(" ", "") for one in mirror.columns}
-    wrong = sorted(name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name))
-    texts = [f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}" for name in wrong]
-    return Metric("schema", len(wrong), subject.name, detail="; ".join(texts[:FAILING_KEYS]))
-
-
 def cell_rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Cells that did not fit, by column, with some of their keys."""
     by_table = {subject.table: subject for subject in chosen}
     found: set[str] = set()
     for row in _cell_rows(lake, since):
-        table = TableId(*(row[name] for name in _TABLE))
+        table = TableId(*(row[name] for name in TableId._fields))
         subject = by_table.get(table)
         if subject is None:
             continue
@@ -100,7 +98,7 @@ def _cell_rows(lake: Lake, since: int) -> list[Any]:
     writers = lake.snapshot(REJECTS.name).transactions
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
-    names = ", ".join(map(duck.name, (*_TABLE, "column")))
+    names = ", ".join(map(duck.name, (*TableId._fields, "column")))
     why = "first(regexp_replace(detail, '^no ', 'not a '))"  # as older versions wrote it
     return lake.ask(
         f"SELECT {names}, count(*) AS n, {why} AS why, first(raw) AS raw, array_agg(DISTINCT key) AS keys "
@@ -137,8 +135,15 @@ def of_sources(
         detail = f"{messages:,} messages landed, {books.messages:,} are in the books" if off else ""
         yield Metric("books_balance", off, source=source, detail=detail)
         accepted = [gap for name, gap in found.accepted if name == source]
-        yield _gaps(source, ranges, {_place(gap) for gap in accepted})
-        yield _losses(source, [gap for gap in accepted if gap["batch"] > since])
+        places = [f"{gap.get('topic')}/{gap.get('partition')}" for gap in accepted]
+        offsets = [int(gap.get("offset") or 0) for gap in accepted]
+        yield _gaps(source, ranges, set(zip(places, offsets, strict=True)))
+        texts = [  # known, but still a reason to compare with the source
+            f"{place} {gap.get('reason') or ''}".strip()
+            for place, gap in zip(places, accepted, strict=True)
+            if gap["batch"] > since
+        ]
+        yield Metric("losses", len(texts), source=source, detail="; ".join(texts[:FAILING_KEYS]))
         waiting = rejected.get(source, 0)
         share = min(1.0, waiting / books.messages_ever) if books.messages_ever else 0.0
         detail = ""
@@ -175,10 +180,6 @@ def _landed(receipts: Iterable[Receipt]) -> dict[str, tuple[int, Ranges]]:
     return dict(found)
 
 
-def _place(gap: Mapping[str, Any]) -> tuple[str, int]:
-    return f"{gap.get('topic')}/{gap.get('partition')}", int(gap.get("offset") or 0)
-
-
 def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) -> Metric:
     """Holes between the ranges of one file or partition; the part before the first belongs to an earlier batch."""
     holes = []
@@ -189,11 +190,3 @@ def _gaps(source: str, ranges: Ranges, accepted: Collection[tuple[str, int]]) ->
                 holes.append(f"{place} {'offsets' if topic_id else 'bytes'} {reached} to {start}")
             reached = max(reached, end)
     return Metric("gaps", len(holes), source=source, detail="; ".join(holes[:FAILING_KEYS]))
-
-
-def _losses(source: str, accepted: Iterable[Mapping[str, Any]]) -> Metric:
-    """Gaps that the operator has accepted: known, but still a reason to compare with the source."""
-    texts = [
-        f"{gap.get('topic')}/{gap.get('partition')} {gap.get('reason') or ''}".strip() for gap in accepted
-    ]
-    return Metric("losses", len(texts), source=source, detail="; ".join(texts[:FAILING_KEYS]))

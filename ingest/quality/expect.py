@@ -20,7 +20,7 @@ from ingest.config import Expectation, matches
 from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.quality import keys, unexpected
+from ingest.quality import key_checks, unexpected
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, PASS, WARN, CheckResult, Metric
 from ingest.quality.judge import context
 from ingest.quality.subjects import CheckedMirror
@@ -34,18 +34,19 @@ def expected(
 ) -> list[CheckResult]:
     """Evaluate the pipeline file's expectations for the chosen mirrors.
 
-    Args:
-        lake: the lake.
-        chosen: the mirrors.
-        since: the last batch checked before, for expectations on changed rows.
-        tell: called with what is being worked on.
+    ``since`` is the last batch checked before, for expectations on changed rows; ``tell`` is called with what is being
+    worked on.
     """
     found: list[CheckResult] = []
     gx: Any = None
     for subject in chosen:
         if subject.mirror is None or not subject.exists:
             continue
-        for on, wishes in _wishes(lake, subject).items():
+        by_rows: dict[str, list[Expectation]] = {}
+        for rule in lake.pipeline.quality:
+            if rule.expect and matches(rule.table, subject.table):
+                by_rows.setdefault(rule.on, []).extend(rule.expect)
+        for on, wishes in by_rows.items():
             gx = gx or context()
             tell(f"quality {subject.name}", "expectations")
             try:
@@ -60,7 +61,8 @@ def _of_rows(
     lake: Lake, gx: Any, subject: CheckedMirror, since: int, on: str, wishes: Iterable[Expectation]
 ) -> list[CheckResult]:
     assert subject.mirror is not None
-    frame = readable(_rows(lake, subject, since, on)).cache()
+    changed = key_checks.changed_rows(lake, subject, since) if on == "changed" else None
+    frame = readable(lake.read(subject.path) if changed is None else changed).cache()
     try:
         name = f"{subject.name} {on}"
         source = gx.data_sources.add_or_update_spark(name)
@@ -69,21 +71,6 @@ def _of_rows(
         return [_judged(batch, frame, subject.name, subject.mirror, wish) for wish in wishes]
     finally:
         frame.unpersist()
-
-
-def _wishes(lake: Lake, subject: CheckedMirror) -> dict[str, list[Expectation]]:
-    """A mirror's expectations, by the rows that they apply to."""
-    found: dict[str, list[Expectation]] = {}
-    for rule in lake.pipeline.quality:
-        if rule.expect and matches(rule.table, subject.table):
-            found.setdefault(rule.on, []).extend(rule.expect)
-    return found
-
-
-def _rows(lake: Lake, subject: CheckedMirror, since: int, on: str) -> DataFrame:
-    """The rows to check; all of them if the changed ones are not known."""
-    changed = keys.changed_rows(lake, subject, since) if on == "changed" else None
-    return lake.read(subject.path) if changed is None else changed
 
 
 def readable(frame: DataFrame) -> DataFrame:
@@ -95,14 +82,7 @@ def readable(frame: DataFrame) -> DataFrame:
 def _judged(batch: Any, frame: DataFrame, name: str, mirror: Mirror, wish: Expectation) -> CheckResult:
     given = wish.arguments.get("column")
     column = given if isinstance(given, str) else None
-    metric = Metric(
-        wish.type,
-        0.0,
-        name,
-        column=column,
-        severity=wish.severity,
-        detail=_words(wish),
-    )
+    metric = Metric(wish.type, 0.0, name, column=column, severity=wish.severity, detail=_words(wish))
     try:
         result = batch.validate(_expectation(wish, mirror), result_format="BASIC")
     except Exception as error:  # a failure of one expectation does not stop the others
@@ -123,17 +103,14 @@ def _expectation(wish: Expectation, mirror: Mirror) -> Any:
     """The library's own object, with source columns under their names in the mirror."""
     registry = importlib.import_module("great_expectations.expectations.registry")
     names = {one.name: one.column for one in mirror.columns}
-    arguments = {
-        name: _renamed(value, names) if name in _COLUMN_ARGUMENTS else value
-        for name, value in wish.arguments.items()
-    }
+    arguments: dict[str, Any] = dict(wish.arguments)
+    for name in arguments.keys() & set(_COLUMN_ARGUMENTS):
+        given = arguments[name]
+        if isinstance(given, str):
+            arguments[name] = names.get(given, given)
+        else:
+            arguments[name] = [names.get(one, one) if isinstance(one, str) else one for one in given]
     return registry.get_expectation_impl(wish.type)(**arguments)
-
-
-def _renamed(value: Any, names: dict[str, str]) -> Any:
-    if isinstance(value, str):
-        return names.get(value, value)
-    return [names.get(one, one) if isinstance(one, str) else one for one in value]
 
 
 def _complaint(info: Any) -> str:

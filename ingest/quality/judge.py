@@ -1,7 +1,7 @@
 """Judge metrics with Great Expectations: one suite over one small frame, for any number of mirrors.
 
 Great Expectations runs two or three Spark jobs a check, so Spark measures everything at once
-(`ingest.quality.keys`) and the suite judges the few resulting numbers. The library takes seconds to import, so only
+(`ingest.quality.key_checks`) and the suite judges the few resulting numbers. The library takes seconds to import, so only
 functions import it, and the stage imports it while Spark is counting.
 """
 
@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ingest.quality.catalogue import FAIL, PASS, WARN, CheckResult, Metric
@@ -70,36 +70,29 @@ def _above(metrics: Sequence[Metric]) -> set[int]:
             "limit": [float("nan") if metric.limit is None else float(metric.limit) for metric in metrics],
         }
     )
-    result = _batch(frame).validate(
-        _suite(),
+    gx = great_expectations()
+    suite = gx.ExpectationSuite(  # one expectation for all metrics: one for each would cost more than all other work
+        "built-in checks",
+        expectations=[
+            gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB(
+                column_A="limit", column_B="observed", or_equal=True, ignore_row_if="either_value_is_missing"
+            )
+        ],
+    )
+    asset = context().data_sources.add_pandas("metrics").add_dataframe_asset("metrics")
+    batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
+    result = batch.validate(
+        suite,
         result_format={
             "result_format": "COMPLETE",
             "unexpected_index_column_names": ["index"],
             "include_unexpected_rows": False,
         },
     )
-    return set(_unexpected(result.results))
-
-
-def _batch(frame: Any) -> Any:
-    source = context().data_sources.add_pandas("metrics")
-    asset = source.add_dataframe_asset("metrics")
-    return asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": frame})
-
-
-def _suite() -> Any:
-    """One expectation for all metrics: one for each check would cost more than all other work here."""
-    gx = great_expectations()
-    above = gx.expectations.ExpectColumnPairValuesAToBeGreaterThanB(
-        column_A="limit", column_B="observed", or_equal=True, ignore_row_if="either_value_is_missing"
-    )
-    return gx.ExpectationSuite("built-in checks", expectations=[above])
-
-
-def _unexpected(results: Iterable[Any]) -> Iterable[int]:
-    for result in results:
-        complaint = result.exception_info or {}
+    found = set()
+    for one in result.results:
+        complaint = one.exception_info or {}
         if complaint.get("raised_exception"):
             raise RuntimeError(f"Great Expectations cannot judge: {complaint.get('exception_message')}")
-        for place in result.result.get("unexpected_index_list") or ():
-            yield int(place["index"])
+        found |= {int(place["index"]) for place in one.result.get("unexpected_index_list") or ()}
+    return found

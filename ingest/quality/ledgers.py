@@ -14,7 +14,7 @@ from ingest.lake.tables import Row
 LANE = ("source", "database", "schema", "table")
 SUMS = ("changes", "reads", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
 _EVER = ("truncates", "changes", "inherits", "messages", "rejected", "control", "erased")
-_PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
+PARTS = ("change_messages", "ddl", "control", "routed_out", "rejected")
 
 
 @dataclass(slots=True)
@@ -28,13 +28,7 @@ class Ledgers:
 
 
 def read(lake: Lake, since: int, last: int) -> Ledgers:
-    """Read everything.
-
-    Args:
-        lake: the lake.
-        since: the last batch checked before.
-        last: the last batch in the books.
-    """
+    """Read everything; ``since`` is the last batch checked before, ``last`` the last one in the books."""
     receipts = f"SELECT source, value FROM {{bronze.receipt}} WHERE batch > {since} AND batch <= {last}"
     replays = (
         "SELECT source, CAST(count(*) AS BIGINT) AS count FROM {bronze.replay} "
@@ -75,7 +69,7 @@ def _lanes(since: int) -> str:
     lane = ", ".join(map(duck.name, LANE))
     sums = ", ".join(f"CAST(sum(CASE WHEN fresh THEN {name} END) AS BIGINT) AS {name}" for name in SUMS)
     ever = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}_ever" for name in _EVER)
-    parts = " + ".join(f"coalesce({name}, 0)" for name in _PARTS)
+    parts = " + ".join(f"coalesce({name}, 0)" for name in PARTS)
     return (
         f"SELECT {lane}, max(active) AS active, max(fresh AND active) AS new, {sums}, {ever}, "
         "max(CASE WHEN changed THEN batch END) AS last, "

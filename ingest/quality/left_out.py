@@ -25,7 +25,10 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Itera
     chosen_lanes = [lane for one in some if _chooses(lake, one) for lane in one.lanes]
     tables = ", ".join(sorted({duck.text(lane.table.table or "") for lane in chosen_lanes}))
     seen = lanes.columns_seen(lake, f'batch > {since} AND "table" IN ({tables})') if chosen_lanes else {}
-    removed = _removed(lake) if some else {}
+    removed: dict[str, int] = {}  # changes that erasures have removed from silver, by the mirror's path
+    for one in decisions.read(lake).of(ERASED) if some else ():
+        n = one.value.get("removed", {}).get(CHANGES.name, {}).get("rows", 0)
+        removed[one.subject] = removed.get(one.subject, 0) + n
     for subject in some:
         if _chooses(lake, subject):
             yield from _of_columns(lake, subject, seen)
@@ -70,12 +73,3 @@ def _of_columns(
     for check, found in (("columns_left_out", without), ("columns_masked", masked)):
         more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
         yield Metric(check, len(found), subject.name, detail=", ".join(list(found.values())[:SHOWN]) + more)
-
-
-def _removed(lake: Lake) -> dict[str, int]:
-    """The changes that erasures have removed from silver, by the mirror's path."""
-    found: dict[str, int] = {}
-    for one in decisions.read(lake).of(ERASED):
-        n = one.value.get("removed", {}).get(CHANGES.name, {}).get("rows", 0)
-        found[one.subject] = found.get(one.subject, 0) + n
-    return found

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from ingest.change import TableId
-from ingest.lake.names import literal, quoted
+from ingest.lake.names import literal, of_table, quoted
 
 
 def reproduces(
@@ -23,15 +23,15 @@ def reproduces(
     """
     mirror = ".".join(quoted(part) for part in table if part is not None)
     names = ", ".join(quoted(name) for _, name in keys)
-    of_table = _of(source)
+    mine = of_table(source)
     fixed = {
         "rows": f"SELECT count(*) FROM {mirror}",
         "row_count": f"SELECT count(*) FROM {mirror}",
-        "freshness": f"SELECT max(event_high) FROM books WHERE {of_table}",
-        "up_to_date": f"SELECT batch, changes FROM books WHERE {of_table} ORDER BY batch DESC",
-        "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {of_table} AND class = 'unknown'",
+        "freshness": f"SELECT max(event_high) FROM books WHERE {mine}",
+        "up_to_date": f"SELECT batch, changes FROM books WHERE {mine} ORDER BY batch DESC",
+        "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {mine} AND class = 'unknown'",
         "schema": f"SELECT * FROM {mirror} LIMIT 0",
-        "cell_rejects": f"SELECT key, `column`, raw, detail FROM rejects WHERE kind = 'cell' AND {of_table}"
+        "cell_rejects": f"SELECT key, `column`, raw, detail FROM rejects WHERE kind = 'cell' AND {mine}"
         + (f" AND `column` = {literal(column)}" if column else ""),
     }
     if check in fixed:
@@ -39,7 +39,7 @@ def reproduces(
     if not keys:
         return ""
     key = _key_in_changes([name for name, _ in keys])
-    history = f"SELECT {key} AS key, op, order_key FROM changes WHERE kind = 'change' AND {of_table}"
+    history = f"SELECT {key} AS key, op, order_key FROM changes WHERE kind = 'change' AND {mine}"
     there = f"SELECT {_key_in_mirror([name for _, name in keys])} FROM {mirror}"
     last = f"SELECT key, max_by(op, order_key) AS last FROM ({history}) GROUP BY key"
     return {
@@ -49,7 +49,7 @@ def reproduces(
         "missing_rows": f"{last} HAVING last <> 'delete' AND key NOT IN ({there})",
         "ghost_rows": f"{last} HAVING last = 'delete' AND key IN ({there})",
         "ambiguities": f"SELECT key, sequence, count(*) FROM (SELECT {key} AS key, sequence FROM changes WHERE "
-        f"kind = 'change' AND {of_table}) GROUP BY key, sequence HAVING count(*) > 1",
+        f"kind = 'change' AND {mine}) GROUP BY key, sequence HAVING count(*) > 1",
     }.get(check, "")
 
 
@@ -75,14 +75,7 @@ def history(table: TableId, keys: Sequence[str], example: str = "") -> str:
     )
     return (
         f"SELECT batch, op, sequence, event_time, before, after, topic, `offset` FROM changes "
-        f"WHERE kind = 'change' AND {_of(table)} AND {cells} ORDER BY order_key"
-    )
-
-
-def _of(table: TableId) -> str:
-    parts = zip(("database", "schema", "table"), table, strict=True)
-    return " AND ".join(
-        f"{quoted(name)} " + ("IS NULL" if part is None else f"= {literal(part)}") for name, part in parts
+        f"WHERE kind = 'change' AND {of_table(table)} AND {cells} ORDER BY order_key"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from ingest.quality.catalogue import (
     number,
     shown,
 )  # fmt: skip
-from ingest.quality.facts import TREND, CheckFact, Facts, SourceFact, TableFact
+from ingest.quality.report_model import TREND, CheckFact, Facts, TableFact
 
 if TYPE_CHECKING:
     import jinja2
@@ -84,8 +84,8 @@ class Page:
     headline: str
     verdict: str
     light: str
-    tiles: list[tuple[str, str, str, Sequence[float]]] = field(default_factory=list)
-    full: bool = True
+    tiles: Sequence[tuple[str, str, str, Sequence[float]]]  # label, value, remark and trend
+    full: bool
 
 
 def render(made: Page) -> str:
@@ -98,23 +98,26 @@ def page(facts: Facts, also: Sequence[Problem] = ()) -> Page:
     """Decide the page's content before layout; ``also`` are problems regardless of the checks."""
     rows = [_row(table, f"t{i}") for i, table in enumerate(facts.tables)]
     rows.sort(key=lambda row: (_WORST.index(row.light), row.fact.name))
-    sources = [_source_row(source, f"s{i}") for i, source in enumerate(facts.sources)]
+    sources = []
+    for i, source in enumerate(facts.sources):
+        checks = sorted(source.checks, key=lambda one: _ORDER.get(one.state, 0))
+        sources.append(ReportRow(source, _light(checks), f"s{i}", checks, LIGHTS[_light(checks)]))
     problems = sorted([*_problems(rows, sources, facts), *also], key=lambda one: _WORST.index(one.light))
     counts = {light: sum(row.light == light for row in rows) for light in LIGHTS}
     light = next((one for one in _WORST if any(row.light == one for row in [*rows, *sources])), "none")
     if any(one.light == "bad" for one in problems):
         light = "bad"
-    made = Page(
-        facts, rows, sources, problems, counts, _headline(counts, len(rows), _unread(facts)),
-        _verdict(facts, problems), light,
-    )  # fmt: skip
-    made.tiles = _tiles(facts)
-    made.full = len(rows) <= FULL_DETAIL
-    return made
+    unread = sum(one.count for one in facts.rejects if one.kind == "message")  # each may belong to any table
+    headline, verdict = _headline(counts, len(rows), unread), _verdict(facts, problems)
+    full = len(rows) <= FULL_DETAIL
+    return Page(facts, rows, sources, problems, counts, headline, verdict, light, _tiles(facts), full)
 
 
 def _row(table: TableFact, anchor: str) -> ReportRow:
-    checks = sorted(table.checks, key=lambda one: (_ORDER.get(one.state, 0), _rank(one.check)))
+    ranks = {name: i for i, name in enumerate(CHECKS)}  # the user's own come last
+    checks = sorted(
+        table.checks, key=lambda one: (_ORDER.get(one.state, 0), ranks.get(one.check, len(ranks)))
+    )
     light = _light(checks)
     stuck = table.batches and table.batches[0].state in ("failed", "held")
     if table.stale and light == "good":
@@ -122,17 +125,6 @@ def _row(table: TableFact, anchor: str) -> ReportRow:
     if stuck:
         return ReportRow(table, "bad", anchor, checks, table.batches[0].state.capitalize())
     return ReportRow(table, light, anchor, checks, LIGHTS[light])
-
-
-def _source_row(source: SourceFact, anchor: str) -> ReportRow:
-    checks = sorted(source.checks, key=lambda one: _ORDER.get(one.state, 0))
-    return ReportRow(source, _light(checks), anchor, checks, LIGHTS[_light(checks)])
-
-
-def _rank(check: str) -> int:
-    """Built-in checks in the order of their list, the user's own after them."""
-    names = list(CHECKS)
-    return names.index(check) if check in CHECKS else len(names)
 
 
 def _light(checks: Sequence[CheckFact]) -> str:
@@ -148,7 +140,15 @@ def _check_light(check: CheckFact) -> str:
 
 
 def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Facts) -> list[Problem]:
-    found = [_stuck(row) for row in rows if row.word in ("Held", "Failed")]
+    found = []
+    for row in rows:
+        if row.word in ("Held", "Failed"):
+            last, advice = (
+                row.fact.batches[0],
+                "Its changes wait in the lake and are applied by the first run after this is repaired.",
+            )
+            claim = HELD if last.state == "held" else FOLD_FAILED
+            found.append(Problem("bad", row.fact.name, row.anchor, claim, last.message, advice, last.at))
     for row in [*rows, *sources]:
         kind = "" if isinstance(row.fact, TableFact) else "source "
         for check in row.checks:
@@ -156,30 +156,15 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
                 continue
             found.append(_problem(row, kind + row.fact.name, check))
     for alarm in facts.runs[0].alarms if facts.runs else ():
-        if not any(alarm.startswith(f"{one.subject}") for one in found):
+        if not any(alarm.startswith(one.subject) for one in found):
             found.append(Problem("bad", LAST_RUN, "runs", "The last run raised an alarm", alarm))
     return sorted(found, key=lambda one: _WORST.index(one.light))
 
 
-def _stuck(row: ReportRow) -> Problem:
-    last = row.fact.batches[0]
-    title = HELD if last.state == "held" else FOLD_FAILED
-    advice = "Its changes wait in the lake and are applied by the first run after this is repaired."
-    return Problem("bad", row.fact.name, row.anchor, title, last.message, advice, last.at)
-
-
 def _problem(row: ReportRow, subject: str, check: CheckFact) -> Problem:
-    known = CHECKS.get(check.check)
-    return Problem(
-        _check_light(check),
-        subject,
-        row.anchor,
-        title(check),
-        words(check),
-        known.advice if known else "",
-        check.bad_since,
-        check.check,
-    )
+    light, advice = _check_light(check), CHECKS[check.check].advice if check.check in CHECKS else ""
+    name = check.check
+    return Problem(light, subject, row.anchor, title(check), words(check), advice, check.bad_since, name)
 
 
 def title(check: CheckFact) -> str:
@@ -224,39 +209,27 @@ def limit(check: CheckFact) -> str:
     return "–" if check.limit is None else shown(check.limit, known.unit if known else "count")
 
 
-def _unread(facts: Facts) -> int:
-    """Open rejects of messages: each may belong to any table."""
-    return sum(one.count for one in facts.rejects if one.kind == "message")
-
-
 def _headline(counts: dict[str, int], tables: int, unread: int) -> str:
+    bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
+
+    def some(count: int) -> str:
+        return f"{counted(count, 'table')} of {tables:,}" if tables > 1 else "The table"
+
     if not tables:
         return "There is no table yet."
-    bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
     if bad:
-        return (
-            f"{_tables(bad)} of {tables:,} cannot be trusted right now."
-            if tables > 1
-            else "The table cannot be trusted right now."
-        )
+        return f"{some(bad)} cannot be trusted right now."
     if unchecked == tables:
         return "Nothing has been checked yet."
     if warn:
-        return (
-            f"{_tables(warn)} of {tables:,} {'needs' if warn == 1 else 'need'} a look."
-            if tables > 1
-            else "The table needs a look."
-        )
+        return f"{some(warn)} {'needs' if warn == 1 else 'need'} a look."
     if unchecked:
-        return f"{_tables(tables - unchecked)} of {tables:,} can be trusted; the others are not checked."
+        return f"{some(tables - unchecked)} can be trusted; the others are not checked."
+    whole = f"All {tables:,} tables" if tables > 1 else "The table"
     if unread:
-        whole = f"All {tables:,} tables agree" if tables > 1 else "The table agrees"
-        return f"{whole} with what could be read; {counted(unread, 'message')} could not be, and may belong to any table."
-    return f"All {tables:,} tables can be trusted." if tables > 1 else "The table can be trusted."
-
-
-def _tables(count: int) -> str:
-    return f"{count:,} table" if count == 1 else f"{count:,} tables"
+        agree = "agree" if tables > 1 else "agrees"
+        return f"{whole} {agree} with what could be read; {counted(unread, 'message')} could not be, and may belong to any table."
+    return f"{whole} can be trusted."
 
 
 def _verdict(facts: Facts, problems: Sequence[Problem]) -> str:
@@ -264,56 +237,29 @@ def _verdict(facts: Facts, problems: Sequence[Problem]) -> str:
         return "No run has been recorded."
     last = facts.runs[0]
     batch = f"Batch {last.batch:,}" if last.batch is not None else "The last run"
-    ended = (
-        "no check complains"
-        if not problems
-        else f"{len(problems):,} complaint{'' if len(problems) == 1 else 's'}"
-    )
+    ended = counted(len(problems), "complaint") if problems else "no check complains"
     return f"{batch} ended {duration((facts.now - last.at).total_seconds())} ago: {ended}."
 
 
 def _tiles(facts: Facts) -> list[tuple[str, str, str, Sequence[float]]]:
-    """Label, value, remark and trend of the numbers at the top."""
-    runs = list(reversed(facts.runs))
+    """The numbers at the top."""
     rows = [check for table in facts.tables if (check := table.check("rows"))]
+    total = number(sum(one.observed for one in rows))
     lags = [(facts.now - table.newest).total_seconds() for table in facts.tables if table.newest]
-    last = facts.runs[0] if facts.runs else None
-    pending = sum(one.pending for table in facts.tables for one in table.ddl)
-    rejected = sum(one.count for one in facts.rejects)
-    trends = {name: [run.counts.get(name, 0) for run in runs] for name in ("read", "changes")}
+    age = (duration(min(lags)), "ago, at the source") if lags else ("–", "no commit times")
+    runs = [run.counts for run in reversed(facts.runs)]
+    trends = {name: [counts.get(name, 0) for counts in runs] for name in ("read", "changes")}
+    read, changes = (number(trend[-1]) if trend else "–" for trend in trends.values())
+    rejected = number(sum(one.count for one in facts.rejects))
+    pending = number(sum(one.pending for table in facts.tables for one in table.ddl))
     return [
-        (
-            "Tables",
-            number(len(facts.tables)),
-            f"{len(facts.sources)} source{'' if len(facts.sources) == 1 else 's'}",
-            (),
-        ),
-        (
-            "Rows",
-            number(sum(one.observed for one in rows)),
-            "in all mirrors",
-            _sum_of([one.trend for one in rows]),
-        ),
-        (
-            "Newest change",
-            duration(min(lags)) if lags else "–",
-            "ago, at the source" if lags else "no commit times",
-            (),
-        ),
-        (
-            "Read",
-            number(last.counts.get("read", 0)) if last else "–",
-            "messages in the last run",
-            trends["read"],
-        ),
-        (
-            "Changes",
-            number(last.counts.get("changes", 0)) if last else "–",
-            "in the last run",
-            trends["changes"],
-        ),
-        ("Rejects", number(rejected), "wait, of all batches", ()),
-        ("Schema changes", number(pending), "wait for a decision", ()),
+        ("Tables", number(len(facts.tables)), counted(len(facts.sources), "source"), ()),
+        ("Rows", total, "in all mirrors", _sum_of([one.trend for one in rows])),
+        ("Newest change", *age, ()),
+        ("Read", read, "messages in the last run", trends["read"]),
+        ("Changes", changes, "in the last run", trends["changes"]),
+        ("Rejects", rejected, "wait, of all batches", ()),
+        ("Schema changes", pending, "wait for a decision", ()),
     ]
 
 

@@ -19,23 +19,22 @@ from ingest.lake.schemas import CHECKS
 from ingest.lake.statements import Statement
 from ingest.quality import (
     cells,
-    counted,
     counts,
+    ddl_ledger,
     judge,
-    keys,
+    key_checks,
     ledgers,
     left_out,
-    parts,
-    placing,
-    replaced,
-    statements,
+    obsolete_rejects,
+    order_checks,
+    source_counts,
+    transactions,
     vanished,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
 from ingest.quality.cells import StepsOf
 from ingest.quality.expect import expected
-from ingest.quality.ledgers import Ledgers
-from ingest.quality.subjects import CheckedMirror, Survey, survey
+from ingest.quality.subjects import CheckedMirror, survey
 
 STAGE = "quality"
 CHECKED = "checked"  # the mark that a check leaves in the log of `checks`
@@ -77,21 +76,26 @@ def check(
         lagging = pool.submit(ledgers.lagging, lake) if since > 0 else None
         tell(STAGE, "counting")
         found = look(since)
-        earlier = _earlier(found, touched, lagging.result() if lagging else {})
-        if earlier < since:
+        behind = lagging.result() if lagging else {}
+        earlier = min(
+            [since, *(behind.get(one.name, since) for one in found.subjects if one.path in touched)]
+        )
+        if earlier < since:  # a mirror has caught up on batches that had failed
             found = look(earlier)
         if steps is not None:
             tell(STAGE, "comparing cells")
-            limit, every = partial(cells_checked, lake.pipeline), partial(_fits, deep)
-            asked = cells.Asked(steps, limit, every, found.stated)
+            limit, every = partial(cells_checked, lake.pipeline), partial(matches, deep)
+            asked = cells.Asked(steps, limit, every if deep else lambda _table: False, found.stated)
             compared = dict[str, cells.Compared]()
             for subject, one in cells.compare(lake, found.subjects, found.since, asked):
                 compared[subject.path] = one
                 found.metrics.extend(cells.metrics(lake, subject, one))
-            replaced.close(lake, found.subjects, compared)
+            obsolete_rejects.close(lake, found.subjects, compared)
         sound = [one for one in found.subjects if not one.damage]
         found.metrics.extend(counts.cell_rejects(lake, sound, found.since))
-        found.metrics.extend(_readable(found.subjects))
+        found.metrics.extend(
+            Metric("readable", float(bool(one.damage)), one.name, detail=one.damage) for one in found.subjects
+        )
         imported.result()
     tell(STAGE, "judging")
     checked.verdicts = judge.judged(_limited(lake.pipeline, found.subjects, found.metrics)) + found.broken
@@ -115,10 +119,8 @@ def complaints(
 ) -> tuple[list[str], list[str]]:
     """Failures and warnings as sentences.
 
-    Args:
-        checked: what was judged.
-        reported: checks, with mirror or source, that were reported already: as a failure for ``up_to_date``, else as a
-        warning, so that a failure caused by a limit is still reported.
+    ``reported`` are the checks, with mirror or source, that were reported already: as a failure for ``up_to_date``, else
+    as a warning, so that a failure caused by a limit is still reported.
     """
     failures: list[str] = []
     warnings: list[str] = []
@@ -165,14 +167,16 @@ def _look(
         for row in books.lanes
         if row.get("last")
     }
-    logged = statements.understood(lake, books.statements, sent)
+    logged = ddl_ledger.understood(lake, books.statements, sent)
     metrics = list(_of_mirrors(lake, surveyed.subjects, since, logged))
-    metrics += placing.of_mirrors(
+    metrics += order_checks.of_mirrors(
         lake, [one for one in surveyed.subjects if not one.damage], since, books.statements
     )
-    metrics += _of_sources(lake, surveyed, books, since, last)
+    rejected = counts.open_rejects(lake, surveyed.booked)
+    metrics += counts.of_sources(surveyed.booked, books, rejected, since)
+    metrics += transactions.missing(lake, surveyed.booked, since, last)
     rows = left_out.source_rows(surveyed.subjects, metrics, since)
-    differing, broken = counted.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
+    differing, broken = source_counts.compared(lake.pipeline, surveyed.subjects, rows, surveyed.names)
     stated: dict[str, tuple[int, str]] = {}
     for row in books.statements:
         batch, place = stated.get(row["source"], (0, ""))
@@ -180,37 +184,19 @@ def _look(
     return _Found(since, surveyed.subjects, metrics + differing, broken, stated)
 
 
-def _earlier(found: _Found, also: Collection[str], lagging: Mapping[str, int]) -> int:
-    """The first batch to check: earlier if a mirror has caught up on batches that had failed."""
-    caught_up = [lagging.get(one.name, found.since) for one in found.subjects if one.path in also]
-    return min([found.since, *caught_up])
-
-
 def _of_mirrors(
     lake: Lake, chosen: Sequence[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
-    passed = keys.count(lake, chosen, since, logged)
-    for subject in chosen:
-        found = passed.get(subject.path)
-        if found is not None:
-            for name, n in found.numbers.items():
-                yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
+    passed = key_checks.count(lake, chosen, since, logged)
+    for subject in (one for one in chosen if one.path in passed):
+        found = passed[subject.path]
+        for name, n in found.numbers.items():
+            yield Metric(name, n, subject.name, failing=found.failing.get(name, ()))
     sound = [one for one in chosen if not one.damage]
     yield from counts.of_mirrors(lake, sound)
-    yield from counts.ddl_pending(chosen, statements.pending(logged, lake.pipeline))
+    yield from counts.ddl_pending(chosen, ddl_ledger.pending(logged, lake.pipeline))
     yield from left_out.of_mirrors(lake, chosen, since)
     yield from vanished.of_mirrors(lake, sound, since, logged)
-
-
-def _of_sources(lake: Lake, known: Survey, books: Ledgers, since: int, last: int) -> Iterator[Metric]:
-    rejected = counts.open_rejects(lake, known.booked)
-    yield from counts.of_sources(known.booked, books, rejected, since)
-    yield from parts.missing(lake, known.booked, since, last)
-
-
-def _readable(chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
-    for one in chosen:
-        yield Metric("readable", float(bool(one.damage)), one.name, detail=one.damage)
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[CheckedMirror], metrics: Iterable[Metric]) -> list[Metric]:
@@ -236,10 +222,6 @@ def cells_checked(pipeline: Pipeline, table: TableId) -> int:
     """The number of touched keys of a mirror that are compared cell by cell."""
     rule = rule_of(pipeline, table)
     return CELLS_CHECKED if rule is None else rule.cells_checked
-
-
-def _fits(pattern: str, table: TableId) -> bool:
-    return bool(pattern) and matches(pattern, table)
 
 
 def rule_of(pipeline: Pipeline, table: TableId) -> QualityRule | None:

@@ -66,7 +66,6 @@ class CheckedMirror:
 
     @property
     def name(self) -> str:
-        """The displayed name."""
         return str(self.table)
 
     @property
@@ -123,12 +122,8 @@ def survey(
 ) -> Survey:
     """The mirrors that new batches touched, those of the paths ``also``, and the books' sums.
 
-    Args:
-        lake: the lake.
-        lines: the books by lane.
-        also: mirrors to check although no new batch touched them, by path.
-        decided: each mirror's schema as last decided, if known already.
-        only: check only the mirrors of these paths.
+    ``lines`` are the books by lane. ``decided`` is each mirror's schema as last decided, if known already. ``only`` are the
+    paths of the mirrors to check; None means all.
     """
     known = mirrors.known(lake) if decided is None else decided
     seen = targets.views(lake)
@@ -155,16 +150,23 @@ def survey(
     made.subjects = [
         found[path]
         for path in sorted(found)
-        if path in touched and _selected(lake, found[path]) and (only is None or path in only)
+        if path in touched and (only is None or path in only)
+        if not lake.select or matches(lake.select, found[path].table)
     ]
     made.names = frozenset(one.name for one in found.values())
     for subject in made.subjects:
         try:
-            _look_up(lake, subject)
+            state = lake.snapshot(subject.path)
         except Exception as error:  # one damaged table must not hide the state of the others
             subject.damage = faults.of_mirror(
                 error, lake.pipeline.file, subject.name, lake.path(subject.path)
             )
+            continue
+        generation = subject.mirror.generation if subject.mirror else 0
+        subject.exists, subject.size = state.exists, state.size or 0
+        kinds = {name: str(kind) for name, kind in state.types.items()}
+        subject.types = {name: _TYPES.get(kind, kind.upper()) for name, kind in kinds.items()}
+        subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)
     return made
 
 
@@ -182,28 +184,12 @@ def _lane(row: Mapping[str, Any], source: TableId) -> CheckedLane:
     )
 
 
-def _selected(lake: Lake, subject: CheckedMirror) -> bool:
-    return not lake.select or matches(lake.select, subject.table)
-
-
 _BOOKED = ("messages", "rejected", "off", "control_ever", "messages_ever", "rejected_ever")
 _COUNTS = (
     *(name for name in SUMS if name not in _BOOKED),
-    "erased_ever",
-    "truncates_ever",
-    "changes_ever",
-    "inherits_ever",
-    "places",
+    *"erased_ever truncates_ever changes_ever inherits_ever places".split(),
 )
 
 
 # by their names in the log
 _TYPES = {"long": "BIGINT", "integer": "INT", "short": "SMALLINT", "byte": "TINYINT"}
-
-
-def _look_up(lake: Lake, subject: CheckedMirror) -> None:
-    state = lake.snapshot(subject.path)
-    generation = subject.mirror.generation if subject.mirror else 0
-    subject.exists, subject.size = state.exists, state.size or 0
-    subject.types = {name: _TYPES.get(str(kind), str(kind).upper()) for name, kind in state.types.items()}
-    subject.applied = state.transactions.get(lake.writer(GOLD, subject.path, generation), -1)

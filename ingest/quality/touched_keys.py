@@ -1,13 +1,13 @@
 """The checks of keys for a batch with few changes, without a Spark job.
 
 The last change of each key says whether the mirror must have its row; delta-rs and DuckDB read the mirror's keys. A
-mirror with a fault is left to the Spark pass (`ingest.quality.keys`), which names the keys.
+mirror with a fault is left to the Spark pass (`ingest.quality.key_checks`), which names the keys.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,28 +18,20 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHANGES
 from ingest.order import is_weak, same_place
+from ingest.quality.arrow_rows import FOUND, changes_since, mirror_rows, read
 from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
-from ingest.quality.reading import Dialect, mirror_rows, read
-from ingest.quality.sides import LARGE, Side
+from ingest.quality.key_sql import LARGE, Side
 from ingest.quality.subjects import CheckedLane
 
 MOST = 20_000  # changes of all mirrors together
 _LANE = ("source", "database", "schema", "table")
 _COLUMNS = (*_LANE, "batch", "topic", "partition", "offset", "op", "order_key", "partial", "before", "after")
 _INEXACT = ("FLOAT", "DOUBLE")
-_LISTED = (
-    "STRING",
-    "TINYINT",
-    "SMALLINT",
-    "INT",
-    "BIGINT",
-    "DATE",
-)  # types whose rows are found without reading all
 
 
 @dataclass(slots=True)
-class _Said:
+class _KeyState:
     """The changes' result for one key."""
 
     last: tuple[str, int, bool] = ("", 0, True)  # order key, half of the change, whether the row is deleted
@@ -69,10 +61,10 @@ def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
         return {}
     found: dict[str, dict[str, int]] = {}
     with suppress(Exception):  # the Spark pass reports what cannot be read
-        said = _said(lake, simple)
+        states = _states(lake, simple)
         for one in simple:
             with suppress(Exception):
-                numbers = _numbers(lake, one, said[one.index])
+                numbers = _numbers(lake, one, states[one.index])
                 if not any(n and complains(name) for name, n in numbers.items()):
                     found[one.subject.path] = numbers
     return found
@@ -90,23 +82,24 @@ def _is_simple(one: Side) -> bool:
     kinds = [column.delta for column in mirror.key_columns]
     if any(there.get(column.column) != column.delta for column in mirror.key_columns):
         return False
-    if one.subject.size >= LARGE and not all(kind in _LISTED or kind.startswith("DECIMAL") for kind in kinds):
+    if one.subject.size >= LARGE and not all(kind in FOUND or kind.startswith("DECIMAL") for kind in kinds):
         return False
     late = any(lane.floor for _, lane in one.lanes)
     return not late and not mirror.eras and not set(kinds) & {*_INEXACT}
 
 
-def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
+def _states(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _KeyState]]:
     """The new changes' results for each mirror's keys, by the mirror's index."""
     lanes: dict[tuple[str, TableId], list[tuple[Side, int, CheckedLane]]] = {}
     for one in sides:
         for i, lane in one.lanes:  # a table's changes go into several mirrors with ``also:``
             lanes.setdefault((lane.source, lane.table), []).append((one, i, lane))
-    found: dict[int, dict[Key, _Said]] = {one.index: {} for one in sides}
+    found: dict[int, dict[Key, _KeyState]] = {one.index: {} for one in sides}
     if not lanes:
         return found
     rows = []
-    for row in _changes(lake, sides[0].since, [lane for some in lanes.values() for _, _, lane in some]):
+    wanted = changes_since(sides[0].since, (table.table for _, table in lanes))
+    for row in (row for page in read(lake, CHANGES.name, _COLUMNS, wanted) for row in page.to_pylist()):
         table = TableId(row["database"], row["schema"], row["table"])
         for one, i, _ in lanes.get((row["source"], table), ()):
             if row["batch"] > one.subject.applied:
@@ -124,40 +117,28 @@ def _said(lake: Lake, sides: Sequence[Side]) -> dict[int, dict[Key, _Said]]:
             concerned = key_of_change(change, tuple(name for name, _ in one.signature), dict(one.signature))
         except KeyCellError:  # rejected by the fold: it has no row
             continue
-        said = found[one.index]
-        said.setdefault(concerned.key, _Said()).take(row, 1, gone=change.op is Op.DELETE)
+        states = found[one.index]
+        states.setdefault(concerned.key, _KeyState()).take(row, 1, gone=change.op is Op.DELETE)
         if concerned.left is not None:
-            said.setdefault(concerned.left, _Said()).take(row, 0, gone=True)
+            states.setdefault(concerned.left, _KeyState()).take(row, 0, gone=True)
     return found
 
 
-def _changes(lake: Lake, since: int, lanes: Iterable[CheckedLane]) -> Iterator[dict[str, Any]]:
-    tables = sorted({lane.table.table or "" for lane in lanes})
-
-    def where(dialect: Dialect) -> str:
-        kind, batch, table = map(dialect.quoted, ("kind", "batch", "table"))
-        listed = ", ".join(map(dialect.literal, tables))
-        return f"{kind} = 'change' AND {batch} > {since} AND {table} IN ({listed})"
-
-    for rows in read(lake, CHANGES.name, _COLUMNS, where):
-        yield from rows.to_pylist()
-
-
-def _numbers(lake: Lake, one: Side, said: Mapping[Key, _Said]) -> dict[str, int]:
+def _numbers(lake: Lake, one: Side, states: Mapping[Key, _KeyState]) -> dict[str, int]:
     """Every check's number, as the Spark pass counts them."""
     found = _of_all_rows(lake, one)
     if not one.comparable:
         return found
-    present = _present(lake, one, None if one.closed else said)
-    alive = {key for key, each in said.items() if not each.last[2]}
-    gone = present.keys() - alive if one.closed else present.keys() & (said.keys() - alive)
-    again = [place[3] for each in said.values() for place in each.places.values() if place[2]]
+    present = _present(lake, one, None if one.closed else states)
+    alive = {key for key, each in states.items() if not each.last[2]}
+    gone = present.keys() - alive if one.closed else present.keys() & (states.keys() - alive)
+    again = [place[3] for each in states.values() for place in each.places.values() if place[2]]
     found[one.lacking] = len(alive - present.keys())
     found["ghost_rows"] = len(gone)
     found["key_unique"] = max(found["key_unique"], sum(n - 1 for n in present.values()))
     found["ambiguities"], found["duplicates"] = again.count(False), again.count(True)
     if one.asks("incomplete_rows"):
-        found["incomplete_rows"] = sum(not said[key].whole for key in alive & present.keys())
+        found["incomplete_rows"] = sum(not states[key].whole for key in alive & present.keys())
     return found
 
 

@@ -22,7 +22,7 @@ from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import ALL
 from ingest.lake.tables import LakeReader
 from ingest.quality.catalogue import ERROR, FAIL
-from ingest.quality.facts import Facts
+from ingest.quality.report_model import Facts
 
 Made = TypeVar("Made")
 OLDEST = 60.0  # seconds after which an answer is made again, whatever the folders say

@@ -21,7 +21,7 @@ from ingest.lake.decisions import PAUSE, Decision
 from ingest.lake.raw import raw
 from ingest.lake.tables import LakeReader
 from ingest.quality import report
-from ingest.quality.facts import BatchFact, Facts, RunFact
+from ingest.quality.report_model import BatchFact, Facts, RunFact
 from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
 

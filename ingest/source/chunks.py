@@ -94,7 +94,7 @@ def key_conditions(
 
 
 def beyond(orders: Sequence[str], values: Sequence[str], than: str, *, equal: bool = False) -> str:
-    """A condition on columns by literals of theirs, in any database's SQL."""
+    """Compare columns with literals of their values, in any database's SQL."""
     if len(orders) == 1:
         return f"{orders[0]} {than}{'=' if equal else ''} {values[0]}"
     cases = []

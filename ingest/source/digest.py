@@ -117,7 +117,7 @@ def _led(text: str) -> str:
 
 
 def _dense(text: str) -> str:
-    """JSON without the blanks that databases and connectors put between its members, or do not."""
+    """JSON without the spaces that databases and connectors put between its members, or do not."""
     return f"REPLACE(REPLACE({text}, ': ', ':'), ', ', ',')"
 
 
@@ -147,5 +147,4 @@ def _joined(parts: Sequence[str], concat: Callable[[Sequence[str]], str], md5: C
 
 
 def mirror_number(text: str) -> str:
-    """DuckDB's SQL for the number of a text."""
     return f"('0x' || substr(md5({text}), 1, {BITS // 4}))::UBIGINT"

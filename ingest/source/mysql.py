@@ -89,13 +89,8 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         by_bytes = logical == "string" and str(collation).endswith("_bin")
         columns.append(SourceColumn(name, declared, logical, text, by_bytes, str(generated) == "1"))
     named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
-    return SourceTable(
-        table,
-        named,
-        tuple(columns),
-        tuple(one for (one,) in keys),
-        hides_columns=_is_partly_denied(connection, named),
-    )
+    denied = _is_partly_denied(connection, named)
+    return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys), hides_columns=denied)
 
 
 def _is_partly_denied(connection: Any, named: str) -> bool:

@@ -208,7 +208,7 @@ def _moment(value: str, zoned: bool, digits: int = 9) -> str:
 
 
 def key(column: SourceColumn) -> Key:
-    """Every type as it is; texts of the national character set in ASCII, because a statement has not all of theirs."""
+    """Every type as it is; texts of the national character set in ASCII, because a statement may lack their characters."""
     name, kind = name_of(column.name), _kind(column)
     if kind in (*_NUMBERS, "INTEGER"):
         return Key(name, column.text, "TO_NUMBER({})")

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, LifoQueue
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ingest.change import TableId
 from ingest.config import Source
@@ -163,7 +163,8 @@ def reconcile(
             )  # fmt: skip
         pair = _pair(lake, dialect, found, mirror)
         folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
-        mine = ends.enter_context(_MirrorSide(lake, pair, folder))
+        mine = _MirrorSide(lake, pair, folder)
+        ends.callback(mine.close)
         theirs = _SourceSide(asking, dialect, pair)
         done = Reconciled(str(table), mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
         done.unkeyed, done.left_out = not mirror.keys, pair.left_out
@@ -216,11 +217,9 @@ def views_of(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
 
 
 def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
-    try:
-        mirror_of(view, source, table)
-    except IngestError:
-        return False
-    return True
+    with suppress(IngestError):
+        return bool(mirror_of(view, source, table))
+    return False
 
 
 def tables_of(lake: Tables, source: Source) -> list[TableId]:
@@ -433,7 +432,9 @@ class _SourceSide:
         now = self.asking.again(lambda dialect, connection: dialect.table(connection, self.pair.table.id))
         if now is None or now.shape != self.pair.table.shape:
             what = "vanished" if now is None else "got other columns"
-            raise IngestError(f"{self.pair.table.id} {what} while it was compared: type the same again.")
+            raise IngestError(
+                f"{self.pair.table.id} {what} while it was compared: run the same command again."
+            )
 
 
 class _MirrorRow(NamedTuple):
@@ -451,9 +452,6 @@ class _MirrorSide:
         self._lake = lake
         self._pair = pair
         self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
-        self.rows_count = 0
-
-    def __enter__(self) -> Self:
         orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
         texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
         hashed = "'' AS h"
@@ -465,10 +463,9 @@ class _MirrorSide:
             f"CREATE TABLE m AS SELECT {', '.join([*orders, *texts, hashed, f'{number} AS d'])} "
             f"FROM {self._scan()} {sort}"
         )
-        self.rows_count = self._ask("SELECT count(*) FROM m")[0][0]
-        return self
+        self.rows_count: int = self._ask("SELECT count(*) FROM m")[0][0]
 
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
         self._base.close()
 
     def _scan(self) -> str:
@@ -523,10 +520,7 @@ class _MirrorSide:
         base = self._base.cursor()
         base.execute(f"CREATE OR REPLACE TEMP TABLE wanted ({', '.join(f'{one} VARCHAR' for one in ks)})")
         for first in range(0, len(keys), 1000):
-            values = ", ".join(
-                f"({', '.join(duck.value(text) for text in key)})" for key in keys[first : first + 1000]
-            )
-            base.execute(f"INSERT INTO wanted VALUES {values}")
+            base.execute(f"INSERT INTO wanted VALUES {duck.listed(keys[first : first + 1000])}")
         found = base.execute(
             f"SELECT {', '.join([*ks, *(f'c{at}' for at in range(len(cells)))])} FROM (SELECT "
             f"{', '.join([*texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
@@ -556,7 +550,7 @@ class _Search:
         """The keys of all rows that differ."""
         self.done.mirror_rows = self.mine.rows_count
         if not self.pair.keys:
-            self._whole()
+            self._range(Chunk(None, None))
         elif self.pair.ranged:
             ranges = self.theirs.ranges(self.limits.range_rows)
             if self.sample:
@@ -576,19 +570,13 @@ class _Search:
                 for one in tasks:
                     one.cancel()
 
-    def _whole(self) -> None:
-        chunk = Chunk(None, None)
-        theirs, mine = self.theirs.sums(chunk, "0"), self.mine.sums(chunk, "0")
-        self.done.rows, self.done.ranges = theirs.get("0", (0, 0))[0], 1
-        self.done.equal = int(theirs == mine)
-
     def _range(self, chunk: Chunk) -> None:
         theirs, mine = self.theirs.sums(chunk, "0", self.limits.range_rows), self.mine.sums(chunk, "0")
         with self._lock:
             self.done.rows += theirs.get("0", (0, 0))[0]
             self.done.ranges += 1
             self.done.equal += theirs == mine
-        if theirs != mine:
+        if theirs != mine and self.pair.keys:
             self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
         self.tell(self.done)
 
@@ -731,15 +719,10 @@ def _difference(pair: _Pair, key: RowKey, source: Cells | None, mirror: Cells | 
 
 def _same_number(one: str | None, other: str | None) -> bool:
     """True for two texts of one floating number, in forms of different databases."""
-    if one is None or other is None:
-        return False
     try:
-        a, b = float(one), float(other)
+        return repr(float(one or "")) == repr(float(other or ""))  # one form for NaN, two for the zeros
     except ValueError:
         return False
-    if math.isnan(a) or math.isnan(b):
-        return math.isnan(a) and math.isnan(b)
-    return a == b and math.copysign(1, a) == math.copysign(1, b)
 
 
 def _moment(text: str) -> dt.datetime:

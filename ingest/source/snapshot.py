@@ -55,7 +55,6 @@ class SnapshotProgress:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, rows: int) -> None:
-        """One more chunk."""
         with self._lock:
             self.rows += rows
             self.done += 1
@@ -125,7 +124,7 @@ def snapshot(
     decoded nothing of the stream. ``tell`` is called after each chunk.
 
     Raises:
-        IngestError: the table is not there, or the database failed again and again; type the same to go on.
+        IngestError: the table is not there, or the database failed again and again; the same command goes on.
     """
     for _ in range(_RESTARTS):
         try:
@@ -276,7 +275,7 @@ def settle(dialect: Any, connection: Any, table: TableId) -> None:
         if time.monotonic() > until:
             raise IngestError(
                 f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of "
-                f"{table}: end it (pg_stat_activity shows it), then type the same again."
+                f"{table}: end it (pg_stat_activity shows it), then run the same command again."
             )
         time.sleep(0.05)
 
@@ -370,7 +369,7 @@ class TableReading:
             except DatabaseError as error:
                 if trial == _TRIES - 1:
                     raise IngestError(
-                        f"{error} {self.table.id} was read in part: type the same again to go on."
+                        f"{error} {self.table.id} was read in part: run the same command again to go on."
                     ) from None
                 if stop.wait(2.0**trial):
                     break

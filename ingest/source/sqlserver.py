@@ -6,7 +6,7 @@ What its documents say, and what is done about it:
 - ``CONCAT`` cuts its result at 8,000 bytes, without a word: texts go into a row's checksum as their MD5.
 - ``HASHBYTES`` hashes the bytes that a text has; those of UTF-8 need a collation that the database knows from 2019 on,
   so before that texts are read and not compared.
-- Comparisons of texts ignore blanks at the end, so no collation orders as bytes do.
+- Comparisons of texts ignore spaces at the end, so no collation orders as bytes do.
 - A backslash at the end of a line continues a literal: texts are compared by literals of their bytes.
 - ``FLOAT`` prints six digits unless its style says 17; ``MONEY`` two, unless its style says four.
 - Streams have no time of day of a ``DATETIME`` more exact than its three printed digits.
@@ -87,7 +87,7 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
             appname="ingest",
         )
     except ValueError as error:
-        raise pytds.InterfaceError(f"what answers there is no SQL Server ({error})") from error
+        raise pytds.InterfaceError(f"what answers there is not a SQL Server ({error})") from error
     with connection.cursor() as cursor:
         cursor.execute(_SESSION)
     return connection

@@ -17,7 +17,7 @@ from ingest.bronze.positions import Positions
 from ingest.config import load
 from ingest.lake import commits, delta, log
 from ingest.lake.lake import Lake
-from ingest.lake.upkeep import maintain
+from ingest.lake.maintenance import maintain
 from ingest.result import Result
 from ingest.run import Warm, run
 from ingest.silver.decode import decode

@@ -12,7 +12,7 @@ from ingest.cli.app import app
 from ingest.cli.catalog_sql import Registered, RegisteredColumn
 from ingest.inspect.query import query
 from ingest.lake.schemas import CHECKS, DECISIONS, REJECTS
-from ingest.quality.gather import gather
+from ingest.quality.report_data import gather
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
 from tests.written import Written

@@ -120,7 +120,7 @@ def test_spark_answers_the_same(
 ) -> None:
     """Lakes in stores that only Hadoop reaches are asked by the same queries; a wrong answer there shows nowhere else."""
     from ingest.gold import approval
-    from ingest.quality.gather import gather
+    from ingest.quality.report_data import gather
 
     for shop in shops.values():
         reader, lake = LakeReader(shop.lake.pipeline), Lake(spark, shop.lake.pipeline)

@@ -61,7 +61,7 @@ BAD = {
     "      - {into: eu.orders, where: email = 'a'}\n": ["11:9 where: needs the column 'email', of which mask:"],
     "      - {into: eu.orders, colums: {}}\n": ["11:27 the key 'colums' is unknown here; did you mean columns"],
     "      - {where: price > 1}\n": ["11:9 the key 'into' is missing"],
-    "      - {into: 'eu.{1}'}\n": ["11:9 into: {1} is no group of match:, which has 0"],
+    "      - {into: 'eu.{1}'}\n": ["11:9 into: {1} is not a group of match:, which has 0"],
     "      - {into: eu.orders}\n      - {into: '{database}.orders'}\n      - {into: eu.orders}\n": [
         "12:10 the mirror shop.orders is filled by line 6 already", "13:10 the mirror eu.orders is filled by line 11 already",
     ],

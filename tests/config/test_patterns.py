@@ -77,8 +77,8 @@ def test_groups_stand_in_the_name_of_a_mirror(tmp_path: Path, entry: str, mirror
             r"match: '(a|b)\d.t', into: 'shop.{1}', no_key: full_row",
             "brings tables of several source databases into one",
         ),
-        (f"match: '{SHARDS}', into: 'shop.{{3}}_{{2}}'", "{3} is no group of match:, which has 2"),
-        ("match: 'shop_*.t', into: 'shop.{1}'", "{1} is no group of match:, which has 0"),
+        (f"match: '{SHARDS}', into: 'shop.{{3}}_{{2}}'", "{3} is not a group of match:, which has 2"),
+        ("match: 'shop_*.t', into: 'shop.{1}'", "{1} is not a group of match:, which has 0"),
         (
             "match: '(shop.t', into: 'shop.t'",
             "matches no table; with groups, write a regular expression for each",

@@ -161,7 +161,9 @@ def test_a_server_that_vanishes(cut: Cut, returns: bool, monkeypatch: pytest.Mon
     if returns:
         assert cut.read(parallel=1).rows == ROWS
     else:
-        with pytest.raises(IngestError, match="was read in part: type the same again to go on") as caught:
+        with pytest.raises(
+            IngestError, match="was read in part: run the same command again to go on"
+        ) as caught:
             cut.read(parallel=1)
         assert "\n" not in str(caught.value)
         server.start()

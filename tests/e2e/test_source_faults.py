@@ -142,7 +142,9 @@ def test_a_table_that_changes_while_it_is_compared(garden: Garden, later: str) -
         if len(ranges) == 1:
             garden.execute(later)
 
-    said = "plot" if "DROP" in later else "got other columns while it was compared: type the same again"
+    said = (
+        "plot" if "DROP" in later else "got other columns while it was compared: run the same command again"
+    )
     with pytest.raises(IngestError, match=said) as caught:
         compare(garden, "plot", tell=tell, limits=ReconcileBounds(parallel=1, range_rows=10))
     assert "\n" not in str(caught.value)
@@ -168,7 +170,7 @@ def test_a_chunk_that_takes_too_long_is_tried_again_and_then_left_for_later(
     monkeypatch.setattr(reading, "_TRIES", 2)
     one_sentence(
         garden,
-        "failed: .*(time|timeout).* was read in part: type the same again to go on",
+        "failed: .*(time|timeout).* was read in part: run the same command again to go on",
         where=slow,
         parallel=1,
     )

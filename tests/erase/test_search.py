@@ -16,6 +16,7 @@ from ingest.cli.app import app
 from ingest.erase.search import Hit, search
 
 NAME, WIDE = "Mällory", "漢字𝄞"
+QUOTED, CAPITAL = 'the "quoted" name', "Éve with small letters"
 NESTED = pa.struct([("stats", pa.map_(pa.string(), pa.list_(pa.string())))])
 
 
@@ -30,6 +31,7 @@ def lake(folder: Path) -> Path:
         "seen": pa.array([dt.datetime(2031, 2, 3, 4, 5), None], pa.timestamp("us", "UTC")),  # noqa: DTZ001 - of UTC
         "note": pa.array([f"about {NAME} only", None]),
         "payload": pa.array([json.dumps({"name": WIDE}), None]),
+        "document": pa.array([json.dumps({"name": QUOTED}), '{"name":"\\u00C9ve with small letters"}']),
         "value": pa.array([f"raw {NAME}".encode(), None], pa.binary()),
         "add": pa.array([{"stats": [("low", ["deeply hidden"])]}, None], NESTED),
         "live": pa.array([True, None]),
@@ -52,6 +54,8 @@ def lake(folder: Path) -> Path:
         ("2031-02-03 04:05:00", ["seen"]),
         (NAME, ["note", "value"]),
         (WIDE, ["payload"]),
+        (QUOTED, ["document"]),
+        (CAPITAL, ["document"]),
         ("deeply", ["add.stats"]),
         ("in the log", [""]),
     ],

@@ -144,7 +144,7 @@ def test_what_cannot_be_is_refused(seen: Seen) -> None:
 
     lake = seen.depot.lake()
     for text in ("nowhere", "a/b/c", "no-such-file/0/0"):
-        with pytest.raises(IngestError, match=r"is no place|holds no message"):
+        with pytest.raises(IngestError, match=r"is not a place|holds no message"):
             epochs.at_places(lake, "s", [text])
     with pytest.raises(IngestError, match="give 1 to"):
         epochs.with_batch(99, 4)

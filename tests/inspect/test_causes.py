@@ -10,7 +10,7 @@ from ingest.cli import alerts
 from ingest.inspect import causes, status
 from ingest.inspect.causes import ERROR, WARN
 from ingest.quality import report
-from ingest.quality.gather import gather
+from ingest.quality.report_data import gather
 from ingest.serve.fleet import Fleet
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot

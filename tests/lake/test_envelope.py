@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ingest.config.words import KEY_BYTES, master_key
+from ingest.config.scalars import KEY_BYTES, master_key
 from ingest.errors import SetupError
 from ingest.lake.envelope import COLUMNS, NOT_SEALED, Opener, Seal, SealError, unwrapped, wrapped
 

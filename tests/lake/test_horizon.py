@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.lake import commits, upkeep
+from ingest.lake import commits, maintenance
 from ingest.lake.lake import Lake
 from ingest.run import Warm
 from ingest.spark.deferred import Deferred
@@ -56,7 +56,7 @@ def test_versions_are_kept_to_the_edge_of_the_horizon(
     assert {5, 10} == {int(one.name[:20]) for one in log.glob("*.checkpoint.parquet")}
     assert list(range(LAST + 1)) == [found(folder, version) for version in range(LAST + 1)]
 
-    upkeep.clean_log(Lake(spark, depot.pipeline), "mirrors/yard/depot")  # type: ignore[arg-type]
+    maintenance.clean_log(Lake(spark, depot.pipeline), "mirrors/yard/depot")  # type: ignore[arg-type]
     assert not (log / f"{0:020d}.json").exists()
     for version in range(EDGE, LAST + 1):
         assert version == found(folder, version)

@@ -28,12 +28,12 @@ def lake() -> Any:
     )
 
 
-def told(lake: Any, failures: list[str], monkeypatch: pytest.MonkeyPatch) -> list[lineage._Word]:
+def told(lake: Any, failures: list[str], monkeypatch: pytest.MonkeyPatch) -> list[lineage._Event]:
     """What is sent at the start and the end of a run."""
-    words: list[lineage._Word] = []
+    words: list[lineage._Event] = []
     monkeypatch.setattr(lineage, "_client", lambda _where: SimpleNamespace(emit=words.append))
-    monkeypatch.setattr(lineage, "_event", lambda _lake, _where, word: word)
-    lineage.Teller(lake).end(failures, {}, [])
+    monkeypatch.setattr(lineage, "_run_event", lambda _lake, _where, word: word)
+    lineage.Emitter(lake).end(failures, {}, [])
     return words
 
 
@@ -58,7 +58,7 @@ def test_errors_of_the_service_hold_no_secrets(lake: Any, monkeypatch: pytest.Mo
         raise OSError(f"no connection with {PASSWORD}\n\tat java")
 
     monkeypatch.setattr(lineage, "_client", refuse)
-    teller = lineage.Teller(lake)
+    teller = lineage.Emitter(lake)
     teller.end([], {}, [])
     (warning,) = teller.warnings
     assert "OSError: no connection with ***" in warning

@@ -31,10 +31,10 @@ from ingest.lake import decisions, sealing
 from ingest.lake.datafiles import Added
 from ingest.lake.envelope import SealError
 from ingest.lake.lake import Lake
+from ingest.lake.maintenance import Kept
 from ingest.lake.raw import raw
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
-from ingest.lake.upkeep import Kept
 from ingest.result import Result
 from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
@@ -480,7 +480,7 @@ def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         "ingest.cli.progress.ProgressLine", lambda *_given: nullcontext(SimpleNamespace(tell=print))
     )
-    monkeypatch.setattr("ingest.lake.upkeep.maintain", lambda *_given, **_named: [Kept("bronze")])
+    monkeypatch.setattr("ingest.lake.maintenance.maintain", lambda *_given, **_named: [Kept("bronze")])
     monkeypatch.setattr("ingest.cli.upkeep_verbs._tables", lambda _lake: [])
     words = ["maintain", str(depot.file), "--rewrap-keys", "--drop-key", "2026-03-15", "--reason", "asked"]
     clock(4)

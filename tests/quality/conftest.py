@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from ingest.change import TableId
-from ingest.quality import facts as f
 from ingest.quality import queries
+from ingest.quality import report_model as f
 from ingest.quality.catalogue import CHECKS
 
 NOW = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)

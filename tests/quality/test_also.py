@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from ingest.config.model import TableRule
 from ingest.quality import ledgers, touched_keys
-from ingest.quality.sides import Side
+from ingest.quality.key_sql import Side
 from ingest.quality.subjects import survey
 from tests.shops import Shops
 

@@ -11,9 +11,9 @@ from deltalake import write_deltalake
 from ingest.config.model import QualityRule, TableRule
 from ingest.lake import decisions
 from ingest.lake.decisions import ERASED, Decision
-from ingest.quality import counted, keys, left_out
+from ingest.quality import key_checks, left_out, source_counts
 from ingest.quality.catalogue import Metric
-from ingest.quality.sides import Side
+from ingest.quality.key_sql import Side
 from ingest.quality.touched_keys import sound
 from tests.shops import Shops
 
@@ -22,7 +22,7 @@ PATH = "mirrors/shop_1/item"
 
 def numbers(shops: Shops, since: int) -> dict[str, int]:
     """What the checks of keys count of batches after one."""
-    return keys.count(shops.lake, [shops.subject(since)], since)[PATH].numbers
+    return key_checks.count(shops.lake, [shops.subject(since)], since)[PATH].numbers
 
 
 def others(shops: Shops, since: int) -> dict[str, tuple[float, str]]:
@@ -64,7 +64,7 @@ def test_the_source_s_count_is_compared_with_both(tmp_path: Path) -> None:
         found = [Metric(name, n, "shop_1.item") for name, n in numbers(shops, since).items()]
         chosen = [shops.subject(since)]
         rows = left_out.source_rows(chosen, found, since)
-        metrics, broken = counted.compared(pipeline, chosen, rows, {"shop_1.item"})
+        metrics, broken = source_counts.compared(pipeline, chosen, rows, {"shop_1.item"})
         assert (difference, []) == ([one.observed for one in metrics], broken)
 
 

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from ingest.quality import facts as f
+from ingest.quality import report_model as f
 from ingest.quality.report import page, render, spark, state_word
 
 EVIL = "<script>alert('x')</script>\"&`"

@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from ingest.config import Expectation, QualityRule, load, words
+from ingest.config import Expectation, QualityRule, load, scalars
 from ingest.errors import ConfigError
 from ingest.quality import judge
 from ingest.quality.catalogue import CHECKS
@@ -83,7 +83,7 @@ def test_rows_to_look_at_are_one_of_two_words(tmp_path: Path) -> None:
 
 def test_the_pipeline_file_knows_every_check() -> None:
     """A limit for a check that the file's reader does not know could not be set."""
-    assert list(CHECKS) == list(words.CHECKS)
+    assert list(CHECKS) == list(scalars.CHECKS)
 
 
 def test_a_large_module_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

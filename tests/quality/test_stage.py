@@ -19,8 +19,8 @@ from ingest.lake.rejects import dismiss
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, CHECKS, DDL, REJECTS, RUNS
 from ingest.order import Order, order_key
 from ingest.quality import stage
-from ingest.quality.gather import gather
 from ingest.quality.report import page
+from ingest.quality.report_data import gather
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.quality import ledgers, statements, vanished
+from ingest.quality import ddl_ledger, ledgers, vanished
 from ingest.quality.subjects import survey
 from tests.shops import Shops
 
@@ -31,7 +31,7 @@ def found(shops: Shops, since: int = 1) -> dict[str, str]:
         assert ("done", "") == shops.run()
     lake = shops.lake
     chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes).subjects
-    metrics = list(vanished.of_mirrors(lake, chosen, since, statements.read(lake)))
+    metrics = list(vanished.of_mirrors(lake, chosen, since, ddl_ledger.read(lake)))
     return {one.check: one.detail.split(" without ")[1].split(", which")[0] for one in metrics}
 
 

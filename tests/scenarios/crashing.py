@@ -96,9 +96,9 @@ CALLS = {
     "create": Call("ingest.lake.lock", "_sign", lambda *_given: "lock"),
     "take over": Call("ingest.lake.lock", "_wait_for_orphan", lambda *_given: "lock"),
     "remove": Call("ingest.lake.lock", "_forget", lambda *_given: "lock"),
-    "drop": Call("ingest.lake.upkeep", "_drop", lambda *_given: "messages"),
-    "join": Call("ingest.lake.upkeep", "_join", lambda _session, table, _done: _last_part(table)),
-    "delete": Call("ingest.lake.upkeep", "_vacuum", lambda _session, table: _last_part(table)),
+    "drop": Call("ingest.lake.maintenance", "_drop", lambda *_given: "messages"),
+    "join": Call("ingest.lake.maintenance", "_join", lambda _session, table, _done: _last_part(table)),
+    "delete": Call("ingest.lake.maintenance", "_vacuum", lambda _session, table: _last_part(table)),
 }
 
 

@@ -260,7 +260,7 @@ def test_a_killed_replay_is_not_replayed_twice(spark: SparkSession, tmp_path: Pa
 
 def test_killed_upkeep_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Messages half dropped, or files half joined, would be read as a table that says something else."""
-    from ingest.lake.upkeep import maintain
+    from ingest.lake.maintenance import maintain
 
     depot = Stores(tmp_path)
     tomorrow = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)

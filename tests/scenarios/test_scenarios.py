@@ -283,8 +283,8 @@ def test_keys_are_counted_alike_without_spark(
 ) -> None:
     """The quick count of keys may leave mirrors to Spark; what it says of the others must be what Spark says."""
     from ingest.lake.lake import Lake
-    from ingest.quality import keys, ledgers, touched_keys
-    from ingest.quality import statements as logged
+    from ingest.quality import ddl_ledger as logged
+    from ingest.quality import key_checks, ledgers, touched_keys
     from ingest.quality.subjects import survey
 
     assert batch_by_batch.pipeline is not None
@@ -294,8 +294,8 @@ def test_keys_are_counted_alike_without_spark(
     chosen = survey(lake, ledgers.read(lake, since, last).lanes).subjects
     quick: dict[str, dict[str, int]] = {}
     sound = touched_keys.sound
-    monkeypatch.setattr(keys, "sound", lambda lake, sides: quick.update(sound(lake, sides)) or {})
-    counted = keys.count(lake, chosen, since, logged.read(lake))
+    monkeypatch.setattr(key_checks, "sound", lambda lake, sides: quick.update(sound(lake, sides)) or {})
+    counted = key_checks.count(lake, chosen, since, logged.read(lake))
     assert quick
     assert quick == {path: counted[path].numbers for path in quick}
 

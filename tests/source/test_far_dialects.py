@@ -677,10 +677,10 @@ def test_a_certificate_is_of_the_host(names: list[str], common: str, host: str, 
 )  # fmt: skip
 def test_a_url_names_its_database(url: str, good: bool) -> None:
     """Without one a client connects to what the server thinks of."""
-    from ingest.config import words
+    from ingest.config import scalars
 
     if good:
-        assert url == words.database(url)
+        assert url == scalars.database(url)
         return
     with pytest.raises(ValueError, match="oracle://host:1521/service"):
-        words.database(url)
+        scalars.database(url)

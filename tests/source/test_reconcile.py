@@ -363,7 +363,7 @@ def test_null_in_a_key_is_named(bins: Bins) -> None:
 def test_the_report_shows_the_comparison_beside_the_checks_of_each_batch(bins: Bins) -> None:
     """The newest checks alone would hide all others after a comparison, and the comparison after the next batch."""
     from ingest.inspect.status import verdicts
-    from ingest.quality.gather import gather
+    from ingest.quality.report_data import gather
 
     def checked(year: int, *names: str) -> None:
         at = dt.datetime(year, 1, 1, tzinfo=dt.UTC)

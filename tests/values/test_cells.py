@@ -52,7 +52,7 @@ def test_plain_and_spark_type_keys_alike(spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
     from ingest.gold.cast import cast, key_is_exact
-    from ingest.quality.sides import _typed as checked
+    from ingest.quality.key_sql import _typed as checked
 
     wanted = texts()
     frame = spark.createDataFrame([(text,) for text in wanted], "text STRING")

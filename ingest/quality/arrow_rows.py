@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest import types
+from ingest.change import TableId
 from ingest.fold import Key, KeyCellError, typed
 from ingest.lake import names
 from ingest.lake.lake import Lake
@@ -24,6 +25,13 @@ class Dialect:
 
     quoted: Callable[[str], str]
     literal: Callable[[str], str]
+
+    def same(self, names: Iterable[str], texts: Iterable[str | None]) -> str:
+        """The condition that columns hold these texts, or NULL for None."""
+        return " AND ".join(
+            f"{self.quoted(name)} {'IS NULL' if text is None else f'= {self.literal(text)}'}"
+            for name, text in zip(names, texts, strict=True)
+        )
 
 
 Where = Callable[[Dialect], str]
@@ -71,19 +79,26 @@ def read(lake: Lake, name: str, columns: Sequence[str], where: Where) -> list[pa
         return list(by_spark(lake, name, columns, where))
 
 
+def changes_since(batch: int, tables: Iterable[str | None]) -> Where:
+    """The condition of all changes after a batch that are of tables with these names, whatever their database."""
+    names = sorted({name or "" for name in tables})
+
+    def where(dialect: Dialect) -> str:
+        kind, number, table = map(dialect.quoted, ("kind", "batch", "table"))
+        return f"{kind} = 'change' AND {number} > {batch} AND {table} IN ({', '.join(map(dialect.literal, names))})"
+
+    return where
+
+
 # --- a mirror -------------------------------------------------------------------------------------
 
 
 def mirror_rows(
     lake: Lake, mirror: Mirror, kinds: Sequence[str], keys: Iterable[Key] | None
 ) -> list[Sequence[object]]:
-    """The rows of some keys, and possibly others, with cells as in `of_column`; all rows for None.
+    """The rows of some keys, in the fold's form, and possibly others, with cells as in `of_column`; all rows for None.
 
-    Args:
-        lake: the lake.
-        mirror: with its columns in the order of the cells.
-        kinds: the actual Delta type of each column; empty if it does not exist.
-        keys: in the fold's form.
+    ``kinds`` has the actual Delta type of each column; empty if it does not exist.
     """
     listed = None if keys is None else list(keys)
     if listed == []:
@@ -114,6 +129,7 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> st
 
 
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+FOUND = ("STRING", *_WHOLE, "DATE")  # types of keys whose rows are found without reading all; so are decimals
 
 
 _REJECT = (
@@ -128,12 +144,8 @@ def cell_rejects(lake: Lake, mirror: Mirror) -> list[tuple[Key, dict[str, Any]]]
         return []
 
     def where(dialect: Dialect) -> str:
-        parts = [f"{dialect.quoted('kind')} = 'cell'", f"{dialect.quoted('key')} IS NOT NULL"]
-        for name, text in zip(("database", "schema", "table"), mirror.table, strict=True):
-            parts.append(
-                f"{dialect.quoted(name)} {'IS NULL' if text is None else f'= {dialect.literal(text)}'}"
-            )
-        return " AND ".join(parts)
+        mine = dialect.same(("kind", *TableId._fields), ("cell", *mirror.table))
+        return f"{mine} AND {dialect.quoted('key')} IS NOT NULL"
 
     found = read(lake, REJECTS.name, _REJECT, where)
     keyed = ((_key_of(row["key"], mirror), row) for rows in found for row in rows.to_pylist())

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.change import TableId
-from ingest.config import Pipeline, QualityRule, matches, words
+from ingest.config import Pipeline, QualityRule, matches, scalars
 from ingest.quality.catalogue import ERROR, CheckResult, Metric
 from ingest.quality.subjects import CheckedMirror
 
@@ -74,7 +74,7 @@ def _metrics(
 def _table(name: str) -> TableId:
     """The table that a file of counts names; a missing database is accepted."""
     try:
-        return words.table(name)
+        return scalars.table(name)
     except ValueError:
         return TableId(None, None, name)
 
@@ -88,7 +88,7 @@ def read(file: Path) -> dict[str, int]:
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ValueError(f"the row counts {file} cannot be read: {reason}") from None
     listed = list(_json(file, text) if text.lstrip()[:1] in ("{", "[") else _csv(file, text))
     found: dict[str, int] = {}

@@ -10,9 +10,9 @@ from ingest.lake import decisions, rejects
 from ingest.lake.decisions import DISMISS_REJECT
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import REJECTS
+from ingest.quality.arrow_rows import cell_rejects, mirror_rows
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cells import Compared
-from ingest.quality.reading import cell_rejects, mirror_rows
 from ingest.quality.subjects import GOLD, CheckedMirror
 
 WHY = "the row has gone or has another value since"

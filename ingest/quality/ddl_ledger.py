@@ -58,16 +58,13 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
     for one in statements:
         for table in one.tables:
             first = pipeline.rule(table)
-            if one.decided or first.exclude or not _is_open(one, table):
+            is_open = one.kind == "unknown" or any(leaves_open(effect, table) for effect in one.effects)
+            if one.decided or first.exclude or not is_open:
                 continue
             for rule in (first, *first.also):
                 if rule.on_schema_change != "ignore":
                     found.setdefault(mirror_path(target(rule, table)), []).append(one.text)
     return found
-
-
-def _is_open(one: Statement, table: TableId) -> bool:
-    return one.kind == "unknown" or any(leaves_open(effect, table) for effect in one.effects)
 
 
 def beginning(

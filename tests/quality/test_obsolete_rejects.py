@@ -15,7 +15,7 @@ from ingest.fold import Key
 from ingest.lake import mirrors, rejects
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import REJECTS
-from ingest.quality import replaced
+from ingest.quality import obsolete_rejects
 from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
 from ingest.spark.deferred import Deferred
@@ -59,7 +59,7 @@ def left_open(
     commit(depot.lake / REJECTS.name, REJECTS.types, found, by=REJECTS.partition_by, writer=writer)
     kinds = {one.column: one.delta for one in mirror.columns}
     subject = CheckedMirror(BINS, mirror.path, mirror, 1, exists=True, types=kinds)
-    replaced.close(lake, [subject], {mirror.path: Compared(filled=set(filled))})
+    obsolete_rejects.close(lake, [subject], {mirror.path: Compared(filled=set(filled))})
     waiting = rejects.waiting(depot.reader)
     return sorted((row["batch"], row["offset"], row["key"].strip('{"id:}')) for row in waiting)
 

@@ -13,7 +13,7 @@ from ingest.fold import SchemaStep
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import Order, order_key
 from ingest.quality.cell_diff import KeyHistory
-from ingest.quality.row_counts import differences, folded
+from ingest.quality.keyless_diff import differences, folded
 
 MIRROR = Mirror(
     TableId("shop", None, "log"),

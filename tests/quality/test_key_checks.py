@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.quality import keys, sides
+from ingest.quality import key_checks, key_sql
 from ingest.quality.ledgers import read
 from ingest.quality.subjects import survey
 from tests.gold.depot import Depot
@@ -45,13 +45,13 @@ def test_large_mirrors_are_checked_alike(
     def numbers() -> dict[str, int]:
         subjects = survey(lake, read(lake, 1, 2).lanes).subjects
         assert [True] == [one.size > 0 for one in subjects]
-        [counted] = keys.count(lake, subjects, 1).values()
+        [counted] = key_checks.count(lake, subjects, 1).values()
         return counted.numbers | {
             f"{name}: {each}": 1 for name, some in counted.failing.items() for each in some
         }
 
     small = numbers()
-    monkeypatch.setattr(sides, "LARGE", 1)
+    monkeypatch.setattr(key_sql, "LARGE", 1)
     large = numbers()
     assert {"key_not_null": 1, "missing_rows": 2, "ghost_rows": 2} == {
         name: small[name] for name in ("key_not_null", "missing_rows", "ghost_rows")
@@ -77,13 +77,13 @@ def test_few_changes_are_checked_alike_without_a_job(
     lake = depot.lake()
 
     def numbers(since: int) -> dict[str, int]:
-        [counted] = keys.count(lake, survey(lake, read(lake, since, 2).lanes).subjects, since).values()
+        [counted] = key_checks.count(lake, survey(lake, read(lake, since, 2).lanes).subjects, since).values()
         return counted.numbers
 
     quick = [numbers(since) for since in (0, 1)]
-    monkeypatch.setattr(keys, "session", None)
+    monkeypatch.setattr(key_checks, "session", None)
     assert quick == [numbers(since) for since in (0, 1)]  # no session was asked for
     monkeypatch.undo()
-    monkeypatch.setattr(keys, "sound", lambda _lake, _sides: {})
+    monkeypatch.setattr(key_checks, "sound", lambda _lake, _sides: {})
     assert quick == [numbers(since) for since in (0, 1)]
     assert [9, 9] == [one["rows"] for one in quick]

@@ -16,9 +16,9 @@ from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.images import image_sql
 from ingest.lake.lake import Lake
-from ingest.lake.names import literal
+from ingest.lake.names import literal, of_table
 from ingest.lake.schemas import CHANGES
-from ingest.order import AFTER_ITS_ROW, Order, is_weak, number_key, order_of, same_place, weak_sql
+from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of, same_place, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
@@ -42,11 +42,7 @@ def of_mirrors(
 ) -> Iterator[Metric]:
     """Count the doubtful places in the order of each mirror's changes.
 
-    Args:
-        lake: the lake.
-        chosen: the mirrors.
-        since: the last batch checked before.
-        statements: rows of the DDL ledger that may mean something.
+    ``since`` is the last batch checked before; ``statements`` are the rows of the DDL ledger that may mean something.
     """
     sources = {source.name: source for source in lake.pipeline.sources}
     by_table = _by_table(statements)
@@ -99,19 +95,13 @@ def _of_lane(
             f"`ingest backfill {lake.pipeline.file.name}`"
         )
         yield Metric("unplaced_changes", unplaced, subject.name, detail=detail)
-    if _all_older(lane):
+    low, high, folded = lane.order_low, lane.order_high, lane.folded_high
+    if lane.changes and low and high and folded and not is_weak(high) and high < same_place(folded):
         detail = (
             f"all {lane.changes:,} changes of {lane.table} since batch {since} stand before what the mirror has "
             f"already: if its positions started again, {_epoch(lake, lane)}"
         )
         yield Metric("old_positions", lane.changes, subject.name, detail=detail)
-
-
-def _all_older(lane: CheckedLane) -> bool:
-    """True if all new changes have positions, and all of these are older than the newest one folded before."""
-    if not lane.changes or not lane.order_high or not lane.folded_high or is_weak(lane.order_high):
-        return False
-    return lane.order_high < same_place(lane.folded_high)
 
 
 def _doubts(
@@ -158,15 +148,21 @@ def unsure_in_second(
     """The number of a lane's rows that may be on the wrong side of a table event in their second."""
     if not formats.load(source.format).ABOUT.event_marks:
         return 0
-    prefixes = {_second(row["order_key"]) for row in statements if _is_anchored(row["order_key"])}
+    anchored = (row["order_key"] for row in statements if order_of(row["order_key"]).half == AFTER_ITS_ROW)
+    prefixes = set(map(_second, anchored))
     low = lane.order_low or ""
     news = {_second(row["order_key"]) for row in statements if row["batch"] > since}
     wanted = sorted(one for one in prefixes if one in news or (lane.changes and low < one + "~"))
     total = 0
+    columns = ", ".join(map(duck.name, ("topic", "partition", "batch", "offset", "order_key")))
     for prefix in wanted:
         events = [_arrived(row, source) for row in statements if row["order_key"].startswith(prefix)]
-        rows = [_arrived(row, source) for row in _rows_of_second(lake, lane, prefix)]
-        total += unsure(events, rows)
+        text = duck.text(prefix)
+        rows = lake.ask(
+            f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' "
+            f"AND {duck.of_lane(lane.source, lane.table)} AND order_key >= {text} AND starts_with(order_key, {text})"
+        )
+        total += unsure(events, [_arrived(row, source) for row in rows])
     return total
 
 
@@ -210,10 +206,6 @@ def _disordered(first_of: Mapping[tuple[Stream, Sequenced], tuple[int, int]]) ->
     return found
 
 
-def _is_anchored(order_key: str) -> bool:
-    return order_of(order_key).half == AFTER_ITS_ROW
-
-
 def _second(order_key: str) -> str:
     """The common prefix of the order keys of one second."""
     order = order_of(order_key)
@@ -221,19 +213,9 @@ def _second(order_key: str) -> str:
 
 
 def _arrived(row: Mapping[str, Any], source: Source) -> Arrived:
-    order: Order = order_of(row["order_key"])
-    partition = row["partition"] if source.kind == "kafka" else None
-    return Arrived(
-        (row["topic"], partition), (row["batch"], row["offset"]), order.sequence, row.get("statement") or ""
-    )
-
-
-def _rows_of_second(lake: Lake, lane: CheckedLane, prefix: str) -> list[dict[str, Any]]:
-    columns = ", ".join(map(duck.name, ("topic", "partition", "batch", "offset", "order_key")))
-    return lake.ask(
-        f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(lane.source, lane.table)} "
-        f"AND order_key >= {duck.text(prefix)} AND starts_with(order_key, {duck.text(prefix)})"
-    )
+    stream = row["topic"], row["partition"] if source.kind == "kafka" else None
+    sequence = order_of(row["order_key"]).sequence
+    return Arrived(stream, (row["batch"], row["offset"]), sequence, row.get("statement") or "")
 
 
 # --- events of weak dialects in another partition ---------------------------------------------------
@@ -266,8 +248,9 @@ def _unplaced(lake: Lake, lane: CheckedLane, since: int, statements: Sequence[Ma
     placed = before or (lane.order_high is not None and not is_weak(lane.order_high))
     if not placed:
         return 0
-    events = [row for row in statements if row["batch"] > since and _is_unplaced(row["order_key"])]
-    if not events and (lane.order_low is None or not _is_unplaced(lane.order_low)):
+    new = [row["order_key"] for row in statements if row["batch"] > since]
+    lows = new if lane.order_low is None else [*new, lane.order_low]
+    if not any(is_weak(key) and order_of(key).phase == 1 for key in lows):
         return 0
     rows = (
         f"SELECT op, topic, `partition`, batch, `offset`, {weak_sql('order_key')} AS weak, order_key, note, kind "
@@ -284,10 +267,6 @@ def _unplaced(lake: Lake, lane: CheckedLane, since: int, statements: Sequence[Ma
         f"WHERE r.weak AND r.op <> 'read' AND NOT coalesce(r.note LIKE '%null value%', false) AND {late}"
     ).first()
     return int(found["n"]) if found else 0
-
-
-def _is_unplaced(order_key: str) -> bool:
-    return is_weak(order_key) and order_of(order_key).phase == 1
 
 
 # --- rows that were read again, in vain -------------------------------------------------------------
@@ -339,14 +318,13 @@ def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since
         f"WHERE n.event_time IS NOT DISTINCT FROM o.event_time AND n.batch > {since} AND o.order_key < n.order_key"
     )
     names = [one.name for one in subject.mirror.key_columns]
-    return len({one["order_key"] for one in repeated if _moves(one, names)})
-
-
-def _moves(row: Mapping[str, Any], names: Sequence[str]) -> bool:
-    """True if a change has different texts of a key column in its two images."""
-    before, after = json.loads(row["before"]), json.loads(row["after"])
-    cells = [(before.get(name), after.get(name)) for name in names]
-    return any(old is not None and new is not None and old != new for old, new in cells)
+    moved = set()
+    for one in repeated:
+        before, after = json.loads(one["before"]), json.loads(one["after"])
+        cells = [(before.get(name), after.get(name)) for name in names]
+        if any(old is not None and new is not None and old != new for old, new in cells):
+            moved.add(one["order_key"])
+    return len(moved)
 
 
 def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int:
@@ -360,10 +338,4 @@ def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int
 
 
 def _of(lane: CheckedLane) -> str:
-    parts = zip(("`database`", "`schema`", "`table`"), lane.table, strict=True)
-    named = " AND ".join(f"{name} <=> {_text(part)}" for name, part in parts)
-    return f"source = {literal(lane.source)} AND {named}"
-
-
-def _text(value: str | None) -> str:
-    return "NULL" if value is None else literal(value)
+    return f"source = {literal(lane.source)} AND {of_table(lane.table)}"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.change import TableId
-from ingest.config import words
+from ingest.config import scalars
 from ingest.config.lint import covers
 from ingest.config.patterns import matches
 
@@ -20,7 +20,7 @@ from ingest.config.patterns import matches
 )
 def test_durations(text: str, expected: float) -> None:
     """A minute taken for a second reads half-written files."""
-    assert expected == words.duration(text)
+    assert expected == scalars.duration(text)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_durations(text: str, expected: float) -> None:
 )
 def test_sizes(text: str, expected: int) -> None:
     """A limit that is off by a thousand is none."""
-    assert expected == words.size(text)
+    assert expected == scalars.size(text)
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,12 @@ def test_sizes(text: str, expected: int) -> None:
 )
 def test_thresholds(text: str, expected: float) -> None:
     """A percentage taken for a count never fails a check."""
-    assert expected == words.ratio(text)
+    assert expected == scalars.ratio(text)
 
 
-@pytest.mark.parametrize("reader", [words.duration, words.size, words.ratio, words.count, words.boolean])
+@pytest.mark.parametrize(
+    "reader", [scalars.duration, scalars.size, scalars.ratio, scalars.count, scalars.boolean]
+)
 @pytest.mark.parametrize("text", ["", " ", "-1", "1e5s", "nan%", "Infinity", "5 mi", "\u0665s", "a/b", "1,5"])
 def test_nonsense_is_refused_in_words(reader: object, text: str) -> None:
     """A value that is guessed at is a surprise later."""
@@ -52,7 +54,7 @@ def test_nonsense_is_refused_in_words(reader: object, text: str) -> None:
 def test_what_is_no_name(text: str) -> None:
     """Names become folders, lock names and transaction identifiers."""
     with pytest.raises(ValueError, match="is not a name"):
-        words.name(text)
+        scalars.name(text)
 
 
 @pytest.mark.parametrize(
@@ -67,14 +69,14 @@ def test_what_is_no_name(text: str) -> None:
 )
 def test_table_names(text: str, expected: TableId) -> None:
     """A name split in the wrong place is another table."""
-    assert expected == words.table(text)
+    assert expected == scalars.table(text)
 
 
 @pytest.mark.parametrize("text", ["a", "", ".", "a.", ".b", "a..b", "a.b.c.d", "`a.b", "a`x`.b", "`a`b.c"])
 def test_what_is_no_table_name(text: str) -> None:
     """Half a name would match nothing, for ever."""
     with pytest.raises(ValueError, match="is not a table"):
-        words.table(text)
+        scalars.table(text)
 
 
 @given(
@@ -92,21 +94,21 @@ def test_a_rule_that_never_applies_is_proved(wide: str, narrow: str, name: str) 
 
 def test_near_words_are_found_whatever_their_case_and_dashes() -> None:
     """People write names from memory."""
-    assert "; did you mean on_schema_change?" == words.nearest(
+    assert "; did you mean on_schema_change?" == scalars.nearest(
         "On-Schema-Changes", ["on_schema_change", "keys"]
     )
-    assert "" == words.nearest("zzz", ["on_schema_change", "keys"])
+    assert "" == scalars.nearest("zzz", ["on_schema_change", "keys"])
 
 
 def test_the_arguments_of_expectations_are_those_of_the_installed_release() -> None:
     """An argument that the library takes must not be refused; read from its source, for importing it takes seconds."""
-    for kind, file in words._expectations().items():
+    for kind, file in scalars._expectations().items():
         module = importlib.import_module(f"great_expectations.expectations.core.{kind}")
         (found,) = (
             one
             for name, one in vars(module).items()
             if name.lower() == kind.replace("_", "") and isinstance(one, type)
         )
-        assert set() == vars(found)["__fields__"].keys() - words._OF_ALL - set(
-            words._arguments(file) or ()
+        assert set() == vars(found)["__fields__"].keys() - scalars._OF_ALL - set(
+            scalars._arguments(file) or ()
         ), kind

@@ -52,13 +52,15 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
             whole = change.__class__(op=Op.INSERT, after={**after, _NUMBER: str(serial)})
             _apply(table, Placed(order, whole))
             index.setdefault(_name(after, mirror), []).append(str(serial))
-    return Counter(_content(row.values, mirror) for row in table.rows.values())
+    return Counter(
+        tuple(of_text(row.values.get(one.name), one.type) for one in mirror.columns)
+        for row in table.rows.values()
+    )
 
 
 def differences(
     wanted: Counter[Content], rows: Iterable[Sequence[object]], types: Sequence[str]
 ) -> Iterator[str]:
-    """The differences, in words."""
     present = Counter(map(tuple, rows))
     for content in sorted(wanted.keys() | present.keys(), key=str):
         if wanted[content] != present[content]:
@@ -90,10 +92,6 @@ def _name(values: Image, mirror: Mirror) -> str:
         if name != _NUMBER and text is not None
     }
     return json.dumps(typed, sort_keys=True)
-
-
-def _content(values: Image, mirror: Mirror) -> Content:
-    return tuple(of_text(values.get(one.name), one.type) for one in mirror.columns)
 
 
 def _once(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

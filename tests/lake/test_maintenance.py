@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 
 from ingest.errors import IngestError
 from ingest.lake.lake import Lake
+from ingest.lake.maintenance import maintain
 from ingest.lake.mirrors import Clusters
 from ingest.lake.schemas import ALL
-from ingest.lake.upkeep import maintain
 from ingest.result import STAGES
 from ingest.run import run
 from ingest.silver.rebuild import rebuild

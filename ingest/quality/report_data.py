@@ -18,9 +18,9 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
-from ingest.quality import queries, statements
+from ingest.quality import ddl_ledger, ledgers, queries
 from ingest.quality.catalogue import PASS, RECONCILED
-from ingest.quality.facts import (
+from ingest.quality.report_model import (
     STATEMENT,
     TREND,
     BatchFact,
@@ -36,7 +36,6 @@ from ingest.quality.facts import (
 )
 
 SHOWN_BATCHES, SHOWN_DDL, SHOWN_REASONS = 8, 20, 50
-_LANE = ("database", "schema", "table")
 _LANE_SQL = '"database", "schema", "table"'
 _NO_MIRROR = "~"  # prefix of the name of a checked subject that is not a mirror; no path begins with it
 
@@ -44,12 +43,8 @@ _NO_MIRROR = "~"  # prefix of the name of a checked subject that is not a mirror
 def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     """Everything that the report shows, as of the last batch that a run has recorded.
 
-    A run records itself last, so nothing of a batch under way is shown.
-
-    Args:
-        lake: the lake.
-        only: a mirror's name, if the others are not needed.
-        trend: the number of values of each check, and of batches of each mirror, to read.
+    A run records itself last, so nothing of a batch under way is shown. ``only`` is a mirror's name, if the others are not
+    needed; ``trend`` is the number of values of each check, and of batches of each mirror, to read.
     """
     pipeline = lake.pipeline
     facts = Facts(pipeline.name, str(pipeline.file), pipeline.lake, dt.datetime.now(dt.UTC))
@@ -92,21 +87,12 @@ def _moment(utc: dt.datetime | None) -> dt.datetime | None:
 
 
 def _table(rule: TableRule, mirror: Mirror) -> TableFact:
-    columns = [
-        ColumnFact(
-            one.name,
-            one.column,
-            one.type,
-            one.delta,
-            "declared in the pipeline file"
-            if one.name in rule.declared or one.made is not None
-            else "declared by the source"
-            if one.type != "unknown"
-            else "seen in messages, type not declared",
-            one.name in mirror.keys,
-        )
-        for one in mirror.columns
-    ]
+    columns = []
+    for one in mirror.columns:
+        origin = "seen in messages, type not declared" if one.type == "unknown" else "declared by the source"
+        if one.name in rule.declared or one.made is not None:
+            origin = "declared in the pipeline file"
+        columns.append(ColumnFact(one.name, one.column, one.type, one.delta, origin, one.name in mirror.keys))
     return TableFact(mirror.name, mirror.path, mirror.table, keys=mirror.keys, columns=columns)
 
 
@@ -118,7 +104,7 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
         WHERE {ended} AND "table" IS NOT NULL AND (changes > 0 OR ddl > 0) GROUP BY source, {_LANE_SQL}"""
     )
     for row in lanes:
-        source = TableId(*(row[name] for name in _LANE))
+        source = TableId(*(row[name] for name in TableId._fields))
         newest = _moment(row["newest"])
         for mirror in mirrors.names(lake.pipeline, source):
             table = tables.setdefault(
@@ -126,7 +112,7 @@ def _add_books(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
             )
             table.lanes.append((row["source"], source))
             table.newest = max(filter(None, (table.newest, newest)), default=None)
-    names = ("messages", "change_messages", "ddl", "control", "routed_out", "rejected")
+    names = ("messages", *ledgers.PARTS)
     sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in names)
     newest_first = lake.ask(
         f"""SELECT batch, source, {sums} FROM {{books}} WHERE {ended} GROUP BY batch, source
@@ -167,17 +153,9 @@ def _add_run_row(run: RunFact, row: dict[str, Any], at: dt.datetime, by_name: di
         run.counts = counts
         run.seconds[row["stage"]] = row["seconds"]
     elif row["subject"] in by_name:
-        by_name[row["subject"]].batches.append(
-            BatchFact(
-                row["batch"],
-                row["state"],
-                at,
-                counts,
-                row["seconds"] or 0.0,
-                row["version"],
-                row["message"] or "",
-            )
-        )
+        seconds, version, message = row["seconds"] or 0.0, row["version"], row["message"] or ""
+        batch = BatchFact(row["batch"], row["state"], at, counts, seconds, version, message)
+        by_name[row["subject"]].batches.append(batch)
 
 
 # --- checks ---
@@ -222,78 +200,48 @@ def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
 
 
 def _check(trend: list[Row]) -> CheckFact:
-    last = trend[0]
-    return CheckFact(
-        last["check"],
-        last["state"],
-        last["observed"] or 0.0,
-        last["severity"] or "error",
-        None if last["threshold"] is None else float(last["threshold"]),
-        last["column"],
-        last["detail"] or "",
-        tuple(json.loads(last["failing"] or "[]")),
-        tuple(one["observed"] or 0.0 for one in reversed(trend)),
-        _bad_since(trend),
-    )
-
-
-def _bad_since(trend: list[dict[str, Any]]) -> dt.datetime | None:
-    """When the check last began not to pass; None while it passes. ``trend`` has the newest first."""
-    since = None
-    for one in trend:
+    last, since = trend[0], None
+    for one in trend:  # the newest first
         if one["state"] == PASS:
             break
         since = _moment(one["checked_at"])
-    return since
+    values = tuple(one["observed"] or 0.0 for one in reversed(trend))
+    limit = None if last["threshold"] is None else float(last["threshold"])
+    failing = tuple(json.loads(last["failing"] or "[]"))
+    severity, column, detail = last["severity"] or "error", last["column"], last["detail"] or ""
+    name, state = last["check"], last["state"]
+    return CheckFact(name, state, values[-1], severity, limit, column, detail, failing, values, since)
 
 
 # --- schema changes and rejects ---
 
 
 def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> None:
-    waiting = statements.pending(statements.read(lake), lake.pipeline)
+    waiting = ddl_ledger.pending(ddl_ledger.read(lake), lake.pipeline)
     newest = lake.ask(
         f"""SELECT batch, {_LANE_SQL}, class, reason, substring(statement, 1, {STATEMENT}) AS statement, event_time
         FROM {{ddl}} WHERE {_ended(batch)} ORDER BY batch DESC, order_key DESC LIMIT 2000"""
     )
     for row in newest:
-        source = TableId(*(row[name] for name in _LANE))
+        source = TableId(*(row[name] for name in TableId._fields))
         for table in map(tables.get, map(mirror_path, mirrors.names(lake.pipeline, source))):
             if table is None or len(table.ddl) >= SHOWN_DDL:
                 continue
             statement = row["statement"] or ""
+            kind, reason, at = row["class"] or "", row["reason"] or "", _moment(row["event_time"])
             pending = statement in waiting.get(table.path, ())
-            table.ddl.append(
-                DdlFact(
-                    row["batch"],
-                    statement,
-                    row["class"] or "",
-                    row["reason"] or "",
-                    _moment(row["event_time"]),
-                    pending,
-                )
-            )
+            table.ddl.append(DdlFact(row["batch"], statement, kind, reason, at, pending))
 
 
 def _rejects(lake: Tables, batch: int | None) -> list[RejectFact]:
     groups = lake.ask(
-        f"""SELECT kind, reason, source, concat_ws('.', {_LANE_SQL}) AS "table", count(*) AS n,
-        min(detail) AS detail, min(concat_ws(':', topic, CAST("offset" AS VARCHAR))) AS place
-        FROM ({open_sql(lake)}) AS o WHERE {_ended(batch)}
-        GROUP BY kind, reason, source, concat_ws('.', {_LANE_SQL}) ORDER BY n DESC, kind, reason, source, 4 LIMIT {SHOWN_REASONS}"""
+        f"""SELECT kind, coalesce(reason, '') AS reason, coalesce(source, '') AS source,
+        concat_ws('.', {_LANE_SQL}) AS "table", count(*) AS count, coalesce(min(detail), '') AS example,
+        coalesce(min(concat_ws(':', topic, CAST("offset" AS VARCHAR))), '') AS place
+        FROM ({open_sql(lake)}) AS o WHERE {_ended(batch)} GROUP BY ALL
+        ORDER BY count DESC, kind, 2, 3, 4 LIMIT {SHOWN_REASONS}"""
     )
-    return [
-        RejectFact(
-            row["kind"],
-            row["reason"] or "",
-            row["source"] or "",
-            row["table"],
-            row["n"],
-            row["detail"] or "",
-            row["place"] or "",
-        )
-        for row in groups
-    ]
+    return [RejectFact(**row) for row in groups]
 
 
 # --- what follows from the rest ---

@@ -1,4 +1,4 @@
-"""The report's data as plain values: gathered by `ingest.quality.gather`, rendered by `ingest.quality.report`."""
+"""The report's data as plain values: gathered by `ingest.quality.report_data`, rendered by `ingest.quality.report`."""
 
 from __future__ import annotations
 
@@ -105,7 +105,6 @@ class TableFact:
     stale: bool = False  # the mirror was written after it was checked
 
     def check(self, name: str) -> CheckFact | None:
-        """The mirror's check of that name."""
         return next((one for one in self.checks if one.check == name), None)
 
 

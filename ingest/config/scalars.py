@@ -35,13 +35,7 @@ CHECKS = (
     "old_positions repeated_moves partial_rows vanished_columns mixed_topics incomplete_rows duplicates books_balance gaps losses missing_parts reject_rate"
 ).split()
 
-_SECONDS = {
-    "ms": Decimal("0.001"),
-    "s": Decimal(1),
-    "m": Decimal(60),
-    "h": Decimal(3600),
-    "d": Decimal(86400),
-}
+_MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 _AMOUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
@@ -120,9 +114,9 @@ def listed(words: Iterable[str]) -> str:
 def duration(text: str) -> float:
     """Seconds of ``60s``, ``5m``, ``2h``, ``1d``, ``500ms``; a bare number counts seconds."""
     found = _AMOUNT.fullmatch(text.strip())
-    if found is None or (found[2] or "s") not in _SECONDS:
+    if found is None or (found[2] or "s") not in _MILLISECONDS:
         raise ValueError(f"{text!r} is not a duration; write for example 60s, 5m, 2h or 1d")
-    return float(Decimal(found[1]) * _SECONDS[found[2] or "s"])
+    return float(Decimal(found[1]) * _MILLISECONDS[found[2] or "s"] / 1000)
 
 
 def pause(seconds: float) -> float:
@@ -157,7 +151,6 @@ def count(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """A whole number, zero included."""
     return 0 if text.strip() == "0" else count(text)
 
 
@@ -314,7 +307,6 @@ def template(text: str) -> str:
 
 
 def database(text: str) -> str:
-    """A database's URL."""
     if not _DATABASE.fullmatch(text):
         raise ValueError(
             "this is not the URL of a database that can be read; write mysql://host:3306, mariadb://host:3306, "
@@ -329,7 +321,6 @@ _DATABASE = re.compile(
 
 
 def web_address(text: str) -> str:
-    """An address of the web."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("write an address such as https://hooks.example.com/...")  # it may be a secret

@@ -20,7 +20,7 @@ from ingest.lake.schemas import CHANGES
 from ingest.lake.statements import Statement
 from ingest.order import place_sql
 from ingest.quality.catalogue import LEFT_OUT
-from ingest.quality.statements import beginning
+from ingest.quality.ddl_ledger import beginning
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.values import MAX_NUMBER_LENGTH
 
@@ -92,7 +92,6 @@ class Side:
 
     @property
     def columns(self) -> tuple[mirrors.Column, ...]:
-        """The key's columns."""
         assert self.subject.mirror is not None
         return self.subject.mirror.key_columns
 
@@ -130,7 +129,7 @@ class Side:
         return exact.key_json_sql((one.name, f"k{i}") for i, one in enumerate(self.columns))
 
 
-Told = tuple[Side, int, CheckedLane]
+SideLane = tuple[Side, int, CheckedLane]
 
 
 def groups(passes: Sequence[Side], view: str = "") -> str:
@@ -145,14 +144,14 @@ def groups(passes: Sequence[Side], view: str = "") -> str:
     if view:
         sides.append(f"SELECT * FROM {view}")
     elif found := list(events(passes)):
-        sides.append(spoken(found))
+        sides.append(by_changes(found))
     return (
         "SELECT m, h, sum(n) AS n, sum(empty) AS empty, max(alive) AS alive, max(whole) AS whole, "
         f"sum(ties) AS ties, sum(repeats) AS repeats FROM ({' UNION ALL '.join(sides)}) GROUP BY m, h"
     )
 
 
-def spoken(found: Sequence[str]) -> str:
+def by_changes(found: Sequence[str]) -> str:
     """Per key: does it exist after its last change, and was some change delivered twice?"""
     places = (
         "SELECT m, h, max(struct(order_key, part, gone)) AS last, max(CAST(reset AS INT)) AS whole, "
@@ -168,7 +167,7 @@ def spoken(found: Sequence[str]) -> str:
 
 def events(passes: Sequence[Side]) -> Iterator[str]:
     """The effect of each change on a key; one that moves its row concerns two keys."""
-    alike: dict[tuple[tuple[str, str], ...], list[Told]] = {}
+    alike: dict[tuple[tuple[str, str], ...], list[SideLane]] = {}
     for one in passes:
         for i, lane in one.lanes:
             alike.setdefault(one.signature, []).append((one, i, lane))
@@ -186,7 +185,7 @@ def events(passes: Sequence[Side]) -> Iterator[str]:
         )
 
 
-def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[Told]) -> str:
+def keyed(signature: tuple[tuple[str, str], ...], lanes: Sequence[SideLane]) -> str:
     """Each change under its new key, with the hash of the old one.
 
     The fold has rejected a key cell that does not fit its type, so no row can exist for it. Images are parsed only if
@@ -267,7 +266,7 @@ def _scientific_scale(text: str) -> str:
     return f"({digits}) - CAST(regexp_extract({text}, '[eE]([+-]?[0-9]+)$', 1) AS INT)"
 
 
-def changes(lanes: Sequence[Told]) -> str:
+def changes(lanes: Sequence[SideLane]) -> str:
     """The lanes' changes that their mirrors have folded."""
     one = lanes[0][0]
     floors = [lane.floor for _, _, lane in lanes if lane.floor is not None]

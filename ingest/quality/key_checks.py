@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from ingest.lake import faults
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.statements import Statement
 from ingest.quality.catalogue import FAILING_KEYS, LEFT_OUT
-from ingest.quality.sides import Side, changes, events, groups, keyed, spoken
+from ingest.quality.key_sql import Side, by_changes, changes, events, groups, keyed
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.touched_keys import complains, sound
 from ingest.spark.session import new_session
@@ -30,7 +30,7 @@ AT_ONCE = 50  # mirrors per job: planning time grows faster than their number
 EXPLAINED = 20  # complaints of one run whose keys are looked up
 _Item = TypeVar("_Item")
 _Found = TypeVar("_Found")
-SPOKEN = "spoken"  # view of what the changes say
+BY_CHANGES = "by_changes"  # view of what the changes say
 
 # What each check counts in a key's group; `alive` is NULL if no change concerns the key, and `h` is NULL for the one
 # group of all rows that need no separate group.
@@ -59,11 +59,7 @@ def count(
 ) -> dict[str, Counted]:
     """Every mirror's key checks by its path; mirrors without a table or a known key are left out.
 
-    Args:
-        lake: the lake.
-        chosen: what to check.
-        since: the changes of later batches are compared; 0 compares everything.
-        logged: the DDL ledger.
+    The changes of batches after ``since`` are compared; 0 compares everything. ``logged`` is the DDL ledger.
     """
     passes = [
         Side(lake, one, since, i)
@@ -141,16 +137,14 @@ class _Some:
 
     def clear(self) -> None:
         """Record where each lane was last emptied: no earlier row may be in its mirror."""
-        asked = []
-        for one in self.passes:
-            asked += [
-                (one, i, lane)
-                for i, lane in one.lanes
-                if lane.truncates or (lane.truncates_ever and lane.floor)
-            ]
-        if not asked:
+        lanes = [
+            (one, i, lane)
+            for one in self.passes
+            for i, lane in one.lanes
+            if lane.truncates or (lane.truncates_ever and lane.floor)
+        ]
+        if not lanes:
             return
-        lanes = [(one, i, lane) for one, i, lane in asked]
         newest = "max(struct(order_key, batch)) AS at"
         text = f"SELECT m, lane, {newest} FROM ({changes(lanes)}) WHERE op = 'truncate' GROUP BY m, lane"
         by_index = {one.index: one for one in self.passes}
@@ -161,22 +155,26 @@ class _Some:
     def counted(self) -> dict[str, Counted]:
         """Every check's number."""
         sums = ", ".join(f"sum({fault}) AS {name}" for name, fault in FAULTS.items())
-        with self._spoken_once() as spoken:
-            text = f"SELECT m, sum(n) AS rows, {sums} FROM ({groups(self.passes, spoken)}) GROUP BY m"
+        with self._changes_once() as view:
+            text = f"SELECT m, sum(n) AS rows, {sums} FROM ({groups(self.passes, view)}) GROUP BY m"
             by_index = {row["m"]: row for row in self.session.sql(text).collect()}
-        return {one.subject.path: _numbers(one, by_index.get(one.index)) for one in self.passes}
+        found = {}
+        for one in self.passes:
+            row, names = by_index.get(one.index), ("rows", *(name for name in FAULTS if one.asks(name)))
+            found[one.subject.path] = Counted({name: int((row and row[name]) or 0) for name in names})
+        return found
 
     @contextmanager
-    def _spoken_once(self) -> Iterator[str]:
+    def _changes_once(self) -> Iterator[str]:
         """The name of a view of the changes' side if it is needed more than once, else empty."""
         found = list(events(self.passes))
         if not found or not any(one.mostly_untouched for one in self.passes):
             yield ""
             return
-        held = self.session.sql(spoken(found)).persist()
+        held = self.session.sql(by_changes(found)).persist()
         try:
-            held.createOrReplaceTempView(SPOKEN)
-            yield SPOKEN
+            held.createOrReplaceTempView(BY_CHANGES)
+            yield BY_CHANGES
         finally:
             held.unpersist()
 
@@ -213,8 +211,3 @@ class _Some:
         wanted = ", ".join(f"CAST('{h}' AS BIGINT)" for h in hashes) or "NULL"
         text = f"SELECT DISTINCT {one.key_json()} AS key FROM ({found}) WHERE h IN ({wanted})"
         return tuple(sorted(row["key"] for row in self.session.sql(f"{text} LIMIT {FAILING_KEYS}").collect()))
-
-
-def _numbers(one: Side, row: Row | None) -> Counted:
-    names = ("rows", *(name for name in FAULTS if one.asks(name)))
-    return Counted({name: int((row and row[name]) or 0) for name in names})

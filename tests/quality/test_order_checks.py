@@ -13,7 +13,7 @@ from ingest.change import TableId
 from ingest.config.model import Source
 from ingest.lake.lake import Lake
 from ingest.order import Order, order_key
-from ingest.quality.placing import Arrived, _apart, _topics_under_one_name, unsure
+from ingest.quality.order_checks import Arrived, _apart, _topics_under_one_name, unsure
 from ingest.quality.subjects import CheckedLane
 from tests.lakes import change, touch
 

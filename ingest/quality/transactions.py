@@ -15,9 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pyspark.sql import functions as F
 
 from ingest import formats
-from ingest.config import Source
 from ingest.errors import counted
-from ingest.formats import About
 from ingest.lake import condensed, sealing
 from ingest.lake.envelope import COLUMNS, Opener
 from ingest.lake.lake import Lake
@@ -33,16 +31,26 @@ _SHARES = "ARRAY<STRUCT<data_collection: STRING, event_count: BIGINT>>"
 
 def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> Iterator[Metric]:
     """Incomplete transactions of each source whose messages show them."""
-    known = {source.name: source for source in lake.pipeline.sources if source.name in booked}
-    marked = [name for name, one in known.items() if _has_marks(booked[name], _about(one))]
-    numbered = [name for name, one in known.items() if _NUMBERED in _about(one).order]
+    known = {
+        source.name: formats.load(source.format).ABOUT
+        for source in lake.pipeline.sources
+        if source.name in booked
+    }
+    marked = [
+        name
+        for name, about in known.items()
+        if booked[name].control_ever and booked[name].tables  # there may be marks, and their tables are known
+        if "commit" in about.operations and not about.binary
+    ]
+    numbered = [name for name, about in known.items() if _NUMBERED in about.order]
     if not marked and not numbered:
         return
     opener = sealing.opener(lake)
     bronze = _opened(lake, opener, since, last) if opener.spans else lake.named(BRONZE.name)
     asked = []
     if marked:
-        begin = max(since, _condensed(lake))
+        last_condensed = condensed.read(lake).batch if condensed.ever(lake) else 0
+        begin = max(since, last_condensed + SPAN + 1 if last_condensed else 0)  # before, changes are missing
         tables = {name: booked[name].tables for name in marked}
         asked.append(_by_marks(lake, bronze, tables, begin, _batches(begin, last)))
     if numbered:
@@ -55,7 +63,9 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
         if opener.spans:
             lake.spark.catalog.dropTempView(bronze)
     for name, (n, some) in found.items():
-        yield Metric("missing_parts", n, source=name, detail=_detail(n, some))
+        what = f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes"
+        detail = f"{what}: {'; '.join(some[:FAILING_KEYS])}" if n else ""
+        yield Metric("missing_parts", n, source=name, detail=detail)
 
 
 def _opened(lake: Lake, opener: Opener, since: int, last: int) -> str:
@@ -75,27 +85,6 @@ def _opened(lake: Lake, opener: Opener, since: int, last: int) -> str:
 
 def _batches(since: int, last: int) -> str:
     return f"BETWEEN {since} AND {last - 1}" if since > 0 else f"<= {last}"
-
-
-def _condensed(lake: Lake) -> int:
-    """The first batch whose transactions still have all their changes; 0 if no change was ever condensed."""
-    last = condensed.read(lake).batch if condensed.ever(lake) else 0
-    return last + SPAN + 1 if last else 0
-
-
-def _about(source: Source) -> About:
-    return formats.load(source.format).ABOUT
-
-
-def _has_marks(booked: Booked, about: About) -> bool:
-    """True if marks of transactions may be among the messages, and their tables are known."""
-    return bool(booked.control_ever and booked.tables) and "commit" in about.operations and not about.binary
-
-
-def _detail(n: int, some: list[str]) -> str:
-    if not n:
-        return ""
-    return f"{counted(n, 'transaction')} {'lacks' if n == 1 else 'lack'} changes: {'; '.join(some[:FAILING_KEYS])}"
 
 
 def _by_marks(lake: Lake, bronze: str, tables: Mapping[str, Iterable[str]], since: int, batches: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.quality.counted import read
+from ingest.quality.source_counts import read
 
 
 @pytest.mark.parametrize(
