@@ -105,7 +105,7 @@ def fleet(fleet: Fleet, asked: Query) -> View:
     light = next((one.light for one in everything), "none")
     return View("fleet.html.j2", "All pipelines", {
         "all": everything, "shown": page_of(rows, asked), "light": light,
-        "headline": _headline(len(everything), bad, warn, light, reading),
+        "headline": _headline(len(everything), bad, warn, light, reading), "reading": reading,
         "tables": sum(len(one.tables) for one in everything),
         "held": sum(one.bad for one in everything),
         "rejects": sum(one.rejects for one in everything),
@@ -117,7 +117,8 @@ def fleet(fleet: Fleet, asked: Query) -> View:
 def _headline(count: int, bad: int, warn: int, light: str, reading: int) -> str:
     pipelines = f"{count} pipeline{'' if count == 1 else 's'}"
     if reading:
-        return f"{pipelines}: {reading} of them {'is' if reading == 1 else 'are'} still being read."
+        known = f"{bad} need attention now, " if bad else ""
+        return f"{pipelines}: {known}{reading} still being read."
     if bad:
         return f"{bad} of {pipelines} {'needs' if bad == 1 else 'need'} attention now."
     if warn:
