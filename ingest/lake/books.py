@@ -29,7 +29,7 @@ COUNTS = (
 class Line:
     """One book line. ``columns`` maps each column seen to its logical type, in the order first seen.
 
-    ``lacks`` has the columns that whole rows lack while others have them: the places of rows without and with each.
+    ``lacks`` has the columns that some whole rows lack: the places of whole rows without and with each.
     """
 
     batch: int
@@ -63,6 +63,7 @@ class Line:
     keys: list[list[str]] = field(default_factory=list)
     columns: dict[str, str] = field(default_factory=dict)
     lacks: dict[str, tuple[Span, Span]] = field(default_factory=dict)
+    whole: Span = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
     replayed: int = 0  # those of the batch's rejects that a later batch decoded
     replayed_in: int | None = None  # that batch; such a line has no other counts
@@ -80,18 +81,15 @@ class Line:
         )
 
     def spans(self, column: str) -> tuple[Span, Span]:
-        """The places of the whole rows that lack a column, and of the rows that have it."""
+        """The places of the whole rows that lack a column, and of those that have it."""
         if column in self.lacks:
             return self.lacks[column]
-        here = [self.order_low or "", self.order_high or ""]
-        if column in self.columns:
-            return [], here
-        whole = self.changes - self.partials - self.deletes - self.truncates
-        return (here if whole > 0 else []), []
+        return ([], self.whole) if column in self.columns else (self.whole, [])
 
     def merge(self, other: Line) -> None:
         """Add another line of the same batch, partition and table."""
         self.lacks = dict(_lacking(self, other))
+        self.whole = united(self.whole, other.whole)
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.order_low = _least(self.order_low, other.order_low)

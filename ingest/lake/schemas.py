@@ -217,7 +217,7 @@ BOOKS = TableSchema(
     replayed BIGINT COMMENT 'of the batch''s rejects, those decoded after all',
     replayed_in BIGINT COMMENT 'by that later batch',
     erased BIGINT COMMENT 'changes left out, because their rows were erased',
-    lacks STRING COMMENT 'JSON: columns that whole rows lack while others have them, to the lowest and highest place of the rows without and with each'""",
+    lacks STRING COMMENT 'JSON: columns that some whole rows lack, to the lowest and highest place of the whole rows without and with each'""",
 )
 
 CPU = "cpu_ms"

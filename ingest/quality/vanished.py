@@ -90,7 +90,7 @@ def _lines(lake: Lake, condition: str) -> dict[Lane, Line]:
     lane = 'source, "database", "schema", "table"'
     found: dict[Lane, Line] = {}
     for row in lake.ask(
-        f"""SELECT {lane}, columns, lacks, {sums}, min(order_low) AS order_low, max(order_high) AS order_high
+        f"""SELECT {lane}, columns, lacks, {sums}, min(order_low) AS low, max(order_high) AS high
         FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {lane}, columns, lacks"""
     ):
         line = _line(row)
@@ -101,6 +101,8 @@ def _lines(lake: Lake, condition: str) -> dict[Lane, Line]:
 
 
 def _line(row: dict[str, Any]) -> Line:
-    texts = {name: json.loads(row[name] or "{}") for name in ("columns", "lacks")}
-    named = ("source", "database", "schema", "table", "order_low", "order_high", *_COUNTS)
-    return Line(0, topic=None, partition=None, **texts, **{name: row[name] for name in named})
+    changes, *others = (row[name] or 0 for name in _COUNTS)
+    line = Line(0, row["source"], None, None, row["database"], row["schema"], row["table"])
+    line.columns, line.lacks = (json.loads(row[name] or "{}") for name in ("columns", "lacks"))
+    line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
+    return line

@@ -132,21 +132,17 @@ def _count_columns(known: dict[str, str], rows: list[Change]) -> None:
 
 
 def _count_lacking(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
-    """The columns that some whole rows lack, with the places of these rows and of those that have them."""
-    most = len(line.columns)
-    short = [
+    """The columns that some whole rows lack, with the places of the whole rows without and with each."""
+    whole = [
         (one.after, order)
         for one, order in zip(rows, orders, strict=True)
-        if one.after is not None and len(one.after) < most and not one.partial
+        if one.after is not None and not one.partial
     ]
-    for column in {name for image, _ in short for name in line.columns.keys() - image.keys()}:
-        without = [order for image, order in short if column not in image]
-        having = [
-            order
-            for one, order in zip(rows, orders, strict=True)
-            if (one.after and column in one.after) or (one.before and column in one.before)
-        ]
-        line.lacks[column] = _span(without), _span(having)
+    line.whole = _span([order for _, order in whole])
+    short = [image for image, _ in whole if len(image) < len(line.columns)]
+    for column in {name for image in short for name in line.columns.keys() - image.keys()}:
+        without = [order for image, order in whole if column not in image]
+        line.lacks[column] = _span(without), _span([order for image, order in whole if column in image])
 
 
 def _span(orders: Sequence[str]) -> Span:
