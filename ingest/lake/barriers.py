@@ -72,7 +72,7 @@ class Barriers:
                 concerned = key_of_change(change, barrier.keys, types)
             except KeyCellError:
                 continue
-            for key in filter(None, (concerned.key, concerned.left)):
+            for key in {concerned.key, concerned.key if concerned.left is None else concerned.left}:
                 ends = barrier.stretches.get(self.digest(barrier.table, key), ())
                 if any(low <= order <= high for low, high in ends):
                     return True
