@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.contest.readers import load_delta
+from tests.lakes import ROOT
 
 if TYPE_CHECKING:
     from tests.lakes import Example
@@ -36,6 +37,13 @@ def with_duckdb(path: str) -> pa.Table:
 def with_delta_rs(path: str) -> pa.Table:
     """delta-rs' reading."""
     return deltalake.DeltaTable(path).to_pyarrow_table()
+
+
+def with_a_query_of_delta_rs(path: str) -> pa.Table:
+    """The reading of delta-rs' own query engine."""
+    table = deltalake.DeltaTable(path)
+    batches = deltalake.QueryBuilder().register("mirror", table).execute("SELECT * FROM mirror").read_all()
+    return pa.table(batches)
 
 
 def with_polars(path: str) -> pa.Table:
@@ -77,7 +85,11 @@ def test_mirrors_by_arrow_are_read_by_every_engine(
 
 
 @pytest.mark.parametrize("mirror", KEYS)
-@pytest.mark.parametrize("reader", [with_duckdb, with_polars], ids=["duckdb", "polars"])
+@pytest.mark.parametrize(
+    "reader",
+    [with_duckdb, with_polars, with_a_query_of_delta_rs],
+    ids=["duckdb", "polars", "delta-rs' QueryBuilder"],
+)
 def test_mirrors_with_deletion_vectors_are_read_by_engines_that_know_them(
     shops: dict[str, Example], reader: Callable[[str], pa.Table], mirror: str
 ) -> None:
@@ -86,6 +98,22 @@ def test_mirrors_with_deletion_vectors_are_read_by_engines_that_know_them(
     path = one.mirror(mirror)
     expected = cells(one.lake.spark.read.format("delta").load(path).toArrow(), mirror)
     assert expected == cells(reader(path), mirror)
+
+
+def test_the_readme_names_the_reader_that_lacks_deletion_vectors(shops: dict[str, Example]) -> None:
+    """Whoever takes delta-rs by the README's word and gets an error has lost an afternoon."""
+    one = next(one for one in shops.values() if not one.plain)
+    refused = []
+    for mirror in KEYS:
+        try:
+            with_delta_rs(one.mirror(mirror))
+        except Exception as error:
+            refused.append(str(error))
+    assert any("deletionVectors" in text for text in refused), refused
+    told = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    minor = ".".join(deltalake.__version__.split(".")[:2])
+    assert f"delta-rs {minor} reads such tables by its `QueryBuilder`, but not by `to_pyarrow_table`" in told
+    assert "With `plain_tables: true` the mirrors have none, and every reader opens them" in told
 
 
 def test_deletion_vectors_are_there_to_be_read(shops: dict[str, Example]) -> None:
