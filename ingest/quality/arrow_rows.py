@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -116,19 +117,20 @@ def _of_keys(mirror: Mirror, keys: Sequence[Key] | None, dialect: Dialect) -> st
     """A condition that holds for the rows of all these keys, and for few others."""
     parts = []
     for i, one in enumerate(mirror.key_columns if keys is not None else ()):
-        name, whole = dialect.quoted(one.column), one.delta in _WHOLE
-        cells = sorted({str(key[i]) for key in keys or ()}, key=int if whole else None)
-        if whole:
+        name, is_number = dialect.quoted(one.column), one.delta in _WHOLE or one.delta.startswith("DECIMAL")
+        # texts and dates in the order of their bytes, as in all engines
+        cells = sorted({str(key[i]) for key in keys or ()}, key=Decimal if is_number else None)
+        if one.delta in _WHOLE:
             listed = cells
         elif one.delta == "STRING":
             listed = list(map(dialect.literal, cells))
-        elif one.delta == "DATE" or one.delta.startswith("DECIMAL"):
+        elif one.delta == "DATE" or is_number:
             listed = [f"CAST({dialect.literal(cell)} AS {one.delta})" for cell in cells]
         else:
             continue
         if len(cells) <= _LISTED:
             parts.append(f"{name} IN ({', '.join(listed)})")
-        elif whole or one.delta == "STRING":  # by their bytes in all engines, as by their characters here
+        else:
             parts.append(f"{name} BETWEEN {listed[0]} AND {listed[-1]}")
     return " AND ".join(parts) or "true"
 

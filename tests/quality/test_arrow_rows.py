@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 
 import deltalake
@@ -13,6 +15,8 @@ from ingest.lake.mirrors import Column, Mirror
 from ingest.quality import arrow_rows
 
 KINDS = {
+    "decimal(12,2)": (pa.decimal128(12, 2), lambda number: Decimal(number - 35_000) / 4),
+    "date": (pa.date32(), lambda number: dt.date(1800, 1, 1) + dt.timedelta(number)),
     "int64": (pa.int64(), lambda number: number - 35_000),
     "string": (pa.string(), lambda number: f"{number}'\u00e9\U0001f600"[number % 2 :]),
 }
