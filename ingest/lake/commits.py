@@ -101,6 +101,23 @@ def append(path: str, files: Sequence[Added], metadata: str, writer: str = "", b
             return
 
 
+def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -> None:
+    """Add those of some columns, as a log describes them, that a table does not have yet.
+
+    Raises:
+        IngestError: other commits were faster each time.
+    """
+    for state in _attempts(path, "", -1):
+        schema = orjson.loads(state.meta["schemaString"])
+        there = {one["name"] for one in schema["fields"]}
+        schema["fields"] += [one for one in fields if one["name"] not in there]
+        about = {**state.meta, "schemaString": orjson.dumps(schema).decode()}
+        info = _info(int(time.time() * 1000), metadata, "ADD COLUMNS", {}, {})
+        if _put(path, state.version + 1, [info, {"metaData": about}]):
+            _checkpoint(path, state.version + 1)
+            return
+
+
 def _attempts(path: str, writer: str, batch: int) -> Iterator[delta.Snapshot]:
     """The table's state before each attempt to commit, until one is successful; errors as in `append`."""
     for attempt in range(_TRIES):

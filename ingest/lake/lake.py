@@ -145,7 +145,7 @@ class Lake(Tables):
     def rows(self, schema: TableSchema) -> DataFrame:
         """A product table's rows; columns missing from a table of an older version are NULL."""
         found = self.read(schema.name)
-        absent = {one.name: F.lit(None).cast(one.dataType) for one in schema.lacking(found.columns)}
+        absent = {name: F.lit(None).cast(schema.types[name]) for name in schema.lacking(found.columns)}
         return found.withColumns(absent)
 
     def pieces(
@@ -207,8 +207,12 @@ class Lake(Tables):
         """The existing table, with the columns added that an older version did not have."""
         state = self.snapshot(schema.name)
         if state.exists and schema.name not in self._known:
-            if missing := schema.lacking(state.columns):
-                columns = ", ".join(f"{quoted(one.name)} {one.dataType.simpleString()}" for one in missing)
+            missing = schema.lacking(state.columns)
+            if missing and self.writes(schema):
+                fields = [one for one in schema.fields if one["name"] in missing]
+                commits.add_columns(self.path(schema.name), fields, self.metadata())
+            elif missing:
+                columns = schema.part_ddl(*missing)
                 self.spark.sql(f"ALTER TABLE {self.named(schema.name)} ADD COLUMNS ({columns})")
             self._known.add(schema.name)
         return state

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructField, StructType
+    from pyspark.sql.types import StructType
 
 _COLUMN = re.compile(r"`?\b(\w++)`? ([A-Z]+(?:<.*?>>)?) COMMENT '((?:[^']|'')*)'")
 
@@ -78,11 +78,9 @@ class TableSchema:
             for found in _COLUMN.finditer(self.ddl)
         ]
 
-    def lacking(self, present: Container[str]) -> list[StructField]:
+    def lacking(self, present: Container[str]) -> list[str]:
         """Its columns that a table of an older version does not have."""
-        if all(one["name"] in present for one in self.fields):
-            return []  # without asking Spark
-        return [one for one in self.columns if one.name not in present]
+        return [name for name in self.types if name not in present]
 
     @property
     def properties(self) -> dict[str, str]:
