@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.lake import decisions, duck
 from ingest.lake.decisions import ACCEPT_GAP
-from ingest.lake.lake import Lake
 from ingest.lake.tables import Row
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake  # Spark's, which the report does without
 
 LANE = ("source", "database", "schema", "table")
 SUMS = ("changes", "reads", "deletes", "key_changes", "truncates", "messages", "rejected", "off")
