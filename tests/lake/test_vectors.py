@@ -27,15 +27,20 @@ from ingest.lake.delta import NO_TABLE
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
 
-def read(folder: Path, vector: Mapping[str, Any]) -> list[int]:
-    """A vector's rows, by Delta's protocol and the roaring format, not by the code under test."""
+def name_of(vector: Mapping[str, Any]) -> str:
+    """The name of a vector's file, by Delta's protocol, not by the code under test."""
     number = 0
     for at in range(0, 20, 5):
         part = 0
         for sign in vector["pathOrInlineDv"][at : at + 5]:
             part = 85 * part + _Z85.index(sign)
         number = (number << 32) + part
-    whole = Path(folder, f"deletion_vector_{UUID(int=number)}.bin").read_bytes()
+    return f"deletion_vector_{UUID(int=number)}.bin"
+
+
+def read(folder: Path, vector: Mapping[str, Any]) -> list[int]:
+    """A vector's rows, by Delta's protocol and the roaring format, not by the code under test."""
+    whole = Path(folder, name_of(vector)).read_bytes()
     assert whole[0] == 1
     at, size = vector["offset"], vector["sizeInBytes"]
     assert size == int.from_bytes(whole[at : at + 4], "big")
