@@ -113,10 +113,10 @@ def _differences(folder: str, before: Snapshot, now: Snapshot, mirror: Mirror) -
     """The rows that differ: their keys, and the images before and after, removed rows before new ones."""
     sides = [before, now]
     if (before.types, before.physical) == (now.types, now.physical):
-        there = [{(one.path, one.deleted) for one in state.files} for state in sides]
+        there = [{one.content for one in state.files} for state in sides]
         both = there[0] & there[1]
         sides = [
-            replace(state, files=tuple(one for one in state.files if (one.path, one.deleted) not in both))
+            replace(state, files=tuple(one for one in state.files if one.content not in both))
             for state in sides
         ]
     names = {**before.types, **now.types}

@@ -54,6 +54,11 @@ class DataFile:
         return self.vector.get("cardinality") or 0
 
     @property
+    def content(self) -> tuple[str, str]:
+        """The identity of its rows in the table: its path, and that of its deletion vector."""
+        return self.path, _vector(self.vector)
+
+    @property
     def rows(self) -> int | None:
         """The number of its rows in the table, if the log says so."""
         found = _statistics(self.stats).get("numRecords")

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from deltalake import DeltaTable
 
@@ -17,10 +18,12 @@ from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.erase.search import search
 from ingest.gold import apply_arrow
+from ingest.gold import feeds as filling
 from ingest.gold.rebuild import rebuild
 from ingest.inspect.query import query
 from ingest.inspect.status import tables
-from ingest.lake import commits, delta, feeds, mirrors
+from ingest.lake import commits, delta, feeds, mirrors, vectors
+from ingest.lake.commits import NewRows
 from ingest.lake.compare import Difference
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
@@ -73,30 +76,30 @@ def batches_of(random: Random) -> list[list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(
-    ("rules", "vectors"),
+    ("rules", "budget"),
     [*((one, VECTORS) for one in RULES.values()), (RULE, JOINED)],
     ids=[*RULES, "joined"],
 )
 def test_everything_is_as_if_written_anew(
-    rules: str, vectors: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rules: str, budget: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Marked rows are still in the files: whoever reads past the vectors shows rows that are gone."""
     joined, stay = [], apply_arrow._marked
 
-    def noted(before: Snapshot, budget: int | None) -> frozenset[str]:
-        found = stay(before, budget)
+    def noted(before: Snapshot, most: int | None) -> frozenset[str]:
+        found = stay(before, most)
         joined.append(len(before.files) - len(found))
         return found
 
     monkeypatch.setattr(apply_arrow, "FILES", 2)
     monkeypatch.setattr(apply_arrow, "_marked", noted)
     batches = batches_of(Random(len(rules)))
-    shops = [Shop(tmp_path / name, rules + budget) for name, budget in (("a", ANEW), ("v", vectors))]
+    shops = [Shop(tmp_path / name, rules + one) for name, one in (("a", ANEW), ("v", budget))]
     for batch in batches:
         for shop in shops:
             shop.folder.mkdir(exist_ok=True)
             assert {("done", "")} == set(shop.run(*batch))
-    assert (2 in joined) == (vectors == JOINED)
+    assert (2 in joined) == (budget == JOINED)
     anew, marked = (shop.lake for shop in shops)
     for path, mirror in mirrors.known(marked).items():
         assert 0 == sum(one.deleted for one in anew.snapshot(path).files)
@@ -105,6 +108,23 @@ def test_everything_is_as_if_written_anew(
     assert {one["table"]: one["rows"] for one in tables(anew)} == {
         one["table"]: one["rows"] for one in tables(marked)
     }
+
+
+def test_a_feed_sees_that_other_rows_are_marked(tmp_path: Path) -> None:
+    """After a RESTORE and another deletion a file may lack as many rows as before, but others."""
+    shop = Shop(tmp_path, RULE + VECTORS)
+    shop.run(*(said(at, "I", None, {"ID": str(at), "key": "a", "image": "1"}) for at in range(1, 9)))
+    shop.run(said(20, "D", {"ID": "3"}, None))
+    path = shop.lake.path("mirrors/t/item")
+    state = delta.snapshot(path)
+    [file] = state.files
+    other = NewRows([], marked=[file.place], vectors=vectors.write(path, {file.place: np.array([6])}))
+    assert commits.write(path, state, other, "{}", "another writer", 1)
+    [mirror] = mirrors.known(shop.lake).values()
+    assert 2 == filling.follow(shop.lake, mirror)
+    shop.check()
+    told = [row["operation"] for row in shop.rows()[9:]]
+    assert ["delete", "insert"] == told
 
 
 # --- by Spark ---------------------------------------------------------------------------------------
