@@ -226,8 +226,15 @@ def described(
 
 
 def _refuse_hidden(table: SourceTable, rule: TableRule, streamed: Mapping[str, str], source: Source) -> None:
-    """Complain of columns that the stream has and this user may not read: rows without them would make them NULL."""
+    """Complain of columns that this user may not read: rows without them would make them NULL, or a mirror without
+    them would pass as the whole table.
+    """
     assert source.database is not None
+    if not (streamed or rule.without):
+        raise IngestError(
+            f"User {source.database.user!r} may not read all columns of {table.id}: grant SELECT on the table, or name the "
+            "columns that the mirror goes without under `columns:` (`COLUMN: exclude`)."
+        )
     shown = {one.name for one in table.columns}
     if hidden := sorted(name for name in streamed if name not in shown and not rule.leaves_out(name)):
         raise IngestError(

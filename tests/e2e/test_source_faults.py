@@ -104,6 +104,22 @@ def test_a_right_on_some_columns(garden: Garden, rule: str, monkeypatch: pytest.
     assert [] == garden.told("plot")
 
 
+@pytest.mark.parametrize("rule", ["", "exclude"])
+def test_a_right_on_some_columns_of_a_table_without_a_mirror(garden: Garden, rule: str) -> None:
+    """Nothing says how many columns are hidden: a mirror of the others would pass as the whole table."""
+    if not garden.mysql:
+        pytest.skip("it names the columns that it denies")
+    as_reader(garden, "SELECT (id, a)")
+    if rule:
+        rules = f"tables: [{{match: '{garden.database}.plot', columns: {{b: {rule}}}}}]\n"
+        garden.file.write_text(garden.file.read_text("utf-8") + rules, "utf-8")
+        garden.read("plot")
+        assert [{"id", "a"}] * 30 == [set(row) for row in garden.images("plot")]
+        return
+    one_sentence(garden, "may not read all columns of garden.plot: grant SELECT on the table")
+    assert [] == garden.told("plot")
+
+
 def test_rows_that_a_policy_hides_do_not_pass_as_deleted(garden: Garden) -> None:
     """The end mark would remove from the mirror each row that this user may not see."""
     if garden.mysql:
