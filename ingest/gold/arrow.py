@@ -241,10 +241,8 @@ def _keyed(work: Work, rows: Rows) -> tuple[Merged, dict[str, vectors.Rows]]:
         return merge(_present(work), source, work, clears=clears), {}
     if clears:
         raise NotPlain("all rows of a large mirror are deleted")
-    parts, gone = (
-        [there(replace(work, files=tuple(one for one in work.files if one[0] not in work.marked)))],
-        {},
-    )
+    others = tuple(one for one in work.files if one[0] not in work.marked)
+    parts, gone = [there(replace(work, files=others))], {}
     for name, kept in work.files:
         if name in work.marked:
             most = ROWS_AT_MOST - sum(one.nbytes for one in parts)
