@@ -270,10 +270,16 @@ def test_beside_writers_what_was_planted_is_found_and_nothing_is_invented(garden
         mirrored()
         return dt.datetime.now(dt.UTC).replace(tzinfo=None)
 
+    def written() -> set[tuple[object, ...]]:
+        return {tuple(row) for row in garden.rows("SELECT id, a, b FROM bed")}
+
     with writers:
-        time.sleep(0.3)
         mirrored()
-        time.sleep(0.3)
+        before = written()
+        until = time.monotonic() + 60  # writers that wait for each other's locks write nothing for a second
+        while len(before ^ written()) < 10:
+            assert time.monotonic() < until, "the writers have stopped"
+            time.sleep(0.05)
         done = compare(
             garden, "bed", settled=False, passed=passed, wait=5.0, limits=ReconcileBounds(range_rows=10)
         )  # fmt: skip
