@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import BinaryIO, cast
@@ -20,9 +20,11 @@ from typing import BinaryIO, cast
 from ingest import formats
 from ingest.bronze.reading import OPEN_END, Range, fingerprint, skip
 from ingest.bronze.receipts import FINGERPRINT, FileState
-from ingest.config import Source
+from ingest.config import Pipeline, Source
 from ingest.errors import first_line
+from ingest.formats import ingest_snapshot
 from ingest.framing import DAMAGE, decompressed
+from ingest.lake import snapshots
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024
@@ -144,6 +146,19 @@ def _mtime(info: dict[str, object]) -> float:
         if value is not None and hasattr(value, "timestamp"):
             return float(value.timestamp())
     return 0.0
+
+
+def parts(pipeline: Pipeline, source: Source) -> list[Source]:
+    """The parts of a source that are read from files: its own files, and those of its snapshots."""
+    own = [source] if source.kind == "files" else []
+    read = snapshots.source_of(pipeline, source)
+    return [*own, read] if read is not None else own
+
+
+def known_of(part: Source, files: Mapping[str, FileState]) -> dict[str, FileState]:
+    """The files that one part of a source has read; files of a snapshot belong to the snapshot part only."""
+    of_snapshots = part.format == ingest_snapshot.MARK
+    return {path: state for path, state in files.items() if ingest_snapshot.holds(path) == of_snapshots}
 
 
 def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> FilePlan:

@@ -17,12 +17,11 @@ from ingest.bronze.kafka_look import Look
 from ingest.bronze.positions import Positions, Receipts
 from ingest.bronze.positions import receipts as receipts_of
 from ingest.bronze.reading import BLOCK, BrokenRange, Range, before_broken, headers, read
-from ingest.bronze.receipts import FileState, Receipt
+from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.config import Source
 from ingest.errors import IngestError
-from ingest.formats import ingest_snapshot
-from ingest.lake import identity, sealing, snapshots
+from ingest.lake import identity, sealing
 from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
@@ -74,8 +73,8 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             continue
         if source.kind == "kafka":
             looks.append(_look(lake, source, positions, landed))
-        for one in _of_files(lake, source):
-            planned = files.plan(one, rank, _known(positions, one), cores)
+        for one in files.parts(lake.pipeline, source):
+            planned = files.plan(one, rank, files.known_of(one, positions.files.get(source.name, {})), cores)
             work.extend(planned.ranges)
             landed.alarms.extend((alarm.source, alarm.text) for alarm in planned.alarms)
             landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
@@ -91,20 +90,6 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
         return landed
     _note_receipts(positions, landed, batch, receipts)
     return landed
-
-
-def _of_files(lake: Lake, source: Source) -> list[Source]:
-    """The parts of a source that are read from files: its own files, and those of its snapshots."""
-    own = [source] if source.kind == "files" else []
-    read = snapshots.source_of(lake.pipeline, source)
-    return [*own, read] if read is not None else own
-
-
-def _known(positions: Positions, source: Source) -> dict[str, FileState]:
-    """The files that a source has read; files of a snapshot belong to the snapshot source only."""
-    of_snapshots = source.format == ingest_snapshot.MARK
-    files = positions.files.get(source.name, {})
-    return {path: state for path, state in files.items() if ingest_snapshot.holds(path) == of_snapshots}
 
 
 def _append(

@@ -26,6 +26,7 @@ from ingest.cli.doctor import answers
 from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.scalars import nearest
 from ingest.errors import command
+from ingest.formats import ingest_snapshot
 from ingest.gold import preview as gold
 from ingest.gold.preview import CREATE, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, lanes, stores
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 _SHOWN = 8  # names in one sentence
+_ROWS = 20  # messages of a stream are about as long as one of a snapshot
 CORES = 1  # of a plan without a session: only the cuts of large files depend on it
 
 
@@ -111,7 +113,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     _look(pipeline, lake, last, count, sources)
     decoded = silver.decode(pipeline, sources.messages)
     for one in sources.described:
-        _add_sample(one, decoded, sum(message[1] == one["source"] for message in sources.messages))
+        _add_sample(one, decoded, sum(_is_of(one, *message[1:3]) for message in sources.messages))
     tables = [
         one for view, mine in seen for one in gold.foresee(view, mine, decoded.lines, decoded.statements)
     ]
@@ -164,12 +166,16 @@ def _look(pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: 
             found.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            one, sample = _topics(lake, source, known.places.get(source.name, {}), count)
+            looked = [_topics(lake, source, known.places.get(source.name, {}), count)]
         else:
-            one, sample = _files(lake, source, rank, known.files.get(source.name, {}), count)
-        one["problems"] += sample.faults
-        found.described.append(one)
-        found.messages += [(last + 1, source.name, *row) for row in sample.rows]
+            looked = []
+        for part in files.parts(pipeline, source):
+            one = _files(lake, part, rank, files.known_of(part, known.files.get(source.name, {})), count)
+            looked += [one] if part is source or one[0]["reads"] or one[0]["problems"] else []
+        for described, sample in looked:
+            described["problems"] += sample.faults
+            found.described.append(described)
+            found.messages += [(last + 1, source.name, *row) for row in sample.rows]
 
 
 def _files(
@@ -181,7 +187,13 @@ def _files(
     reads = _by_file(plan.ranges)
     found = _source_described(source, reads, [one.text for one in plan.alarms], plan.warnings)
     found["bytes"] = sum(one["bytes"] for one in reads)
-    return found, unread.of_files(plan.ranges, count) if count else unread.Sample()
+    sampled: Iterable[Range] = plan.ranges
+    if (
+        count and source.format == ingest_snapshot.MARK
+    ):  # its messages hold hundreds of rows: a few of each table
+        sampled = {Path(one.file).parent: one for one in reversed(plan.ranges)}.values()
+        count = max(len(sampled), count // _ROWS)
+    return found, unread.of_files(list(sampled), count) if count else unread.Sample()
 
 
 def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
@@ -248,15 +260,21 @@ def _source_described(
 
 def _add_sample(source: dict[str, Any], decoded: silver.Foretold, count: int) -> None:
     name = source["source"]
-    rejects = [one for one in decoded.rejects if one[0] == name]
+    rejects = [one for one in decoded.rejects if _is_of(source, *one[:2])]
     source["sampled"], source["rejected"] = count, len(rejects)
     if rejects:
-        _, reason, detail = rejects[0]
+        *_, reason, detail = rejects[0]
         source["warnings"].append(
             f"{len(rejects)} of {count} sampled messages would be rejected; the first: {reason}: {detail}"
         )
     if name in decoded.faults:
         source["problems"].append(decoded.faults[name])
+
+
+def _is_of(described: Mapping[str, Any], source: str, topic: str) -> bool:
+    """True for a message of a source, or of its snapshots if these are what is described."""
+    wanted = described["source"], described["format"] == ingest_snapshot.MARK
+    return (source, ingest_snapshot.holds(topic)) == wanted
 
 
 # --- tables -------------------------------------------------------------------------------------

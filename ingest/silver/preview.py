@@ -26,7 +26,7 @@ class Foretold:
 
     lines: list[Line] = field(default_factory=list)
     statements: list[Mapping[str, Any]] = field(default_factory=list)  # columns of `ddl`, by name
-    rejects: list[tuple[str, str, str]] = field(default_factory=list)  # source, reason, detail
+    rejects: list[tuple[str, str, str, str]] = field(default_factory=list)  # source, topic, reason, detail
     faults: dict[str, str] = field(default_factory=dict)  # by source: a registry that does not answer
 
 
@@ -92,7 +92,7 @@ def _sort(page: pa.RecordBatch, found: Foretold) -> None:
         if row["kind"] == "book":
             found.lines.append(Line.from_json(row["payload"]))
         elif row["kind"] == "reject":
-            found.rejects.append((row["source"], payload["reason"], payload["detail"]))
+            found.rejects.append((row["source"], row["topic"], payload["reason"], payload["detail"]))
         else:
             parsed = payload["parsed"]
             statement = {name: row[name] for name in _DDL} | {"statement": payload["statement"]}

@@ -354,6 +354,51 @@ def test_a_changed_key_is_foreseen(tmp_path):
     assert "write `history: false`" in held["why"]
 
 
+def read_rows(folder: Path, source: str, table: str) -> None:
+    """A chunk of rows that waits, a broken message, and the end mark."""
+    here = folder / "lake" / "snapshots" / source / f"depot.{table}-1"
+    here.mkdir(parents=True)
+    head = {
+        "ingest-snapshot": 1, "op": "read", "table": ["depot", None, table], "keys": ["id"],
+        "place": {"phase": "0", "sequence": ["1"], "half": "3", "arrival": ["0", "1", "1", "1", "0"]},
+    }  # fmt: skip
+    rows = head | {"types": {"id": "int32", "size": "int64"}, "rows": [["1", "8"], ["2", None]]}
+    (here / "chunk-000001.ingest-snapshot.jsonl").write_text(json.dumps(rows) + "\n{}\n", "utf-8")
+    (here / "end.ingest-snapshot.jsonl").write_text(json.dumps(head | {"op": "end"}) + "\n", "utf-8")
+
+
+@pytest.mark.parametrize("source", ["bins", "far"])
+def test_rows_that_were_read_and_wait_are_planned(folder, monkeypatch, source):
+    """`run` lands them: a plan without them shows neither their tables nor that there is anything to do."""
+    monkeypatch.setattr(kafka_settings, "find_spec", lambda _name: "there")
+    monkeypatch.setattr(dry_run, "unreachable", lambda _source: "")
+    monkeypatch.setattr(native_broker, "connected", quiet_cluster)
+    read_rows(folder, source, "racks")
+    read_rows(folder, source, "carts")
+    (folder / "bins-1.jsonl").unlink()
+    found = planned(folder, FILES if source == "bins" else KAFKA)
+    own, read = found["sources"]
+    assert (FORMAT, source, "ingest-snapshot", True) == (
+        own["format"],
+        *map(read.get, ("source", "format", "due")),
+    )
+    assert ["carts-1/chunk", "carts-1/end", "racks-1/chunk", "racks-1/end"] == sorted(
+        one["file"].partition("depot.")[2].partition("-000")[0].partition(".ing")[0] for one in read["reads"]
+    )
+    assert (0, 0, 4, 2) == (own["sampled"], own["rejected"], read["sampled"], read["rejected"])
+    assert 1 == found["next_batch"]
+    assert {"depot.carts": ["id", "size"], "depot.racks": ["id", "size"]} == {
+        one["table"]: [each["name"] for each in one["columns"]] for one in found["tables"]
+    }
+
+
+@contextmanager
+def quiet_cluster(_source):
+    """A cluster whose topic holds nothing."""
+    ends = {Place("bins", 0): 0}
+    yield Cluster("c1", {"bins": "t1"}, ends, ends, lambda _moment: ends)
+
+
 @contextmanager
 def cluster(_source):
     """A cluster of one topic of two partitions."""
