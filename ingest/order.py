@@ -103,6 +103,8 @@ def _numbers(key: str, at: int) -> tuple[tuple[int, ...], int]:
 
 def _number(key: str, at: int) -> tuple[int, int]:
     """The number that is written at a place, and the place after it."""
+    if (length := _LENGTHS.get(key[at], -1)) >= 0:  # nearly every number
+        return int(key[at + 1 : at + 1 + length]), at + 1 + length
     if key[at] == "-":
         length, at = _length(key, at + 1, _UNINVERT)
         return -int(key[at : at + length].translate(_NINES)), at + length
@@ -123,6 +125,7 @@ def _length(key: str, at: int, marks: Mapping[int, int]) -> tuple[int, int]:
 
 
 _MARKS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_LENGTHS = {mark: length for length, mark in enumerate(_MARKS)}
 _END = "!"  # sorts before every length mark and before "-": a shorter sequence comes first
 _NINES = str.maketrans("0123456789", "9876543210")
 _INVERT = str.maketrans(_MARKS + "~", (_MARKS + "~")[::-1])

@@ -88,24 +88,28 @@ def _once(events: Iterable[LaneEvent]) -> Iterator[LaneEvent]:
     Rows of a snapshot may share one place (the log's, when it was taken): there arrival distinguishes equal rows.
     """
     mine = [one for one in events if one.change.op is not Op.TRUNCATE]
-    places = [_place(one.place) for one in mine]
+    orders = [order_of(one.place) for one in mine]
+    # without a sequence arrival decides, so nothing repeats
+    places = [
+        same_place(one.place) if order.sequence else one.place
+        for one, order in zip(mine, orders, strict=True)
+    ]
     images: dict[tuple[str, Op], set[str]] = {}
     for place, one in zip(places, mine, strict=True):
         images.setdefault((place, one.change.op), set()).add(repr(one.change.after))
     seen: set[tuple[object, ...]] = set()
-    for place, one in sorted(zip(places, mine, strict=True), key=lambda pair: (pair[1].batch, pair[1].place)):
+    delivered = sorted(
+        zip(places, orders, mine, strict=True), key=lambda each: (each[2].batch, each[2].place)
+    )
+    for place, order, one in delivered:
         change = one.change
         shared = change.op is Op.READ and len(images[place, change.op]) > 1
         same = (
-            one.place if shared else place, order_of(one.place).row, change.op, repr(change.before), repr(change.after),
+            one.place if shared else place, order.row, change.op, repr(change.before), repr(change.after),
         )  # fmt: skip
         if same not in seen:
             seen.add(same)
             yield one
-
-
-def _place(key: str) -> str:
-    return same_place(key) if order_of(key).sequence else key
 
 
 def _texts(
