@@ -307,6 +307,16 @@ def template(text: str) -> str:
 
 
 def database(text: str) -> str:
+    scheme = text.partition("//")[0].lower()  # the rest may hold a password
+    if "oceanbase" in scheme:
+        what = "in its Oracle mode cannot be read (docs/reading-the-source.md): leave `database:` out"
+        raise ValueError(
+            f"OceanBase {what}" if "oracle" in scheme else "write OceanBase's address as mysql://host:2881"
+        )
+    if scheme.startswith("jdbc:"):
+        raise ValueError(
+            "write the address without `jdbc:`, such as mysql://host:3306 or sqlserver://host:1433/database"
+        )
     if not _DATABASE.fullmatch(text):
         raise ValueError(
             "this is not the URL of a database that can be read; write mysql://host:3306, mariadb://host:3306, "

@@ -112,3 +112,24 @@ def test_the_arguments_of_expectations_are_those_of_the_installed_release() -> N
         assert set() == vars(found)["__fields__"].keys() - scalars._OF_ALL - set(
             scalars._arguments(file) or ()
         ), kind
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "jdbc:oceanbase:oracle://db:2881/APP?password=hunter2-x",
+            "OceanBase in its Oracle mode cannot be read",
+        ),
+        ("oceanbase:oracle://db:2881/APP", "OceanBase in its Oracle mode cannot be read"),
+        ("jdbc:oceanbase://db:2881/app", "write OceanBase's address as mysql://host:2881"),
+        ("jdbc:mysql://db:3306/app", "write the address without `jdbc:`"),
+        ("jdbc:sqlserver://db:1433;databaseName=app;password=hunter2-x", "write the address without `jdbc:`"),
+        ("db2://oceanbase:50000", "not the URL of a database that can be read"),
+    ],
+)
+def test_an_address_of_another_form_says_what_to_write(text: str, said: str) -> None:
+    """Addresses are copied from the settings of other tools."""
+    with pytest.raises(ValueError, match=said) as caught:
+        scalars.database(text)
+    assert "hunter2" not in str(caught.value)
