@@ -102,15 +102,27 @@ class Front:
             await self._app(scope, receive, send)
             return
 
+        is_begun = False
+
         async def answer(message: Message) -> None:
+            nonlocal is_begun
             if message["type"] == "http.response.start":
+                is_begun = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
         refusal = self._refusal(scope)
-        await (refusal or self._app)(scope, receive, answer)
+        try:
+            await (refusal or self._app)(scope, receive, answer)
+        except asyncio.CancelledError:  # the service ends
+            if is_begun:
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+            else:
+                text = "The service was stopped before this was answered: ask again when it runs."
+                await _turned_away(scope["path"], text, 503)(scope, receive, answer)
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Request(scope).headers
@@ -151,6 +163,9 @@ async def _row(service: Service, request: Request) -> Response:
     )
 
 
+_thread = partial(to_thread.run_sync, abandon_on_cancel=True)
+
+
 async def _made(service: Service, make: Callable[[], Any], *, slow: bool = False) -> Any:
     """What a function makes in a thread; once more if a file went away while it was read, as `maintain` lets it."""
     limiter = _slow if slow else None
@@ -160,13 +175,13 @@ async def _made(service: Service, make: Callable[[], Any], *, slow: bool = False
             return make()
 
     try:
-        return await to_thread.run_sync(made, limiter=limiter)
+        return await _thread(made, limiter=limiter)
     except IngestError:
         raise
     except Exception:
         await asyncio.sleep(0.2)
     try:
-        return await to_thread.run_sync(made, limiter=limiter)
+        return await _thread(made, limiter=limiter)
     except IngestError:
         raise
     except Exception as error:
@@ -176,7 +191,7 @@ async def _made(service: Service, make: Callable[[], Any], *, slow: bool = False
 
 async def _drawn(service: Service, request: Request, view: View) -> Response:
     """A page as HTML; nothing if the browser has the same one."""
-    text = await to_thread.run_sync(partial(_html, service, request, view))
+    text = await _thread(partial(_html, service, request, view))
     mark = f'"{hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:24]}"'
     if request.headers.get("if-none-match") == mark:
         return Response(status_code=304, headers={"ETag": mark})

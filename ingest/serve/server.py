@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 
@@ -17,20 +20,37 @@ from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
 
 GRACE = 3  # seconds that answers under way are given
-PATIENCE = 10  # seconds that preparing one pipeline's answers may take at the end
+LAST = 1  # seconds more: for the sentence that says why there is none, and for who reads slowly
 PREPARE = 1.0  # seconds between two looks at whether the pages have to be made again
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to us, who have more to end than connections."""
+    """Leaves signals to us, who have more to end than connections, and says to users that it ends."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Wait for the answers under way, but not longer than `GRACE` and `LAST`."""
+        loop = asyncio.get_running_loop()
+        loop.call_later(GRACE, self._cut)
+        loop.call_later(GRACE + LAST, self._hang_up)
+        await super().shutdown(sockets)
+
+    def _cut(self) -> None:
+        for task in self.server_state.tasks:
+            task.cancel()
+
+    def _hang_up(self) -> None:
+        for connection in self.server_state.connections:
+            connection.transport.abort()
+
 
 def run(service: Service, say: Callable[[str, str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM.
+
+    Ends the process if an answer is still being made then: Python would wait for it, or DuckDB abort the process.
 
     Args:
         service: what is served.
@@ -63,7 +83,10 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
     over.set()
     if service.work:
         service.work.close(lambda: say("waiting", "for the commit under way"))
-    preparing.join(PATIENCE)  # DuckDB aborts the process if Python ends while a thread is in it
+    preparing.join(LAST)
+    if threading.active_count() > 1:  # they only read
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _prepare(fleet: Fleet, over: threading.Event) -> None:
@@ -78,7 +101,7 @@ def config(service: Service) -> uvicorn.Config:
     """How it is served."""
     return uvicorn.Config(
         application(service), log_level="warning", access_log=False, server_header=False, lifespan="off",
-        timeout_graceful_shutdown=GRACE, timeout_keep_alive=10, backlog=1024, proxy_headers=False,
+        timeout_graceful_shutdown=2 * (GRACE + LAST), timeout_keep_alive=10, backlog=1024, proxy_headers=False,
     )  # fmt: skip
 
 

@@ -14,8 +14,9 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
+import psutil
 import pytest
 from deltalake import DeltaTable
 
@@ -34,7 +35,7 @@ from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES
 from tests.test_injection import COLUMN, DATABASE, NASTY, TABLE, UNSEEN, messages
-from tests.timing import PATIENCE
+from tests.timing import PATIENCE, until
 from tests.written import Written
 
 SECRET = "correct-horse-battery-staple"
@@ -532,6 +533,33 @@ def test_a_signal_ends_it_cleanly(lake: Written, number: signal.Signals) -> None
     running.send_signal(number)
     _, said = running.communicate(timeout=PATIENCE)
     assert (0, False) == (running.returncode, "Traceback" in said)
+
+
+_MANY = "(SELECT unnest(generate_series(1, 1000000)) AS x FROM depot.bins)"
+LONG = f"SELECT count(*) FROM {_MANY} AS a, {_MANY} AS b WHERE a.x * b.x % 7 = 3"  # takes hours
+
+
+@pytest.mark.parametrize("address", ["/api/sql", "/sql"])
+def test_the_end_does_not_wait_for_a_long_answer(lake: Written, address: str) -> None:
+    """A service manager that waits for a query of ten seconds, and then logs a trace, tells of a fault where none is."""
+    running = started(str(lake.file), "--listen", "127.0.0.1:0")
+    assert running.stderr is not None
+    url = urlsplit(running.stderr.readline().split()[0])
+    asking = http.client.HTTPConnection(url.hostname or "", url.port, timeout=PATIENCE)
+    asking.request("GET", f"{address}?{urlencode({'pipeline': 'depot', 'q': LONG})}")
+    asleep = socket.create_connection((url.hostname, url.port))  # reads nothing of its answers
+    asleep.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    asleep.sendall(b"GET /table?pipeline=depot&table=depot.bins HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+    server = psutil.Process(running.pid)
+    before = server.cpu_times().user
+    until(lambda: server.cpu_times().user > before + 1)  # it counts
+    running.send_signal(signal.SIGTERM)
+    answer = asking.getresponse()
+    said = answer.read().decode()
+    assert (503, True) == (answer.status, "The service was stopped before this was answered" in said)
+    _, err = running.communicate(timeout=PATIENCE)
+    asleep.close()
+    assert (0, "") == (running.returncode, err)
 
 
 @pytest.mark.parametrize(
