@@ -62,13 +62,7 @@ def of_mirrors(
         now: how far gold is; by default what the last run recorded.
     """
     decoded = lake.decoded()
-    rejected = {
-        row["source"]: row["batch"]
-        for row in lake.ask(
-            f"SELECT source, min(batch) AS batch FROM ({rejects.open_sql(lake)}) AS o "
-            "WHERE kind = 'message' GROUP BY source"
-        )
-    }
+    rejected = {row["source"]: row["batch"] for row in rejects.counted(lake) if row["kind"] == "message"}
     lanes: dict[str, set[tuple[str, str | None]]] = defaultdict(set)
     for row in lines:
         table = TableId(row["database"], row["schema"], row["table"])

@@ -281,8 +281,10 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
 
 def _open_rejects(lake: Tables) -> dict[str, int]:
     """The open rejects, by kind."""
-    query = f"SELECT kind, count(*) AS count FROM ({rejects.open_sql(lake)}) AS o GROUP BY kind ORDER BY kind"
-    return {row["kind"]: row["count"] for row in lake.ask(query)}
+    found: dict[str, int] = {}
+    for row in rejects.counted(lake):
+        found[row["kind"]] = found.get(row["kind"], 0) + row["n"]
+    return found
 
 
 def _span(span: dt.timedelta) -> str:

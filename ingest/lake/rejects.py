@@ -97,6 +97,14 @@ def groups(lake: Tables) -> list[Row]:
     )
 
 
+def counted(lake: Tables) -> list[Row]:
+    """The number of open rejects by kind and source, with the first batch that has one."""
+    return lake.ask(
+        f"""SELECT kind, source, count(*) AS n, min(batch) AS batch FROM ({open_sql(lake)}) AS o GROUP BY ALL
+        ORDER BY kind, source"""
+    )
+
+
 def listed(lake: Tables, *, every: bool = True) -> list[Row]:
     """All rejects or the ``open`` ones, numbered by their place among all, so that numbers do not change."""
     order = ", ".join(f"{duck.name(one)} NULLS FIRST" for one in _ORDER)

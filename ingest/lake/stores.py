@@ -295,6 +295,11 @@ def opened(path: str) -> Any:
     return io.BytesIO(data)
 
 
+def are_used() -> bool:
+    """True if this process reads a lake in a store."""
+    return bool(_stores)
+
+
 def register(base: DuckDBPyConnection) -> None:
     """Let a database open the files of stores, if this process uses any."""
     if not _stores:

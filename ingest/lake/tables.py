@@ -240,8 +240,7 @@ def scan(
     for one in state.files:
         partition = tuple((name, one.partition.get(name)) for name in state.partition_by)
         groups.setdefault(partition, []).append(one)
-    nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
-    parts = [f"SELECT {nothing} WHERE false"]
+    parts = []
     have = {name: kind for name, kind in columns.items() if name not in state.partition_by}
     for partition, files in groups.items():
         whole = [one for one in files if not one.deleted]
@@ -250,6 +249,9 @@ def scan(
             parts.append(_part(columns, partition, _whole(folder, whole, have, state), state, casts=False))
         if holed:
             parts.append(_part(columns, partition, _holed(folder, holed, have, state), state, casts=True))
+    if not parts:
+        nothing = ", ".join(f"NULL::{kind} AS {duck.name(name)}" for name, kind in columns.items())
+        parts.append(f"SELECT {nothing} WHERE false")
     union = " UNION ALL ".join(parts)
     instants = [name for name, kind in columns.items() if kind == "TIMESTAMPTZ" and not zones]
     if not instants:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 
 from ingest.errors import SetupError
+from ingest.lake import duck
 from ingest.serve.app import Service, application, compile_templates
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
@@ -60,6 +61,7 @@ def run(service: Service, say: Callable[[str, str], None]) -> None:
         SetupError: the address cannot be had.
     """
     listening = _bound(service.guard.address)
+    duck.one_thread()
     server = _Server(config(service))
 
     def end(number: int, _frame: object) -> None:
