@@ -8,7 +8,7 @@ millisecond, which matters for 500 mirrors; a library that also writes takes fiv
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -139,7 +139,14 @@ def snapshot(folder: str, version: int | None = None) -> Snapshot:
         )
     newest = commits.get(last) or checkpoints[last][0]
     parts = (*checkpoints.get(first, ()), *(commits[number] for number in needed))
-    return _read(folder, last, parts, newest, _identity(log / newest))
+    identity = _identity(log / newest)
+    if version is not None:
+        return _read(folder, last, parts, identity)
+    seen = _last.get(str(log))
+    if seen is None or (seen.version, seen.newest, seen.identity) != (last, log / newest, identity):
+        state = _continued(log, last) or _whole(log, parts)
+        seen = _last[str(log)] = _Seen(last, log / newest, identity, state, state.snapshot(folder, last))
+    return seen.snapshot
 
 
 def _identity(file: Place) -> tuple[int, ...]:
@@ -148,21 +155,19 @@ def _identity(file: Place) -> tuple[int, ...]:
     return found.st_mtime_ns, found.st_ino, found.st_size
 
 
-@lru_cache(maxsize=4096)
-def _read(
-    folder: str, version: int, parts: tuple[str, ...], newest: str, identity: tuple[int, ...]
-) -> Snapshot:
-    """The state after all parts of a log; cached while its newest file is the same."""
+@lru_cache(maxsize=256)
+def _read(folder: str, version: int, parts: tuple[str, ...], _identity: tuple[int, ...]) -> Snapshot:
+    """The state at a version that was asked for; cached while its newest file is the same."""
     log = stores.place(folder) / "_delta_log"
-    state = _continued(log, version)
-    if state is None:
-        state = _State()
-        for name in parts:
-            state.take(_actions(log / name) if name.endswith(".json") else _checkpoint(log / name))
-    found = state.snapshot(folder, version)
-    if newest.endswith(".json"):
-        _last[str(log)] = _Seen(version, log / newest, identity, state)
-    return found
+    return (_continued(log, version) or _whole(log, parts)).snapshot(folder, version)
+
+
+def _whole(log: Place, parts: Iterable[str]) -> _State:
+    """The state after all parts of a log."""
+    state = _State()
+    for name in parts:
+        state.take(_actions(log / name) if name.endswith(".json") else _checkpoint(log / name))
+    return state
 
 
 def _continued(log: Place, version: int) -> _State | None:
@@ -332,12 +337,13 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A log as last read."""
+    """A log as last read; of older versions nothing is kept, for a service sees many."""
 
     version: int
     newest: Place
     identity: tuple[int, ...]
     state: _State
+    snapshot: Snapshot
 
 
 _last: dict[str, _Seen] = {}

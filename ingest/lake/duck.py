@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-_settings = {
+_settings: dict[str, Any] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "threads": str(os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1),

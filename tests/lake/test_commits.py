@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import errno
+import gc
 import json
 import os
 import shutil
@@ -203,6 +204,20 @@ def _forgotten(folder: str) -> Snapshot:
 
 def _ordered(found: Snapshot) -> Snapshot:
     return replace(found, files=tuple(sorted(found.files, key=lambda one: one.path)))
+
+
+def test_of_a_table_that_grows_only_the_newest_state_is_kept(tmp_path: Path) -> None:
+    """A service looks at each commit of fifty lakes for months: what it kept of each would fill its memory."""
+    place = layout(tmp_path)
+    for batch in range(1, 10):
+        append(place, batch)
+        assert batch == len(delta.snapshot(place.folder).files)
+    paths = {one.path for one in delta.snapshot(place.folder).files}
+    gc.collect()
+    kept = [
+        one for one in gc.get_objects() if isinstance(one, Snapshot) and paths & {it.path for it in one.files}
+    ]
+    assert 1 == len(kept)
 
 
 def test_a_log_is_read_on_from_where_it_was_read(tmp_path: Path) -> None:
