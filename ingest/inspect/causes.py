@@ -14,7 +14,7 @@ from ingest.errors import command, counted
 from ingest.lake import barriers, decoded_with
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.tables import Tables
-from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, duration
+from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, PASS, duration
 from ingest.quality.report_model import STATEMENT, Facts, TableFact
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def merged(found: Mapping[str, Any], facts: Facts) -> dict[str, Cause]:
             wrong.setdefault(
                 subject, Cause(subject, ERROR if one.light == "bad" else WARN, one.text, typed, said)
             )
-    wrong |= {one.subject: one for table in facts.tables for one in _old(table, facts)}
+    wrong |= {one.subject: one for table in facts.tables for one in _old(table)}
     last = found["last_run"]
     if last and last["failed"] and not any(one.severity == ERROR for one in wrong.values()):
         text = "it ended with a failure or an alarm"
@@ -141,14 +141,15 @@ def without(text: str, typed: str) -> str:
     return text.removesuffix(f": {typed}") if typed else text
 
 
-def _old(table: TableFact, facts: Facts) -> Iterable[Cause]:
-    """A stopped stream triggers no run that could check it, so its age is checked here."""
+def _old(table: TableFact) -> Iterable[Cause]:
     check = table.check("freshness")
-    if check and check.limit is not None and table.newest is not None:
-        age = (facts.now - table.newest).total_seconds()
-        if age > check.limit:
-            text = f"it is {duration(age)} old, and may be {duration(check.limit)}"
-            yield Cause(f"{table.name}: {_OLD}", str(check.severity), text)
+    if check and check.state != PASS and check.limit is not None:
+        sources = ", ".join(sorted({source for source, _ in table.lanes})) or "its source"
+        text = (
+            f"the newest change is {duration(check.observed)} old, and `freshness:` allows {duration(check.limit)}: "
+            f"see whether {sources} still sends"
+        )
+        yield Cause(f"{table.name}: {_OLD}", str(check.severity), text, alone=f"{table.name}: {text}")
 
 
 def of_state(

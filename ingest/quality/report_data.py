@@ -71,6 +71,7 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     for source in facts.sources:
         for check in source.checks:
             check.sql = queries.of_source(check.check, source.name)
+    facts.look()
     return facts
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ingest.change import NO_TABLE, TableId
 from ingest.lake.schemas import CPU
+from ingest.quality.catalogue import ERROR, FAIL, PASS, WARN
 
 TREND = 30  # runs that a sparkline shows
 
@@ -107,6 +108,15 @@ class TableFact:
     def check(self, name: str) -> CheckFact | None:
         return next((one for one in self.checks if one.check == name), None)
 
+    def judge_age(self, now: dt.datetime) -> None:
+        """Judge the age of the newest change again: a stopped stream triggers no run that would."""
+        check = self.check("freshness")
+        if check is None or check.limit is None or self.newest is None or check.state == ERROR:
+            return
+        check.observed = (now - self.newest).total_seconds()
+        bad = FAIL if check.severity == "error" else WARN
+        check.state = bad if check.observed > check.limit else PASS
+
 
 @dataclass(slots=True)
 class SourceFact:
@@ -176,3 +186,9 @@ class Facts:
     books: list[BookFact] = field(default_factory=list)
     rejects: list[RejectFact] = field(default_factory=list)
     batch: int | None = None  # the last one that a run has recorded: everything is as of its end
+
+    def look(self) -> None:
+        """Say of ages how they are now."""
+        self.now = dt.datetime.now(dt.UTC)
+        for table in self.tables:
+            table.judge_age(self.now)

@@ -263,7 +263,7 @@ class Fleet:
     def facts(self, name: str, lake: LakeReader) -> Facts:
         """What the report knows of a pipeline, as of this moment."""
         found = self.kept(name, "facts", lake, lambda lake: causes.gathered(lake, trend=8))
-        found.now = dt.datetime.now(dt.UTC)
+        found.look()
         return found
 
     def prepare(self, is_over: Callable[[], bool] = lambda: False) -> None:

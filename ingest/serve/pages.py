@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -221,17 +220,27 @@ def table(fleet: Fleet, asked: Query) -> View:
     lake = fleet.lake(name)
     entry = status.named(fleet.status(name)["tables"], table)
     facts = fleet.kept(name, f"facts of {table}", lake, lambda lake: causes.gathered(lake, only=table))
-    facts.now = dt.datetime.now(dt.UTC)
+    facts.look()
     made = report.page(facts)
     own = decisions.read(lake).newest(PAUSE, decisions.RESUME)
     row = made.rows[0] if made.rows else None
     paused: Decision | None = own.get(row.fact.path) if row else None
     return View("table.html.j2", table, {
         "pipeline": name, "table": table, "entry": entry, "facts": facts, "page": made, "now": facts.now,
-        "row": row, "spent": _spent(row.fact.batches if row else ()), "paused": paused if paused and paused.kind == PAUSE else None,
+        "row": row, "problems": _problems(made, entry), "spent": _spent(row.fact.batches if row else ()), "paused": paused if paused and paused.kind == PAUSE else None,
         "file": lake.pipeline.file,
         "all_rows": link("sql", pipeline=name, q=f"SELECT * FROM {_quoted(row.fact.id)} LIMIT 100" if row else ""),
     })  # fmt: skip
+
+
+def _problems(made: report.Page, entry: Mapping[str, Any]) -> list[report.Problem]:
+    """What is wrong with a table, with advice; first its state, if its last checks do not say it."""
+    found = [one for one in made.problems if one.subject == entry["table"]]
+    state, text = entry["state"], entry["message"]
+    if state != "ok" and not any(text in one.text for one in found):
+        light = "warn" if state == "paused" else "bad"
+        found.insert(0, report.Problem(light, entry["table"], "", state.capitalize(), text, ""))
+    return found
 
 
 def _spent(batches: Sequence[BatchFact]) -> dict[str, Any]:

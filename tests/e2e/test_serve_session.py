@@ -270,7 +270,7 @@ def test_a_night_with_spark_as_it_is(tmp_path: Path) -> None:
             for trouble in (
                 "depot.bins is held",
                 "could not be decoded",
-                "depot.shelf: The newest change is old",
+                "depot.shelf: the newest change is 5 hours old",
             ):
                 hands.reads(trouble)
             hands.shows("1-troubles", tmp_path)

@@ -23,7 +23,7 @@ from ingest.serve import fleet as fleets
 from ingest.serve import server
 from tests.lakes import change
 from tests.quality.test_report import Reader
-from tests.serve.conftest import Client, client_of
+from tests.serve.conftest import Client, client_of, depot
 from tests.written import Written, commit
 
 PAGES = {
@@ -418,3 +418,42 @@ def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
     client = client_of(made.file)
     for page in (PAGES["pipeline"], PAGES["table"]):
         assert f"Complete until {moment:%H:%M} today UTC, by changes" in words(client.get(page).text)
+
+
+def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
+    """A sender that stopped an hour after the last check is found by nobody if the page of its table says Good."""
+    made = depot(tmp_path)
+    fresh = made.check("depot.shelf1", "freshness", 5.0) | {"threshold": "3600"}
+    made.product("checks", [fresh, made.check("depot.shelf1", "rows", 1.0)])
+    client = client_of(made.file)
+    old = next(row for row in client.get("/api/status").json[0]["troubles"] if "shelf1" in row["text"])
+    assert "bad" == old["light"]
+    assert re.fullmatch(
+        r"depot\.shelf1: the newest change is .+ old, and `freshness:` allows 60 minutes: see whether bins still sends",
+        old["text"],
+    )
+    page = client.get("/table?pipeline=depot&table=depot.shelf1").text
+    assert "<strong>The newest change is old.</strong>" in page
+    assert "a quiet table looks like a broken export" in page
+    assert '<small class="word bad">Failing</small>' in page
+    row = re.search(r"<tr>(?:(?!</tr>).)*depot\.shelf1</a></th>", client.get(PAGES["pipeline"]).text)
+    assert row is not None
+    assert "Failing" in row[0]
+
+
+@pytest.mark.parametrize(
+    ("page", "told"),
+    [
+        ("/table?pipeline=depot&table=depot.box", ["<strong>The table is held.</strong> depot.box has no key", "applied by the first run"]),
+        ("/table?pipeline=depot&table=depot.bins", ["<strong>Rows are missing.</strong> 2 rows are missing"]),
+        (
+            "/reject?pipeline=depot&number=1",
+            ["A message could not be decoded: ", "any table of source bins", "kind=message&amp;reason=bad-json#h-each",
+             "depot.yaml --reason bad-json</code> decodes"],
+        ),
+    ],
+)  # fmt: skip
+def test_a_page_says_what_to_do(client: Client, page: str, told: list[str]) -> None:
+    """Who is woken by a name must not have to guess what is wrong with it."""
+    text = client.get(page).text
+    assert [] == [one for one in told if one not in text]
