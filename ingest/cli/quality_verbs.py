@@ -15,7 +15,8 @@ from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables
-    from ingest.quality.catalogue import CheckResult
+    from ingest.quality.catalogue import Checked, CheckResult
+    from ingest.quality.report_model import CheckFact
 
 app = typer.Typer()
 _PANEL = "Look"
@@ -34,18 +35,17 @@ def quality(
             help="Compare every key of these mirrors cell by cell with its changes: a name or a pattern, '*' for all."
         ),
     ] = "",
+    last: Annotated[
+        bool, typer.Option("--last", help="Show the results of the last checks, without checking or Spark.")
+    ] = False,
     output_as: Output = "table",
     jars_dir: JarsDir = None,
 ) -> None:
     """Check every mirror now, against everything that its changes say, and keep the results."""
-    from ingest.cli.progress import ProgressLine
-
-    with locked(file, jars_dir, "checks") as lake, ProgressLine(lake.spark, lake.pipeline.name) as progress:
-        from ingest.gold.steps import steps_of
-        from ingest.quality.stage import check, complaints
-
-        checked = check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
-    failures, warnings = complaints(checked)
+    if last and deep:
+        raise ConfigError(["--last shows results that are kept, --deep makes new ones: give one of them"])
+    checked = _kept(file, jars_dir) if last else _checked(file, jars_dir, deep)
+    wrong = {one.metric.severity for one in checked.of("error", "fail", "warn")}
     if output_as == "json":
         output.json({"counts": checked.counts(), "checks": [_as_json(one) for one in checked.verdicts]})
     else:
@@ -53,8 +53,38 @@ def quality(
         words = {"pass": "passed", "warn": "warn", "fail": "failed", "error": "could not be judged"}
         counts = [f"{count} {words[state]}" for state, count in checked.counts().items()]
         output.line(", ".join(counts) or "There is nothing to check yet.")
-    if failures or (warnings and fail_on == "warn"):
+    if "error" in wrong or (wrong and fail_on == "warn"):
         raise typer.Exit(1)
+
+
+def _checked(file: Path, jars_dir: Path | None, deep: str) -> Checked:
+    from ingest.cli.progress import ProgressLine
+
+    with locked(file, jars_dir, "checks") as lake, ProgressLine(lake.spark, lake.pipeline.name) as progress:
+        from ingest.gold.steps import steps_of
+        from ingest.quality.stage import check
+
+        return check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)
+
+
+def _kept(file: Path, jars_dir: Path | None) -> Checked:
+    """The newest results of each mirror and source; the age of the newest change is as of now."""
+    from ingest.quality.catalogue import Checked, CheckResult, Metric
+    from ingest.quality.report_data import gather
+
+    with all_looked_at([file], jars_dir) as (lake,):
+        facts = gather(lake, trend=1)
+    checks: list[tuple[str | None, str | None, CheckFact]] = [
+        (one.name, None, it) for one in facts.tables for it in one.checks
+    ]
+    checks += [(None, one.name, it) for one in facts.sources for it in one.checks]
+    return Checked(facts.batch, [
+        CheckResult(
+            Metric(one.check, one.observed, mirror, source, one.column, one.limit, one.severity, one.detail, one.failing),
+            one.state,
+        )
+        for mirror, source, one in checks
+    ])  # fmt: skip
 
 
 def _print(verdicts: list[CheckResult], every: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from typer.testing import CliRunner
@@ -53,6 +54,30 @@ def test_a_statement_that_came_twice_names_its_first_delivery(tmp_path: Path) ->
     first, second = [line.split() for line in asked(made, "ddl").splitlines() if "ALTER" in line]
     assert "adds column more" in " ".join(first)
     assert f"repeats {first[0]}" in " ".join(second)
+
+
+def test_the_last_results_of_the_checks_are_shown_without_checking(tmp_path: Path) -> None:
+    """Who asks at night what the last run found waits for Spark, and is told what is so by then."""
+    made = depot(tmp_path)
+    made.product(
+        CHECKS.name, [made.check("depot.shelf1", "key_unique", 0.0), made.check("depot.shelf1", "rows", 1.0)]
+    )
+    before = made.reader.snapshot(CHECKS.name).version
+    done = CliRunner().invoke(app, ["quality", str(made.file), "--last"])
+    assert 1 == done.exit_code, done.output
+    line = next(line for line in done.stdout.splitlines() if "depot.bins" in line)
+    assert ["fail", "missing_rows"] == [one for one in line.split() if one in ("fail", "missing_rows")]
+    assert "2 rows are missing" in done.stdout
+    assert "depot.shelf1" not in done.stdout
+    assert "1 failed, " in done.stdout
+    done = CliRunner().invoke(app, ["quality", str(made.file), "--last", "--output", "json"])
+    found = json.loads(done.stdout)
+    assert ({"fail", "pass"}, 1) == (set(found["counts"]), found["counts"]["fail"])
+    (wrong,) = (one for one in found["checks"] if one["state"] == "fail")
+    assert ("depot.bins", None, 2.0) == (wrong["mirror"], wrong["source"], wrong["observed"])
+    assert before == made.reader.snapshot(CHECKS.name).version
+    done = CliRunner().invoke(app, ["quality", str(made.file), "--last", "--deep", "*"])
+    assert (2, True) == (done.exit_code, "give one of them" in done.output)
 
 
 def test_the_queries_beside_checks_can_be_typed(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ VERBS = {
     "one reject": ["rejects", "show", "{file}", "1"],
     "ddl": ["ddl", "{file}"],
     "report": ["report", "{file}", "--out", "{folder}/report.html"],
+    "quality as it was": ["quality", "{file}", "--last"],
     "sql": ["sql", "{file}", "SELECT count(*) FROM `shop`.`orders`"],
     "sql of the past": ["sql", "{file}", 'SELECT * FROM "shop"."orders"', "--as-of-batch", "1"],
     "run": ["run", "{file}"],
