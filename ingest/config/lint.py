@@ -156,6 +156,19 @@ def _rules(checked: CheckedFile) -> Advice:
         if before is not None:
             text = f"the rule for {rule.match!r} never applies: {before!r} comes before it"
             yield ("tables", i, "match"), text
+        for name, how in rule.mask.items():
+            first = next(one for one in rule.mask if _fits(name, one))
+            if rule.mask[first] != how:
+                yield (
+                    ("tables", i, "mask", name),
+                    f"the mask {name}: {how} never applies: {first}: {rule.mask[first]} comes before it, and the first that fits counts",
+                )
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """True if the columns of a mask are known to be those of another, too."""
+    name, pattern = name.casefold(), pattern.casefold()
+    return name == pattern or ("[" not in name + pattern and fnmatch.fnmatchcase(name, pattern))
 
 
 def covers(wide: str, narrow: str) -> bool:

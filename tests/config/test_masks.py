@@ -10,6 +10,7 @@ import pytest
 
 from ingest.change import NO_TABLE, Change, Op, TableId
 from ingest.config import Pipeline, TableRule
+from ingest.config.lint import warnings
 from ingest.config.masks import (
     Masks,
     _Remembered,
@@ -21,6 +22,7 @@ from ingest.config.masks import (
     without_literals,
     without_values,
 )
+from ingest.config.read import check
 from ingest.config.secrets import struck
 from ingest.values.remembered import KEPT, LONG
 from tests.config.test_load import GOOD, loaded, problems
@@ -198,3 +200,27 @@ def test_long_texts_are_masked_and_not_remembered() -> None:
     for number in range(KEPT // LONG + 2):
         known[f"{number:09}".ljust(LONG)]
     assert sum(map(len, known)) <= KEPT
+
+
+@pytest.mark.parametrize(
+    ("masks", "warned"),
+    [
+        ("{'*mail*': last4, email: hmac}", ["the mask email: hmac never applies: *mail*: last4 comes before it, and the first that fits counts"]),
+        ("{'*': hmac, 'P*': 'null', id: keep}", [
+            "the mask P*: null never applies: *: hmac comes before it, and the first that fits counts",
+            "the mask id: keep never applies: *: hmac comes before it, and the first that fits counts",
+        ]),
+        ("{email: hmac, '*mail*': last4, '*': keep}", []),
+        ("{'*mail*': hmac, email: hmac}", []),
+        ("{'[ab]*': hmac, 'a*': last4, 'x?': last4, '?x': 'null'}", []),
+    ],
+)  # fmt: skip
+def test_a_mask_that_an_earlier_pattern_hides_is_warned_of(
+    tmp_path: Path, masks: str, warned: list[str]
+) -> None:
+    """The column would be masked in another way than the line that names it says."""
+    path = tmp_path / "p.yaml"
+    path.write_text(GOOD + f"tables:\n  - match: shop.customers\n    mask: {masks}\nmask_secret: {SECRET}\n")
+    found = [text for text in warnings(check(path)) if "the mask" in text]
+    assert warned == [text.partition(" ")[2] for text in found]
+    assert all(f"{path}:10:" in text for text in found)
