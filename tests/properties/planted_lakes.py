@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from typer.testing import CliRunner
 
+from ingest import formats
 from ingest.change import Image, Message, TableId
 from ingest.cli.app import app
 from ingest.config import load
@@ -198,6 +199,8 @@ class PlantedLake:
             value = getattr(self.dialect.hints.options, name)
             if value != getattr(type(self.dialect.hints.options)(), name):
                 options[name] = value
+        if not self.loss.order and formats.load(self.dialect.format).ABOUT.order_by == "arrival":
+            options["order_by"] = "sequence"  # as what the dialect's losses say is true for
         if self.dialect.hints.options.table:
             options["table"] = TABLE
         source: dict[str, Any] = {
