@@ -10,11 +10,13 @@ import hmac
 import re
 import struct
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
+from operator import getitem, itemgetter
 from string import ascii_lowercase, ascii_uppercase, digits
 
 import msgspec
@@ -32,10 +34,12 @@ HIDDEN = "***"
 NOT_SHOWN = "not shown, for the pipeline file masks columns or seals bronze"
 _BLOCK = 64  # bytes that SHA-256 takes at a time
 LAST = 4  # characters that last4 leaves
-_Mask = Callable[[str], str | None]
-"""The mask of a text."""
+_Mask = Callable[[str | None], str | None]
+"""The mask of a text; NULL stays NULL."""
 _Method = Callable[[str], _Mask]
 """The mask for the texts of a logical type."""
+_FORMS = 100  # forms of a table's messages that are remembered
+_NUMBERS = 1 << 16  # that two bytes of a digest may be
 _OFTEN = 50_000  # values whose masks are remembered
 _SHORT = 2 * LAST  # a text shorter than this shows none of them
 _QUOTED = re.compile(r"['\"`].*['\"`]", re.DOTALL)  # from the first quote to the last: a value may hold some
@@ -55,11 +59,11 @@ class Masks:
         secret = pipeline.mask_secret.encode("utf-8", "surrogatepass")
         # Of another hash, so that no value in a table can be masked to this key.
         shape = hmac.digest(secret, b"ingest tokenize", "sha512")
-        digest, letters = keyed(secret), keyed(shape)
+        digest, letters, ends = keyed(secret), keyed(shape), _Remembered(last4)
         self._methods: dict[str, _Method] = {
             "hmac": _remembering(lambda text: digest(text).hex()),
             "tokenize": _remembering(lambda text: tokenized(letters, text)),
-            "last4": lambda _logical: last4,
+            "last4": lambda _logical: ends.__getitem__,
             "null": lambda _logical: _nothing,
         }
         self._rules: dict[TableId, _TableMasks | None] = {}
@@ -74,15 +78,25 @@ class Masks:
         return self._rules[table]
 
     def changes(self, found: Sequence[Change]) -> Sequence[Change]:
-        """The changes with masked values; `Undecodable` if the mask of a key column gives different values one text."""
-        if len(found) == 1:  # as most messages
-            table = found[0].table
-            mask = self._rules[table] if table in self._rules else self.of(table)
-            return found if mask is None else [mask.change(found[0])]
-        masks = [self.of(one.table) for one in found]
-        if not any(masks):
-            return found
-        return [one if mask is None else mask.change(one) for one, mask in zip(found, masks, strict=True)]
+        """The same changes, their values masked where they are; `Undecodable` if a key's mask gives different values one text.
+
+        Give it many at a time: it looks at a masked column once for all changes whose messages have the same types.
+        """
+        alike: dict[_Plan, list[Change]] = {}
+        table: object = None
+        types: object = None
+        mine: list[Change] = []
+        for one in found:
+            if one.types is not types or one.table is not table:  # neither is the object of the change before
+                table, types = one.table, one.types
+                masks = self._rules[table] if table in self._rules else self.of(table)
+                mine = [] if masks is None else alike.setdefault(masks.plan(types), [])
+            mine.append(one)
+        for plan, mine in alike.items():
+            plan.check(mine)
+        for plan, mine in alike.items():
+            plan.mask(mine)
+        return found
 
     def statement(self, found: Ddl) -> Ddl:
         """The effects of a statement, with the defaults and the types that masked columns have."""
@@ -108,34 +122,49 @@ class Masks:
 
 
 class _Plan:
-    """The masks of the columns that messages with the same types have shown so far."""
-
-    __slots__ = ("_mask_of", "_masks", "_names", "sent", "types")
+    """The masks of the columns that changes of one table with the same types have shown so far."""
 
     def __init__(self, table: _TableMasks, sent: Mapping[str, str]) -> None:
         self.sent = sent
-        self.types = {name: table.type(name, logical) for name, logical in sent.items()}  # of masked values
-        self._mask_of = table.mask
-        self._names: set[str] = set()
-        self._masks: list[tuple[str, _Mask]] = []
+        self._table = table
+        self._types = {name: table.type(name, logical) for name, logical in sent.items()}  # of masked values
+        self._masks: dict[str, _Mask | None] = {}
 
-    def image(self, image: Image) -> Image:
-        """A row image with masked values."""
-        if not self._names.issuperset(image):
-            self._extend(image)
-        found = image.copy()
-        for name, mask in self._masks:
-            text = found.get(name)
-            if text is not None:
-                found[name] = mask(text)
-        return found
+    def check(self, found: Sequence[Change]) -> None:
+        """Refuse a key that has a column without a mask of its own for each value."""
+        for keys in {one.keys for one in found}:
+            name = next((name for name in keys if self._table.method(name) not in ("", "hmac")), None)
+            if name is not None:
+                for one in found:
+                    if one.keys == keys and not one.before is one.after is None:
+                        raise Undecodable(
+                            "masked-key",
+                            f"the column {name} is part of the key of {one.table}, and {self._table.method(name)} gives "
+                            "different values one text: write hmac for it under mask:",
+                        )
 
-    def _extend(self, columns: Iterable[str]) -> None:
-        for name in columns:
-            if name not in self._names:
-                self._names.add(name)
-                if mask := self._mask_of(name, self.sent):
-                    self._masks.append((name, mask))
+    def mask(self, found: Sequence[Change]) -> None:
+        """Mask the values of changes."""
+        images = [image for one in found for image in (one.before, one.after) if image is not None]
+        if len(set(map(id, images))) < len(images):  # an image before and after, which is masked once
+            images = list({id(image): image for image in images}.values())
+        self.images(images)
+        if self._types != self.sent:
+            for one in found:
+                msgspec.structs.force_setattr(one, "types", self._types)
+
+    def images(self, images: Sequence[Image]) -> None:
+        """Mask the values of row images: each column of all images that have it."""
+        forms = defaultdict[tuple[str, ...], list[Image]](list)
+        for image in images:
+            forms[tuple(image)].append(image)
+        for names, mine in forms.items():
+            for name in names:
+                if name not in self._masks:
+                    self._masks[name] = self._table.mask(name, self.sent)
+                if mask := self._masks[name]:
+                    for image, text in zip(mine, list(map(mask, map(itemgetter(name), mine))), strict=True):
+                        image[name] = text
 
 
 class _TableMasks:
@@ -143,59 +172,44 @@ class _TableMasks:
         self._rule = rule
         self._methods = methods
         self._known: dict[str, str] = {}
-        self._lossy: dict[
-            tuple[str, ...], str
-        ] = {}  # a key's column that has no mask of its own for each value
-        self._plan = _Plan(self, {})
+        self._plans: dict[tuple[tuple[str, str], ...], _Plan] = {}
+        self._plan = _Plan(self, {})  # the last one
 
-    def _method(self, column: str) -> str:
+    def method(self, column: str) -> str:
+        """The name of a column's mask; empty if it has none."""
         how = self._known.get(column)
         if how is None:
             how = self._known[column] = self._rule.mask_of(column)
         return how
 
-    def change(self, change: Change) -> Change:
-        keys, before, after = change.keys, change.before, change.after
-        if keys not in self._lossy:
-            lossy = (name for name in keys if self._method(name) not in ("", "hmac"))
-            self._lossy[keys] = next(lossy, "")
-        if (name := self._lossy[keys]) and not before is after is None:
-            raise Undecodable(
-                "masked-key",
-                f"the column {name} is part of the key of {change.table}, and {self._method(name)} gives "
-                "different values one text: write hmac for it under mask:",
-            )
-        plan = self._plan if change.types is self._plan.sent else self._planned(change.types)
-        return msgspec.structs.replace(
-            change,
-            before=None if before is None else plan.image(before),
-            after=None if after is None else plan.image(after),
-            types=plan.types,
-        )
-
     def image(self, image: Image | None, sent: Mapping[str, str]) -> Image | None:
-        """A row image with masked values; ``sent`` are the types of its message."""
-        return None if image is None else self._planned(sent).image(image)
+        """Another row image, with masked values; ``sent`` are the types of its message."""
+        if image is None:
+            return None
+        self.plan(sent).images([found := image.copy()])
+        return found
 
-    def _planned(self, sent: Mapping[str, str]) -> _Plan:
-        """What messages with these types need, which share the object."""
-        if sent is not self._plan.sent:
-            self._plan = _Plan(self, sent)
+    def plan(self, sent: Mapping[str, str]) -> _Plan:
+        """What changes with these types need; most messages have those of the one before, if not the same object."""
+        if sent is not self._plan.sent and sent != self._plan.sent:
+            types = tuple(sent.items())
+            if types not in self._plans:
+                if len(self._plans) >= _FORMS:
+                    self._plans.clear()
+                self._plans[types] = _Plan(self, sent)
+            self._plan = self._plans[types]
         return self._plan
 
     def mask(self, name: str, sent: Mapping[str, str]) -> _Mask | None:
         """The mask of a column, if it has one."""
-        how = self._method(name)
+        how = self.method(name)
         if not how:
             return None
         return self._methods[how](sent.get(name) or self._rule.columns.get(name) or "unknown")
 
-    def _masked(self, name: str, text: str, sent: Mapping[str, str]) -> str | None:
-        return (self.image({name: text}, sent) or {})[name]
-
     def type(self, name: str, logical: str) -> str:
         """The type of a column's masked values."""
-        return "string" if self._method(name) in MASKED_TO_TEXT else logical
+        return "string" if self.method(name) in MASKED_TO_TEXT else logical
 
     def effect(self, effect: Effect) -> Effect:
         """An effect as it is for masked values; how the source converts these when their type changes is not known.
@@ -207,7 +221,7 @@ class _TableMasks:
             return replace(effect, columns=tuple(map(self._column, effect.columns)))
         if effect.action == "convert_charset" and not keeps_all(effect.charset or ""):
             return replace(effect, note=COMPUTED)
-        if not effect.column or not self._method(effect.column):
+        if not effect.column or not self.method(effect.column):
             return effect
         found = replace(
             effect,
@@ -216,14 +230,14 @@ class _TableMasks:
             default=self._default(effect.column, effect.default, effect.type),
         )
         if effect.action == "modify_column" and effect.type is not None:
-            if self._method(effect.column) in MASKED_TO_TEXT:
+            if self.method(effect.column) in MASKED_TO_TEXT:
                 return replace(found, note=COMPUTED)
             return replace(found, type=None, solid=False)
         return found
 
     def _column(self, column: ColumnDefinition) -> ColumnDefinition:
         column = replace(column, comment=None)
-        if not self._method(column.name):
+        if not self.method(column.name):
             return column
         return replace(
             column,
@@ -244,7 +258,7 @@ def fingerprint(secret: str) -> str:
 # --- values ---------------------------------------------------------------------------------------
 
 
-class _Remembered(dict[str, str]):
+class _Remembered(dict[str | None, str | None]):
     """Masks of texts: a value comes before and after a change, and in rows that refer to it.
 
     As `ingest.values.remembered` for one text, whose known results cost one look into a dictionary.
@@ -255,7 +269,10 @@ class _Remembered(dict[str, str]):
         self._mask = mask
         self._held = 0
 
-    def __missing__(self, text: str) -> str:
+    def __missing__(self, text: str | None) -> str | None:
+        if text is None:
+            self[text] = None
+            return None
         found = self._mask(text)
         if len(text) <= LONG:
             self._held += len(text)
@@ -281,7 +298,7 @@ def _remembering(mask: Callable[[str], str]) -> _Method:
     return method
 
 
-def _nothing(_text: str) -> None:
+def _nothing(_text: str | None) -> None:
     return None
 
 
@@ -341,17 +358,24 @@ def last4(text: str) -> str:
 
 def tokenized(digest: Callable[[str], bytes], text: str) -> str:
     """Another text of the same form: digits for digits, letters for letters, and the signs between them."""
-    stream = b"".join(digest(f"{block}\0{text}") for block in range((2 * len(text) + 31) // 32))
+    stream = b"".join([digest(f"{block}\0{text}") for block in range((2 * len(text) + 31) // 32)])
     numbers = struct.unpack(f">{len(text)}H", stream[: 2 * len(text)])
-    return "".join(map(_another, text, numbers))
+    return "".join(map(getitem, map(_others, text), numbers))
 
 
-def _another(sign: str, number: int) -> str:
+_LOWER, _UPPER, _DIGITS = (
+    (signs * (_NUMBERS // len(signs) + 1))[:_NUMBERS] for signs in (ascii_lowercase, ascii_uppercase, digits)
+)
+
+
+@lru_cache(1_000)
+def _others(sign: str) -> str:
+    """The signs that each number puts in place of one."""
     if sign.isascii() and not sign.isalnum():
-        return sign
+        return sign * _NUMBERS
     if unicodedata.category(sign)[0] == "N":
-        return digits[number % 10]
-    return (ascii_uppercase if sign.isupper() else ascii_lowercase)[number % 26]
+        return _DIGITS
+    return _UPPER if sign.isupper() else _LOWER
 
 
 # --- texts that may quote values --------------------------------------------------------------------

@@ -220,10 +220,23 @@ class Deck:
 
     def decoded(self, bronze: pa.RecordBatch) -> tuple[Taken, list[Refused]]:
         """The changes of each message, and the messages that could not be decoded."""
+        try:
+            taken, refused = self._decoded(bronze)
+            if self.masks is not None:
+                self.masks.changes([one for changes in taken.values() for one in changes])
+        except Exception:  # a mask fails: find the messages
+            taken, refused = self._decoded(bronze, self.masks)
+        if self.left is not None:
+            topics, partitions = (sheet.listed(bronze.column(name)) for name in ("topic", "partition"))
+            self._join_moves(taken, topics, partitions, self.left)
+        return taken, refused
+
+    def _decoded(self, bronze: pa.RecordBatch, masks: Masks | None = None) -> tuple[Taken, list[Refused]]:
+        """The same; with masks, each message is masked by itself."""
         taken: Taken = {}
         refused: list[Refused] = []
         self.replaced = {}
-        parse, hints, masks = self.parse, self.hints, self.masks
+        parse, hints = self.parse, self.hints
         columns = [sheet.listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
         if any(map(ingest_snapshot.holds, set(columns[2]))):
             parse = self._parse_either
@@ -242,8 +255,6 @@ class Deck:
                 refused.append(Refused(at, error.code, error.detail))
             except Exception as error:
                 refused.append(_stumbled(at, error))
-        if self.left is not None:
-            self._join_moves(taken, columns[2], sheet.listed(bronze.column("partition")), self.left)
         return taken, refused
 
     @staticmethod

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from ingest import formats
-from ingest.change import Image, Message, Op, TableId
+from ingest.change import Change, Image, Message, Op, TableId
 from ingest.config import Pipeline, TableRule
-from ingest.config.masks import Masks
+from ingest.config.masks import Masks, keyed
 from ingest.ddl import effects
 from ingest.fold import Placed, fold
 from ingest.order import Order
@@ -219,3 +219,61 @@ def test_a_key_that_a_mask_blurs_is_refused() -> None:
     assert "masked-key" == json.loads(str(row["payload"]))["reason"]
     assert "4930123456" not in str(row)
     assert (1, 1) == (line.messages, line.rejected)
+
+
+def test_no_two_images_are_one_object() -> None:
+    """Values are masked where they are: an image that a parser keeps for two messages would be masked twice."""
+    for name, dialect in DIALECTS.items():
+        parse = formats.load(dialect.format).parse
+        sent = [one for seed in range(3) for one in dialect.write(history(seed))] * 2
+        found = [change for one in sent for change in parse(one, dialect.hints)]
+        images = [image for one in found for image in (one.before, one.after) if image is not None]
+        assert len(images) == len(set(map(id, images))), name
+
+
+def test_many_messages_are_masked_as_each_by_itself() -> None:
+    """Changes of several tables, types and forms share a page; an image that is before and after is masked once."""
+    rules = (
+        TableRule(match="d.t", mask={"a": "hmac", "c": "last4"}),
+        TableRule(match="d.u", mask={"b": "tokenize"}),
+    )
+    masks, again = (Masks(Pipeline("p", Path("/p.yaml"), "/none", (), rules, SECRET)) for _ in range(2))
+
+    def changes() -> list[Change]:
+        tables = [TableId("d", None, name) for name in "tuv"]
+        types = [{"a": "decimal", "b": "string"}, {}, {"a": "string", "c": "string"}]
+        found = [
+            Change(op=Op.UPDATE, table=TableId(*tables[at % 3]), types=dict(types[at % 4 % 3]), before={"c": f"{at}-{at}-{at}"} if at % 5 else None,
+                   after={"a": f"{at % 7}.0", "b": None if at % 3 else f"Text {at}"})
+            for at in range(60)
+        ]  # fmt: skip
+        image = {"a": "1", "b": "2"}
+        return [*found, Change(op=Op.UPDATE, table=tables[0], before=image, after=image)]
+
+    wanted = [one for change in changes() for one in again.changes([change])]
+    assert wanted == list(masks.changes(changes()))
+    assert {"a": keyed(SECRET.encode())("1").hex(), "b": "2"} == wanted[-1].after  # not the mask of a mask
+    plain = changes()
+    assert all(
+        one.after != old.after for one, old in zip(wanted, plain, strict=True) if old.table.table == "t"
+    )
+    assert all(one == old for one, old in zip(wanted, plain, strict=True) if old.table.table == "v")
+
+
+def test_a_refused_key_among_others_refuses_its_message_alone() -> None:
+    """The messages of its page would be lost, or masked twice."""
+    how = lifting("dts-canal", TableRule(match="d.t", mask={"email": "hmac", "card": "last4"}))
+    how = replace(how, pipeline=replace(how.pipeline, mask_secret=SECRET))
+    sent = [
+        {"data": [{"id": str(at), "email": "jo@example.org", "card": "4930123456"}], "database": "d", "es": 1, "id": at, "isDdl": False, "mysqlType": {"id": "bigint", "email": "text", "card": "text"}, "old": None, "pkNames": ["card" if at == 2 else "id"], "sql": "", "table": "t", "ts": 1, "type": "INSERT"}
+        for at in (1, 2, 3)
+    ]  # fmt: skip
+    found, _ = silver(how, [Message(json.dumps(one).encode()) for one in sent], 50)
+    kept = [json.loads(str(row["after"])) for row in found if row["kind"] == "change"]
+    secret = keyed(SECRET.encode())
+    assert [(at, secret("jo@example.org").hex(), "***3456") for at in "13"] == [
+        tuple(row.values()) for row in kept
+    ]
+    assert ["masked-key"] == [
+        json.loads(str(row["payload"]))["reason"] for row in found if row["kind"] == "reject"
+    ]
