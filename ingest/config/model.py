@@ -122,6 +122,11 @@ class TableRule:
         return any(one.kind == "deletes" for one in self.made.values())
 
     @property
+    def ignores(self) -> bool:
+        """True if statements, and columns that they add, do nothing."""
+        return self.on_schema_change == "ignore"
+
+    @property
     def shape(self) -> str:
         """What makes the mirror another table than its source's, as one text; empty if nothing does."""
         given = {

@@ -253,7 +253,7 @@ def _decided(
     if from_scratch and mirror is not None:  # no old row is kept, so the types may change freely
         mirror = replace(mirror, columns=tuple(_retyped(one, job, seen) for one in mirror.columns))
     left_out: tuple[str, ...] = ()
-    if rule.on_schema_change == "ignore" and mirror is not None and mirror.columns:
+    if rule.ignores and mirror is not None and mirror.columns:
         have = {one.name for one in mirror.columns} | rule.declared.keys() | {*rule.include}
         left_out = tuple(name for name in seen if name not in have)
         seen = {name: "unknown" for name in seen if name in have}
@@ -532,7 +532,7 @@ def _why_whole(
         return ""
     if _is_rekeyed(job, before, now, logged, applied):
         return REKEYED
-    if before.columns and (before.shape != now.shape or not before.is_sharded_by(now.shard)):
+    if before.columns and not before.is_shaped_by(job.rule):
         return RESHAPED
     return RETYPED if is_recomputed(before, now) else ""
 

@@ -82,10 +82,16 @@ class Mirror:
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
     shard: str = ""  # the column that names the source table; one of an older version does not say it
+    ignores: bool = False  # statements, and columns that they add
 
     def is_sharded_by(self, column: str) -> bool:
         """True if that column, or none if it is empty, names the source tables of its rows."""
         return column == (self.shard or (column if column in {one.name for one in self.columns} else ""))
+
+    def is_shaped_by(self, rule: TableRule) -> bool:
+        """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too."""
+        stands = self.shape == rule.shape and self.is_sharded_by(rule.shard_column)
+        return stands and (rule.ignores or not self.ignores)
 
     def eras_of(self, source: str, table: TableId) -> tuple[Era, ...]:
         """A lane's eras; empty if its key has never changed."""
@@ -142,6 +148,7 @@ class Mirror:
             **({"eras": eras} if eras else {}),
             **({"shape": self.shape} if self.shape else {}),
             **({"shard": self.shard} if self.shard else {}),
+            **({"ignores": True} if self.ignores else {}),
         }
 
     @classmethod
@@ -159,6 +166,7 @@ class Mirror:
             ),
             found.get("shape", ""),
             found.get("shard", ""),
+            found.get("ignores", False),
         )
 
 
@@ -229,16 +237,15 @@ def reshaped(lake: Tables) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ from those that they were folded by."""
     found = known(lake)
     shaped = any(rule.shape or rule.shard_column for rule in lake.pipeline.tables)
-    if not shaped and not any(one.shape or one.shard for one in found.values()):
+    if not shaped and not any(one.shape or one.shard or one.ignores for one in found.values()):
         return frozenset()
-    asked = {path: {(one.shape, one.shard_column) for one in some} for path, some in rules(lake).items()}
     return frozenset(
         path
-        for path, some in asked.items()
+        for path, some in rules(lake).items()
         if path in found
         and found[path].columns
-        and len(some) == 1
-        and any(shape != found[path].shape or not found[path].is_sharded_by(shard) for shape, shard in some)
+        and len({(one.shape, one.shard_column, one.ignores) for one in some}) == 1
+        and any(not found[path].is_shaped_by(one) for one in some)
     )
 
 
@@ -322,11 +329,9 @@ def grown(
     the decision once known. ``seen`` are source columns with their logical types, in order.
     """
     before = {one.name: one for one in mirror.sent} if mirror else {}
-    reshaped = mirror is not None and mirror.shape != rule.shape
-    if mirror is not None and not mirror.is_sharded_by(rule.shard_column):
-        reshaped = True
-        if mirror.shard not in seen:
-            before.pop(mirror.shard, None)
+    reshaped = mirror is not None and not mirror.is_shaped_by(rule)
+    if mirror is not None and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
+        before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {one.name for one in columns}
     taken = {folded(one.column) for one in columns}
@@ -338,7 +343,7 @@ def grown(
     columns = [_typed(one, rule, seen) for one in columns]
     path = mirror_path(table)
     known = replace(mirror or Mirror(table, path), table=table, path=path, keys=keys, columns=tuple(columns))
-    return replace(known, shape=rule.shape, shard=rule.shard_column)
+    return replace(known, shape=rule.shape, shard=rule.shard_column, ignores=rule.ignores)
 
 
 def _typed(column: Column, rule: TableRule, seen: Mapping[str, str]) -> Column:

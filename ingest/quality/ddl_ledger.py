@@ -62,7 +62,7 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
             if one.decided or first.exclude or not is_open:
                 continue
             for rule in (first, *first.also):
-                if rule.on_schema_change != "ignore":
+                if not rule.ignores:
                     found.setdefault(mirror_path(target(rule, table)), []).append(one.text)
     return found
 
@@ -72,7 +72,7 @@ def beginning(
 ) -> tuple[str, int] | None:
     """Place and batch of the newest statement at which a new table begins, by the rule of one of its mirrors."""
     found, presence = None, Presence()
-    if rule.on_schema_change == "ignore":
+    if rule.ignores:
         return None
     for one in statements:
         if one.source != source or one.batch > last or one.decided == DISMISS:

@@ -54,7 +54,7 @@ def source_rows(
 
 def _chooses(lake: Lake, subject: CheckedMirror) -> bool:
     rules = [rule_for(lake.pipeline, lane.table, subject.path) for lane in subject.lanes]
-    return any(rule.without or rule.mask or rule.on_schema_change == "ignore" for rule in rules)
+    return any(rule.without or rule.mask or rule.ignores for rule in rules)
 
 
 def _of_columns(
