@@ -177,8 +177,7 @@ def _rows(
 
 def _likely(column: Column, text: str) -> str:
     """A condition that holds for every row with this key cell in one of its images."""
-    pointer = "/" + column.name.replace("~", "~0").replace("/", "~1")
-    cells = [f"json_extract_string({image}, {duck.text(pointer)})" for image in ("after", "before")]
+    cells = [duck.member(image, column.name) for image in ("after", "before")]
     kind = types.family(column.type)
     if kind is None or types.delta(column.type) == "STRING" or kind in ("date", "boolean"):
         return f"({' OR '.join(f'{cell} = {duck.text(text)}' for cell in cells)})"

@@ -71,6 +71,12 @@ def name(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
+def member(image: str, column: str) -> str:
+    """A cell of an image in `changes`, as text."""
+    pointer = "/" + column.replace("~", "~0").replace("/", "~1")
+    return f"json_extract_string({image}, {text(pointer)})"
+
+
 def texts(values: Iterable[str]) -> str:
     return f"[{', '.join(map(text, values))}]"
 

@@ -100,6 +100,8 @@ CHECKS = {
               advice="If the source's positions started again, `ingest epoch` says from where on."),
         Check("repeated_moves", "No key change came again without all its columns", "Key changes came again without all their columns", "repeated key changes that took columns from another row", "error", 0,
               advice="Compare these rows with the source; a dialect that carries positions has no such doubt."),
+        Check("rows_set_back", "No old change came after newer ones", "Old changes came after newer ones", "rows whose last change is an old one that came again", "warn", 0,
+              advice="Remove the copy of old messages, and load the table again; a stream that went back goes forward again by itself."),
         Check("partial_rows", "Whole rows came whole", "Rows lacked columns", "columns that rows lacked while rows before and after them had these", "error", 0,
               advice="The source leaves columns out of its rows: let it send all of them (MySQL: binlog_row_image=FULL), then load the table again."),
         Check("vanished_columns", "Every column still comes", "Columns came no more", "columns that rows lack now, and that no statement has dropped", "warn", 0,

@@ -115,6 +115,13 @@ def _doubts(
             f"the table again with {_epoch(lake, lane)}"
         )
         yield Metric("repeated_moves", moves, subject.name, detail=detail)
+    if rows := _set_back(lake, subject, lane, since):
+        detail = (
+            f"{rows} rows of {lane.table} were set back: their last change came before, and a newer one since then; "
+            "unless the source sends that one again, too, compare these rows with the source, or load the table "
+            f"again with {_epoch(lake, lane)}"
+        )
+        yield Metric("rows_set_back", rows, subject.name, detail=detail)
     if topics := _topics_under_one_name(lake, lane, source):
         detail = (
             f"{topics} topics send rows of {lane.table}, a name without a database, so tables of two databases may "
@@ -325,6 +332,36 @@ def _repeated_moves(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since
         if any(old is not None and new is not None and old != new for old, new in cells):
             moved.add(one["order_key"])
     return len(moved)
+
+
+def _set_back(lake: Lake, subject: CheckedMirror, lane: CheckedLane, since: int) -> int:
+    """The number of keys whose last change came again after a newer one of the key; only without positions.
+
+    A stream that goes back goes forward again to the same end; an old file that is copied does not.
+    """
+    weak = lane.order_low is not None and is_weak(lane.order_low)
+    if not weak or not subject.keyed or subject.mirror is None or not lane.folded_high:
+        return 0
+    of_lane = duck.of_lane(lane.source, lane.table)
+    [times] = lake.ask(
+        f"SELECT min(event_low) FILTER (batch > {since}) AS low, max(event_high) FILTER (batch <= {since}) AS high "
+        f"FROM {{books}} WHERE changes > 0 AND {of_lane}"
+    )
+    if times["low"] is None or times["high"] is None or times["low"] >= times["high"]:
+        return 0
+    names = [one.name for one in subject.mirror.key_columns]
+    key = ", ".join(f"coalesce({duck.member('after', one)}, {duck.member('before', one)})" for one in names)
+    changes = (
+        f"SELECT batch, order_key, event_time, concat_ws('\n', {key}) AS k, concat_ws('\n', op, before, after) AS said "
+        f"FROM {{changes.change}} WHERE op <> 'truncate' AND {of_lane}"
+    )
+    found = lake.ask(
+        f"SELECT count(*) AS n FROM (SELECT k, max_by(struct_pack(order_key, event_time, said), order_key) AS last "
+        f"FROM ({changes}) WHERE batch > {since} GROUP BY k) AS n WHERE EXISTS (SELECT 1 FROM ({changes}) AS o JOIN "
+        f"({changes}) AS m ON m.k = o.k AND m.order_key > o.order_key AND m.event_time > o.event_time WHERE o.k = n.k "
+        "AND o.said = n.last.said AND o.event_time = n.last.event_time AND m.order_key < n.last.order_key)"
+    )
+    return int(found[0]["n"])
 
 
 def _topics_under_one_name(lake: Lake, lane: CheckedLane, source: Source) -> int:
