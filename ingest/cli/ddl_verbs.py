@@ -90,6 +90,8 @@ def _settle(
     does = "does" if verb == "approve" else "would have done"
     columns = ("mirror", f"{verb.rstrip('e')}ed", f"what it {does}")
     output.table(columns, [(one.mirror, one.statement.text, _lines(one)) for one in found])
+    if all(one.statement.decided == verb for one in found):
+        output.note(f"{statement} was {columns[1]} already: nothing was decided again")
     output.follow("run", file)
 
 

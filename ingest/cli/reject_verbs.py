@@ -100,7 +100,9 @@ def dismiss(
     with locked(file, jars_dir, "rejects dismiss", deferred=True) as lake:
         from ingest.lake import decisions, rejects
 
-        row = rejects.chosen(rejects.listed(lake, every=False), which, file)
+        row = rejects.chosen(rejects.listed(lake), which, file)
+        if not row["open"]:
+            raise IngestError(f"Reject {which} is closed already: it was dismissed or replayed.")
         rejects.dismiss(lake, [row], reason, decisions.user())
     if output_as == "json":
         output.json(rejects.described(row) | {"dismissed": reason})

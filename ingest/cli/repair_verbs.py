@@ -238,9 +238,9 @@ def _decide(file: Path, table: str, kind: str, reason: str, output_as: str, jars
         if table not in known:
             listed = ", ".join(sorted(known)) or "none yet: run the pipeline first"
             raise IngestError(f"There is no mirror {table}; there are {listed}.")
-        state = f"{kind}d"
-        if kind == decisions.RESUME and known[table].path not in pauses.paused(lake):
-            state = "not paused"
+        state, is_paused = f"{kind}d", known[table].path in pauses.paused(lake)
+        if is_paused == (kind == decisions.PAUSE):
+            state = "paused already" if is_paused else "not paused"
         else:
             with lock.held(lake.pipeline.lake, f"{kind} of {table}"):
                 pauses.decide(lake, known[table], kind, reason, decisions.user())

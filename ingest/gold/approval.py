@@ -134,7 +134,9 @@ def _folded(lake: Tables, mirror: Mirror | None) -> int:
 
 
 def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
-    """Approve or dismiss one statement; returns what was decided, by mirror.
+    """Approve or dismiss one statement; returns what was decided, by mirror, as it was before.
+
+    A statement that was decided so already is left as it is.
 
     Raises:
         IngestError: there is no such statement, or this decision is no longer possible.
@@ -149,7 +151,8 @@ def settle(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
         if text := refusal(one, verb):
             raise IngestError(text)
     by = decisions.user()
-    decisions.append(lake, [_decision(one, verb, reason, by) for one in found])
+    if new := [one for one in found if one.statement.decided != verb]:
+        decisions.append(lake, [_decision(one, verb, reason, by) for one in new])
     return found
 
 

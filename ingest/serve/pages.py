@@ -314,7 +314,7 @@ def reject(fleet: Fleet, asked: Query) -> View:
     found = rejects.waiting(lake, (), 1, 0, number=_number(asked.get("number", ""), 0))
     if not found:
         raise IngestError(
-            f"There is no open reject {asked.get('number', '')}: it was replayed or dismissed, or never was."
+            f"There is no open reject {asked.get('number', '')}: it was replayed or dismissed, or there never was one."
         )
     return View("reject.html.j2", f"Reject {found[0]['number']} of {name}", {
         "pipeline": name, "row": found[0], "fields": rejects.described(found[0]), "file": lake.pipeline.file,

@@ -15,11 +15,15 @@ from urllib.parse import urlencode
 
 import psutil  # type: ignore[import-untyped]
 import pytest
+from typer.testing import CliRunner
 
 from ingest.cli import worker as workers
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.errors import IngestError
+from ingest.gold import approval
+from ingest.lake import decisions
+from ingest.lake.tables import LakeReader
 from ingest.serve import work as working
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
@@ -126,6 +130,33 @@ def test_a_form_sent_twice_is_done_once(acting: Client, own: Path) -> None:
     assert 1 == len({one.headers["location"] for one in answers})
     job_of(acting, answers[0])
     assert 1 == len(asked(own))
+
+
+@pytest.mark.parametrize(
+    ("page", "fields", "said"),
+    [
+        ("ddl", {"do": "approve", "statement": "{statement}", "reason": "agreed"}, "approved already"),
+        ("ddl", {"do": "dismiss", "statement": "{statement}", "reason": "not now"}, "dismissed already"),
+        ("reject", {"do": "dismiss-reject", "number": "1", "reason": "a test"}, "closed already"),
+        ("table", {"do": "pause", "table": "depot.bins", "reason": "moving"}, "paused already"),
+    ],
+)
+def test_a_form_sent_from_two_tabs_decides_once_and_says_so(
+    acting: Client, own: Path, page: str, fields: dict[str, str], said: str
+) -> None:
+    """Two people on call press the same button; the second must read that it was done, and `decisions` name one of them."""
+    reader = LakeReader(load(own))
+    waits = next(one.statement.id for one in approval.listed(reader) if one.pending)
+    given = {"pipeline": "depot"} | {name: text.format(statement=waits) for name, text in fields.items()}
+    tabs = [given | {"form": form_in(acting, PAGES[page])} for _ in range(2)]
+    answers = [acting.post("/act", urlencode(tab).encode(), FORM) for tab in tabs]
+    assert 2 == len({one.headers["location"] for one in answers})
+    for answer in answers:
+        job_of(acting, answer)
+    first, second = (CliRunner().invoke(app, job["verb"]) for job in asked(own))
+    assert (0, False) == (first.exit_code, said in first.output), first.output
+    assert said in second.output
+    assert 1 == sum(one.reason == fields["reason"] for one in decisions.read(LakeReader(load(own))).all)
 
 
 def test_a_document_with_a_key_is_done_once(acting: Client, own: Path) -> None:
