@@ -80,8 +80,8 @@ def of_mirrors(
     def found(source: str, topic: str | None, batch: int) -> Complete:
         """Of all partitions of a topic, up to a batch."""
         reason = ""
-        if rejected.get(source, decoded + 1) <= batch:
-            batch = rejected[source] - 1
+        if (first := rejected.get(source)) is not None and first <= batch:
+            batch = first - 1
             reason = (
                 f"a message of batch {batch + 1} could not be decoded and may belong to any table of source {source}: "
                 f"`{command('rejects', lake.pipeline.file)}`"

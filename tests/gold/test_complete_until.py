@@ -151,6 +151,13 @@ def test_what_is_not_folded_is_not_complete(tmp_path: Path, state: str) -> None:
     )  # fmt: skip
 
 
+def test_a_run_that_ends_while_one_looks_does_no_harm(tmp_path: Path) -> None:
+    """The tables are read one after the other, so gold may have a batch more than silver had a moment before."""
+    lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, ORDERS, 20)
+    reader = lake.reader(decoded=1, folded=2)
+    assert at(20) == told(reader, entry(ORDERS, "ok", 2))["shop.orders"].until
+
+
 def test_what_silver_has_and_gold_has_not_is_not_complete(tmp_path: Path) -> None:
     """Between two stages, and after a run that was killed there, the books are ahead of the mirrors."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, ORDERS, 20).line(3, "t", 0, ORDERS, 30)
