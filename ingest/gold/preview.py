@@ -17,8 +17,8 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, marking, whole_of, work_of
-from ingest.gold.schema import RESHAPED, Plan, decide
-from ingest.gold.work import Books, Job, catch_up, jobs, lanes_of, open_books, stated
+from ingest.gold.schema import Plan, decide
+from ingest.gold.work import Books, Job, catch_up, jobs, open_books, paths_of, stated
 from ingest.lake import mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
@@ -60,7 +60,8 @@ class Known:
     applied: dict[str, int] = field(default_factory=dict)
     states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
-    reshaped: frozenset[str] = frozenset()  # mirrors whose rules have changed, by path
+    # mirrors whose rules have changed, by path, each with the batch before its last
+    again: Mapping[str, int] = field(default_factory=dict)
 
 
 def of_views(lake: Tables) -> list[tuple[Pipeline, Known]]:
@@ -84,13 +85,18 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     found.ledger = ledgers.read(lake, ())
     found.mirrors = mirrors.known(lake)
     found.paused = pauses.paused(lake)
-    found.reshaped = mirrors.reshaped(lake)
     found.states = {path: lake.snapshot(path) for path in found.mirrors}
     found.applied = {
         path: _applied(lake, found, one, found.states[path]) for path, one in found.mirrors.items()
     }
-    if added := dict.fromkeys(filled - found.mirrors.keys(), 0):
-        found.books = catch_up(lake, found.books, added)
+    added = dict.fromkeys(filled - found.mirrors.keys(), 0)
+    if reshaped := mirrors.reshaped(lake):
+        last = dict[str, int]()
+        for name, path in paths_of(lake.pipeline, found.books):
+            last[path] = max(last.get(path, 0), found.books.histories[name].last)
+        found.again = {path: last[path] - 1 for path in reshaped & last.keys()}
+    if lagging := {**added, **found.again}:
+        found.books = catch_up(lake, found.books, lagging)
         found.applied |= added
     return found
 
@@ -120,22 +126,11 @@ def foresee(
     found = []
     for job in jobs(pipeline, books):
         applied = known.applied.get(job.path, known.complete)
-        if any(line.batch > applied for lines in job.lines.values() for line in lines):
+        if job.path in known.again or any(
+            line.batch > applied for lines in job.lines.values() for line in lines
+        ):
             found.append(_foreseen(pipeline, known, books, ledger, job))
-    for path in sorted(known.reshaped - {one.path for one in found}):
-        found.append(_reshaped(pipeline, known, books, ledger, known.mirrors[path]))
     return found
-
-
-def _reshaped(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, mirror: Mirror) -> Foreseen:
-    """A mirror without new changes that is folded again by other rules."""
-    waiting = Foreseen(mirror.name, mirror.path, WAIT, pauses.PAUSED, mirror.keys)
-    if mirror.path in known.paused:
-        return waiting
-    rule = mirrors.rule_of(pipeline, (table for _, table in lanes_of(pipeline, books, mirror.path)))
-    plan = Plan(Job(mirror.table, mirror.path, rule), mirror)
-    why = _why_again(pipeline, books, ledger, plan)
-    return replace(waiting, action=CHANGE, why=f"{RESHAPED}: {AGAIN}.", why_spark=why)
 
 
 def _why_again(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan) -> str:
@@ -151,6 +146,7 @@ def _foreseen(pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, jo
     if job.path in known.paused:
         return replace(waiting, action=WAIT, why=pauses.PAUSED)
     before = known.states.get(job.path, NO_TABLE)
+    applied = known.again.get(job.path, applied)
     try:
         plan = decide(pipeline, job, mirror, ledger, applied, books.first_rows(job), lambda: before.exists)
     except HeldError as error:

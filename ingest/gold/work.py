@@ -133,7 +133,9 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     """The same books, with single lines for lagging mirrors after their own progress."""
     found = replace(books, histories=dict(books.histories), lagging=dict(lagging))
     lanes = [
-        (*name[:1], *name[1], lagging[path]) for name, path in _paths(lake.pipeline, books) if path in lagging
+        (*name[:1], *name[1], lagging[path])
+        for name, path in paths_of(lake.pipeline, books)
+        if path in lagging
     ]
     if not lanes:
         return found
@@ -170,7 +172,7 @@ def incomplete(
     """
     last: dict[str, int] = {}
     with_history: set[str] = set()
-    for name, path in _paths(lake.pipeline, books):
+    for name, path in paths_of(lake.pipeline, books):
         past = books.histories[name]
         if (path in touched or path in lagging) and (path in known or past.changes > past.truncates):
             last[path] = max(last.get(path, 0), past.last)
@@ -197,7 +199,7 @@ def incomplete(
     return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}
 
 
-def _paths(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
+def paths_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
     """The lanes in the books' sums, with the paths of their mirrors."""
     for name in books.histories:
         rule = pipeline.rule(name[1])
@@ -317,7 +319,7 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
         job = found.setdefault(path, Job(table, path, rule))
         job.lines.setdefault((line.source, line.table_id), []).append(line)
     if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
-        for name, path in _paths(pipeline, books):
+        for name, path in paths_of(pipeline, books):
             if path in found:
                 found[path].shapes |= {pipeline.rule(name[1]).shape}
                 found[path].lanes |= {name} if books.histories[name].changes else set()

@@ -354,6 +354,53 @@ def test_a_changed_key_is_foreseen(tmp_path):
     assert "write `history: false`" in held["why"]
 
 
+@pytest.mark.parametrize(
+    ("rule", "action", "added", "why"),
+    [
+        ("where: word > 'a'", "change", [], "it is folded again from its first change"),
+        (
+            "columns: {loud: {compute: upper(word)}}",
+            "change",
+            ["loud"],
+            "it is folded again from its first change",
+        ),
+        (
+            "columns: {loud: {compute: upper(wrod)}}",
+            "hold",
+            [],
+            "depot.yaml:6:35 columns: loud needs the column wrod of depot.bins",
+        ),
+        ("where: wrod > 'a'", "hold", [], "where: needs the column wrod of depot.bins"),
+        (
+            "columns: {word: {rename: id}}",
+            "hold",
+            [],
+            "depot.yaml:6:35 renames word to id, which is the name of another column",
+        ),
+        ("columns: {id: exclude}", "hold", [], "id"),
+    ],
+)
+def test_another_rule_of_an_existing_mirror_is_judged(tmp_path, rule, action, added, why):
+    """A rule that the next run would hold the mirror for must not look like one that it would follow.
+
+    The mirror's own last batch is older than that of the lake.
+    """
+    for number, table in enumerate(("bins", "bins", "shelves"), 1):
+        feed = tmp_path / f"bins-{number}.jsonl"
+        feed.write_text(change("INSERT", table, number, {"id": str(number), "word": "a"}), "utf-8")
+        touch(feed)
+        file = tmp_path / "depot.yaml"
+        file.write_text(HEAD + FILES, "utf-8")
+        done = runner.invoke(app, ["run", str(file), "--stage", "bronze,silver,gold"])
+        assert 0 == done.exit_code, done.output
+    assert [] == planned(tmp_path)["tables"]
+    more = f"tables:\n  - {{match: depot.bins, {rule}}}\n"
+    (found,) = planned(tmp_path, more=more, code=int(action == "hold"))["tables"]
+    assert ("depot.bins", action, 0) == (found["table"], found["action"], found["changes"])
+    assert why in found["why"]
+    assert added == [one["name"] for one in found["added"]]
+
+
 def read_rows(folder: Path, source: str, table: str) -> None:
     """A chunk of rows that waits, a broken message, and the end mark."""
     here = folder / "lake" / "snapshots" / source / f"depot.{table}-1"
