@@ -184,6 +184,9 @@ def make(work: Work, rows: Rows) -> Written:
         return Written(work.path, str(error))
     except (CollisionError, HeldError) as error:
         return Written(work.path, held=str(error))
+    except conditions.ConditionError as error:  # Spark's tasks ask the same engine
+        text = str(error)
+        return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
     except Exception as error:  # whatever it is, Spark handles it, for this mirror only
         return Written(work.path, f"{type(error).__name__}: {error}")
 
@@ -650,10 +653,7 @@ def _shaped(source: pa.Table, work: Work) -> pa.Table:
         raise NotPlain("a rule is evaluated on whole rows")
     names = {one.name: one.column for one in work.columns}
     gone = source["%gone"].combine_chunks()
-    try:
-        gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
-    except conditions.ConditionError as error:
-        raise NotPlain(str(error)) from None
+    gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
     for name, cells in {"%gone": gone, **{names[name]: cells for name, cells in made.items()}}.items():
         at = source.schema.get_field_index(name)
         source = source.set_column(at, name, cells.cast(source.schema.field(at).type))

@@ -38,7 +38,7 @@ def shaped(source: DataFrame, mirror: Mirror) -> DataFrame:
     return source.mapInArrow(shape, source.schema)
 
 
-def refuse(error: Exception, rule: TableRule) -> None:
+def refuse(error: Exception | str, rule: TableRule) -> None:
     """Hold the mirror if its condition or a computed column has failed on a row.
 
     Raises:

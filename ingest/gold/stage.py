@@ -17,7 +17,7 @@ from types import MappingProxyType
 from ingest import types
 from ingest.config import matches
 from ingest.errors import HeldError
-from ingest.gold import apply_spark, collision, keyless, misfits, servers
+from ingest.gold import apply_spark, collision, keyless, misfits, servers, shaped
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import folded
 from ingest.gold.ledger import Ledger
@@ -207,6 +207,7 @@ class _Stage:
             elif plan.mirror.keys or plan.is_keyless:
                 if commit is not None:
                     collision.refuse(commit.held, plan.mirror.table, plan.job.rule)
+                    shaped.refuse(commit.held, plan.job.rule)
                 if commit is not None and not commit.refused:
                     _take(result, commit)
                     result.counts |= keyless.not_applied(plan, fold.work) if fold else {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -17,8 +17,9 @@ from ingest.gold.schema import _refuse_unordered
 from ingest.gold.work import Books, History, jobs
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Clusters, Mirror, _clusters, clusters, grown
+from ingest.spark.deferred import Deferred
 from tests.gold.depot import Depot
-from tests.shops import Shops
+from tests.shops import Shops, never
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -168,6 +169,33 @@ def test_rows_enter_and_leave_a_filtered_mirror(spark: SparkSession, tmp_path: P
     depot.row(id="5", a="0", b="0")
     assert ("done", "") == depot.run(checked=True)
     assert [1, 2, 3, 5] == [row["id"] for row in depot.rows()]
+
+
+def test_a_rule_that_fails_on_a_row_holds_the_mirror_without_spark(tmp_path: Path) -> None:
+    """Spark's tasks ask the same engine: each run would start it for nothing."""
+    from ingest.run import Warm
+
+    started = cast("SparkSession", Deferred(never, "local[1]"))
+    odd = "CAST(CASE WHEN a = 1 THEN 'x' ELSE '1' END AS INT)"
+    made = {"text": MadeColumn("compute", odd)}
+    rules = [
+        (TableRule("yard.*", where=f"{odd} = 1", where_place="x.yaml:9:5"), "x.yaml:9:5 where: fails on a row: "),
+        (TableRule("yard.*", made=made, places={"text": "x.yaml:10:5"}), "x.yaml:10:5 columns: text fails on a row: "),
+    ]  # fmt: skip
+    for number, (rule, why) in enumerate(rules):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        depot = Depot(started, folder, Warm(), rule)
+        depot.row(id="2", a="5", b="6")
+        assert ("done", "") == depot.run()
+        depot.row(id="1", a="1", b="6")
+        for _ in range(2):
+            state, message = depot.run()
+            assert ("held", why) == (state, message[: len(why)])
+        depot.rule, depot.warm = replace(depot.rule, where="", made={}), Warm()
+        assert ("done", "") == depot.run()
+        found = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT id FROM {mirror} ORDER BY id")
+        assert [1, 2] == [row["id"] for row in found]
 
 
 @pytest.mark.spark
