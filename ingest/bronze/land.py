@@ -26,6 +26,7 @@ from ingest.lake.datafiles import Added
 from ingest.lake.envelope import Seal
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
+from ingest.spark.deferred import patience
 from ingest.spark.pace import paced
 from ingest.spark.tasks import dealt, each
 
@@ -123,7 +124,7 @@ def _by_files(lake: Lake, work: list[Range], looks: list[Look], batch: int, core
     names = [source.name for source in lake.pipeline.sources]
     rows = [row for one in looks for row in kafka.reached_offsets(one)]
     reports = [kafka.written(lake, one, cores, layout, batch, now, seal) for one in looks if one.plan.reads]
-    if work and (reports or not _is_little(work)):
+    if work and (reports or not _is_little(work, LITTLE * patience(lake.spark))):
         tasks = _tasks(work, cores)
         numbers = lake.spark.range(0, len(tasks), 1, len(tasks))
         reader = each(tasks, partial(_read_all, names=names))
@@ -155,9 +156,9 @@ def _overtaken(batch: int) -> IngestError:
     return IngestError(f"Another run landed batch {batch} at the same time: nothing was read; run again.")
 
 
-def _is_little(work: list[Range]) -> bool:
+def _is_little(work: list[Range], most: int) -> bool:
     """True for work that this process does as fast as Spark could start a task for it."""
-    return not any(one.compressed for one in work) and sum(one.weight for one in work) <= LITTLE
+    return not any(one.compressed for one in work) and sum(one.weight for one in work) <= most
 
 
 @contextmanager

@@ -35,6 +35,9 @@ LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
 CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
+KEYLESS_AT_MOST = (
+    100_000  # those of one without a key, whose every batch needs them: five seconds, and less than Spark
+)
 SILVER_AT_MOST = 64 << 20  # bytes of `changes` that are searched for them
 _KEYS = frozenset({"integer", "decimal", "binary", "date", "datetime", "timestamp", None})
 _LOGGED = {
@@ -207,7 +210,7 @@ def _not_plain(
         and bool(rule.shard_column)
         and stated,
         "its history, folded again for late changes or a statement, is long": any(
-            one.changes_ever > HISTORY_AT_MOST for one in again
+            one.changes_ever > (HISTORY_AT_MOST if mirror.keys else KEYLESS_AT_MOST) for one in again
         ),
         "the history of its tables, which are merged without a shard_column, is long": rows_merged(work)
         and sum(one.changes_ever for one in lanes) > HISTORY_AT_MOST,

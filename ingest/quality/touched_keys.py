@@ -23,6 +23,7 @@ from ingest.quality.catalogue import CHECKS
 from ingest.quality.cell_diff import change_of, key_of_row
 from ingest.quality.key_sql import LARGE, Side
 from ingest.quality.subjects import CheckedLane
+from ingest.spark.deferred import patience
 
 MOST = 20_000  # changes of all mirrors together
 _LANE = ("source", "database", "schema", "table")
@@ -57,7 +58,7 @@ def sound(lake: Lake, sides: Sequence[Side]) -> dict[str, dict[str, int]]:
     """The numbers of the mirrors without faults, by path; other mirrors are left out."""
     simple = [one for one in sides if _is_simple(one)]
     changes = sum(lane.changes for one in simple for _, lane in one.lanes)
-    if not lake.is_local or changes > MOST:
+    if not lake.is_local or changes > MOST * patience(lake.spark, 2):
         return {}
     found: dict[str, dict[str, int]] = {}
     with suppress(Exception):  # the Spark pass reports what cannot be read

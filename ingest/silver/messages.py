@@ -13,6 +13,7 @@ from ingest.lake.datafiles import FilePart
 from ingest.lake.lake import Lake, Span
 from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
+from ingest.spark.deferred import patience
 from ingest.spark.tasks import dealt, each
 
 FEW, _LITTLE = 4_000, 8 << 20  # messages, and bytes of their files, that this process handles itself
@@ -34,7 +35,7 @@ class Messages:
         """Apply a function to the messages, given in batches of their columns `INPUT`."""
         if self.pieces is None:
             rows = self.frame().select(*INPUT).mapInArrow(look, ddl).collect()
-        elif sum(one.rows for one in self.pieces) <= FEW and sum(one.size for one in self.pieces) <= _LITTLE:
+        elif self._are_few(self.pieces):
             return [row for page in look(_read(self.pieces)) for row in page.to_pylist()]
         else:
             size = sum(piece.size for piece in self.pieces)
@@ -43,6 +44,11 @@ class Messages:
             numbers = self.lake.spark.range(0, len(tasks), 1, len(tasks))
             rows = numbers.mapInArrow(each(tasks, lambda task: look(_read(task))), ddl).collect()
         return [row.asDict() for row in rows]
+
+    def _are_few(self, pieces: Sequence[FilePart]) -> bool:
+        times = patience(self.lake.spark)
+        few = sum(one.rows for one in pieces) <= FEW * times
+        return few and sum(one.size for one in pieces) <= _LITTLE * times
 
 
 def of_batches(lake: Lake, span: Span, cores: int) -> Messages:

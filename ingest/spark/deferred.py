@@ -44,6 +44,13 @@ def has_started(spark: SparkSession) -> bool:
     return not isinstance(spark, Deferred) or spark.started is not None
 
 
+def patience(spark: SparkSession, times: int = 8) -> int:
+    """How many times as much work as usual this process does itself: more as long as no session has started, because
+    the start takes longer than the work.
+    """
+    return 1 if has_started(spark) else times
+
+
 def start(spark: SparkSession) -> None:
     """Start a session in this thread, if it has not started."""
     if isinstance(spark, Deferred):

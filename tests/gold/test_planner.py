@@ -78,9 +78,11 @@ def test_a_long_history_is_not_folded_again_for_late_changes() -> None:
     assert "late" in why(PIPELINE, lanes=[replace(lane, changes_ever=50_001)])
     new = replace(lane, order_low="3", changes_ever=50_001)
     assert "" == why(PIPELINE, lanes=[new])
+    keyless = TableRule(no_key="full_row")
+    assert "" == why(PIPELINE, keyless, key="", lanes=[replace(new, changes_ever=100_000)])
     assert "" == why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),))])
     assert "long" in why(PIPELINE, lanes=[replace(new, eras=(Era("1", ("id",)),), folded_high=None)])
-    assert "long" in why(PIPELINE, lanes=[new], key="")
+    assert "long" in why(PIPELINE, lanes=[replace(new, changes_ever=100_001)], key="")
 
 
 def test_columns_of_tables_without_a_key_only_come() -> None:

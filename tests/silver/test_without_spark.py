@@ -18,6 +18,8 @@ from ingest.lake import delta
 from ingest.lake.lake import Lake
 from ingest.silver import messages
 from ingest.silver.decode import Decoded, decode
+from ingest.spark.deferred import Deferred
+from tests.gold.depot import no_spark
 from tests.lakes import Depot, change, touch
 
 ARROW = "writer: arrow\n"
@@ -105,6 +107,28 @@ def test_every_message_is_accounted_for(tmp_path: Path, monkeypatch: pytest.Monk
         named = {one.place for one in delta.snapshot(lake.path("changes")).files}
         there = [*Path(lake.path("changes")).rglob("*.parquet")]
         assert 2 * len(named) == len([one for one in there if "_delta_log" not in one.parts])
+
+
+@pytest.mark.parametrize("session", ["waits", "has started"])
+def test_a_larger_batch_does_not_start_a_session(tmp_path: Path, session: str) -> None:
+    """Starting Java takes longer than decoding 16,000 messages; where it runs already, its tasks take turns on all cores."""
+    depot, asked = Depot(tmp_path, ARROW), []
+    texts = [change("INSERT", "casks", n, {"id": str(n), "word": "w" * 50}) for n in range(16_000)]
+    depot.feed.write_text("".join(texts), "utf-8")
+    touch(depot.feed, 3600)
+    assert bronze.LITTLE < depot.feed.stat().st_size
+    assert messages.FEW < len(texts)
+
+    class Counting(Tasks):
+        def range(self, *given: Any) -> Any:
+            asked.append(given)
+            return super().range(*given)
+
+    spark = Counting() if session == "has started" else Deferred(no_spark, "local[2]")
+    lake = lake_of(depot, spark)
+    assert [] == work(lake).unbalanced
+    assert 16_000 == lake.ask("SELECT sum(changes) AS n FROM {books}")[0]["n"]
+    assert (2 if session == "has started" else 0) == len(asked)
 
 
 def test_tasks_write_what_this_process_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
