@@ -7,6 +7,7 @@ import platform
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ingest.config import Pipeline, Source
 from ingest.config.model import Database
-from ingest.errors import IngestError, SetupError, counted
+from ingest.errors import IngestError, SetupError, counted, first_line
 from ingest.spark import cache, jars, java, trust
 
 if TYPE_CHECKING:
@@ -145,41 +146,63 @@ def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding
     try:
         with connected(database) as (dialect, connection):
             time = clock(dialect, connection)
-            tables = _tables(pipeline, source)
-            unread = [one for one in tables if not _is_readable(dialect, connection, one)]
+            tables = _tables(pipeline, source, database)
+            faults = [
+                one for table in tables if (one := _unread(dialect, connection, pipeline, source, table))
+            ]
     except SetupError as error:
         return Finding(check, "missing", str(error), str(error).partition("`")[2].partition("`")[0])
     except IngestError as error:
         return Finding(check, "wrong", str(error), "correct `database:` of the source, or start the database")
     said = f"{place_of(database)} lets {database.user} in"
-    if unread:
-        names = ", ".join(map(str, unread[:5])) + (" and more" if len(unread) > 5 else "")
+    if faults:
+        more = f" And {len(faults) - 5} more tables." if len(faults) > 5 else ""
         return Finding(
             check,
             "wrong",
-            f"{said}, but not read {names}",
-            f"grant SELECT on {names}, or exclude what is gone",
+            f"{said}, but: {' '.join(faults[:5])}{more}",
+            "grant SELECT, or exclude what is gone",
         )
-    tables_too = f" to {counted(len(tables), 'table')}" if tables else ""
-    return Finding(check, "ok", f"{said}{tables_too}, and its clock is {time}")
+    if not tables:
+        return Finding(
+            check, "ok", f"{said}, and its clock is {time}; which tables it may read shows once one is known"
+        )
+    return Finding(check, "ok", f"{said} to {counted(len(tables), 'table')}, and its clock is {time}")
 
 
-def _tables(pipeline: Pipeline, source: Source) -> list[TableId]:
-    """The source's tables that the lake has mirrors of; nothing before the first run."""
+def _tables(pipeline: Pipeline, source: Source, database: Database) -> list[TableId]:
+    """The source's tables that the lake has mirrors of; before the first run those that the pipeline file names."""
     from ingest.lake.tables import LakeReader
+    from ingest.source.database import named
     from ingest.source.reconcile import tables_of
 
-    return tables_of(LakeReader(pipeline), source) if "://" not in pipeline.lake else []
+    found = tables_of(LakeReader(pipeline), source) if "://" not in pipeline.lake else []
+    if found or len(pipeline.sources) > 1:  # an entry does not say whose tables it is about
+        return found
+    for rule in pipeline.tables:
+        if not rule.exclude and not set("*?[") & set(rule.match):
+            with suppress(IngestError):
+                found.append(named(database, rule.match))
+    return found
 
 
-def _is_readable(dialect: SourceDialect, connection: Any, table: TableId) -> bool:
+def _unread(
+    dialect: SourceDialect, connection: Any, pipeline: Pipeline, source: Source, table: TableId
+) -> str:
+    """Why a table cannot be read, in a sentence; empty if it can be."""
+    from ingest.source.known import known
+    from ingest.source.snapshot import described
+
     try:
-        found = dialect.table(connection, table)
-        if found is not None:
-            dialect.values(connection, f"SELECT 1 FROM {found.name} WHERE 1 = 0")
-    except dialect.ERRORS:
-        return False
-    return found is not None
+        columns = known(pipeline, source.name, table).columns
+        found = described(dialect.table(connection, table), pipeline, table, source, columns)
+        texts = ", ".join(one.text for one in found.columns)
+        dialect.values(connection, f"SELECT {texts} FROM {found.name} WHERE 1 = 0")
+    except IngestError as error:
+        return str(error)
+    except dialect.ERRORS as error:
+        return f"{table} cannot be read: {first_line(error)}."
+    return ""
 
 
 def answers(check: str, address: str) -> Finding:

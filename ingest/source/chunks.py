@@ -40,7 +40,7 @@ def bounds(
     if dialect.values(connection, dialect.nth(f"SELECT 1 AS one FROM {table.name} WHERE {nulls}", "", 0)):
         raise IngestError(
             f"{table.id} holds NULL in a column of its key ({', '.join(table.keys)}): such rows are in no range. "
-            "Name another key under `keys:`."
+            "Name columns that are never NULL under `keys:`, or none and write `no_key: full_row`."
         )
     order = ", ".join(one.order for one in keys)
     # each text has a name of its own: ORDER BY looks here first

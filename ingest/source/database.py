@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,11 +18,15 @@ from ingest.config.model import Database
 from ingest.errors import IngestError, SetupError
 
 CONNECT_SECONDS = 10
+_LOOK_SECONDS = 3  # for a second look at a host that failed
 READ_SECONDS = 600
 FETCHED_ROWS = 1000  # at once
 _MODULES = {
     "mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver",
 }  # fmt: skip
+
+
+_PORTS = {"mysql": 3306, "postgres": 5432, "oracle": 1521, "sqlserver": 1433}
 
 
 class SourceColumn(NamedTuple):
@@ -71,6 +76,7 @@ class SourceDialect(Protocol):
     ERRORS: tuple[type[Exception], ...]
     CLOCK: str  # a query for the database's own time, as canonical ``timestamp`` text
     BOUNDED_TEXTS: bool  # True if a row's text has a limit: long texts go into it as their MD5
+    HIDES_TABLES: bool  # True if a table that this user may not read looks as if there were none
 
     @staticmethod
     def connect(url: SplitResult, user: str, password: str) -> Any:
@@ -78,7 +84,7 @@ class SourceDialect(Protocol):
 
     @staticmethod
     def table(connection: Any, table: TableId) -> SourceTable | None:
-        """A table with its columns and its primary key; None if this user sees none."""
+        """A table with its columns and its primary key; None if there is none, `no_right` if it may not be read."""
 
     @staticmethod
     def key(column: SourceColumn) -> Key:
@@ -217,6 +223,11 @@ def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
         connection = dialect.connect(url, user, password)
     except dialect.ERRORS as error:
         reason = _said(error, password)
+        if silent := _silent(url):
+            raise DatabaseError(
+                f"The database at {place_of(database)} cannot be reached: {silent}. Look at url under `database:`, "
+                "and whether the database runs and its port is open."
+            ) from None
         raise DatabaseError(
             f"The database at {place_of(database)} does not let user {user!r} in: {reason}. "
             "Look at url, user and password under `database:`."
@@ -230,6 +241,32 @@ def connected(database: Database) -> Iterator[tuple[SourceDialect, Any]]:
     finally:
         with suppress(*dialect.ERRORS):
             connection.close()
+
+
+def _silent(url: SplitResult) -> str:
+    """Why nothing listens at a URL's host and port; empty if something does."""
+    port = url.port or _PORTS[_MODULES[url.scheme]]
+    try:
+        socket.create_connection((url.hostname or "localhost", port), _LOOK_SECONDS).close()
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
+def no_right(table: TableId) -> IngestError:
+    """The error for a table that exists and that this user may not read."""
+    return IngestError(f"The user under `database:` may not read {table}: grant SELECT on it.")
+
+
+def no_table(database: Database, table: TableId) -> IngestError:
+    """The error for a table that the database does not show."""
+    if dialect_of(database).HIDES_TABLES:
+        return IngestError(
+            f"The database shows user {database.user!r} no table {table}: look at its name, and grant SELECT on it."
+        )
+    return IngestError(
+        f"The database has no table {table}: look at its name, or exclude it if it was dropped."
+    )
 
 
 class DatabaseError(IngestError):

@@ -9,7 +9,7 @@ import orjson
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.lake import duck
+from ingest.lake import duck, mirrors
 from ingest.lake.books import merged_columns
 from ingest.lake.tables import LakeReader
 from ingest.order import order_of
@@ -19,7 +19,8 @@ class KnownTable(NamedTuple):
     """How far the lake has decoded a source, and one table of it.
 
     ``high`` is the highest order key of the table, ``epoch`` the newest one of the source, ``streamed`` whether
-    anything of the source has been decoded; ``columns`` has the logical types that the table's messages named.
+    anything of the source has been decoded; ``columns`` has the logical types that the table's messages named, and ``keys``
+    the key of its mirror.
     """
 
     batch: int = 0
@@ -27,6 +28,7 @@ class KnownTable(NamedTuple):
     epoch: int = 0
     streamed: bool = False
     columns: Mapping[str, str] = {}
+    keys: tuple[str, ...] = ()
 
 
 def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
@@ -42,4 +44,6 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     for row in lake.ask(f"SELECT columns FROM {{books}} WHERE {of_source} AND {mine} ORDER BY batch"):
         types = merged_columns(types, orjson.loads(row["columns"] or "{}"))
     epoch = order_of(books["highest"]).epoch if books["highest"] else 0
-    return KnownTable(books["batch"] or 0, books["high"], epoch, bool(books["messages"]), types)
+    target = mirrors.target(pipeline.rule(table), table)
+    keys = next((one.keys for one in mirrors.known(lake).values() if one.table == target), ())
+    return KnownTable(books["batch"] or 0, books["high"], epoch, bool(books["messages"]), types, keys)

@@ -34,6 +34,7 @@ from ingest.source.database import (
     concat_call,
     limited,
     no_bits,
+    no_right,
     nothing_open,
     quoted,
     trim_call,
@@ -42,9 +43,11 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"
 BOUNDED_TEXTS = False
+HIDES_TABLES = False
 nth, concat, trimmed, bits, settled = limited, concat_call, trim_call, no_bits, nothing_open
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-_DENIED = (1142, 1143)  # SELECT on a table, on a column
+_DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
+_NOT_THERE = (1049, 1146)  # the database, the table
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
 
@@ -75,8 +78,17 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         "SELECT column_name, column_type, collation_name, extra REGEXP 'VIRTUAL|STORED|PERSISTENT' "
         f"FROM information_schema.columns WHERE {where} ORDER BY ordinal_position",
     )
+    named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
+    try:
+        denied = _is_denied(connection, named)
+    except (pymysql.OperationalError, pymysql.ProgrammingError) as error:
+        if error.args[0] in _NOT_THERE:
+            return None
+        raise
     if not found:
-        return None
+        if denied:
+            raise no_right(table)
+        return None  # it has been created since
     keys = values(
         connection,
         f"SELECT column_name FROM information_schema.statistics WHERE {where} AND index_name = 'PRIMARY' "
@@ -88,13 +100,11 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
         text = _text(name_of(name), declared.lower(), types.base(logical))
         by_bytes = logical == "string" and str(collation).endswith("_bin")
         columns.append(SourceColumn(name, declared, logical, text, by_bytes, str(generated) == "1"))
-    named = f"{name_of(table.database or '')}.{name_of(table.table or '')}"
-    denied = _is_partly_denied(connection, named)
     return SourceTable(table, named, tuple(columns), tuple(one for (one,) in keys), hides_columns=denied)
 
 
-def _is_partly_denied(connection: Any, named: str) -> bool:
-    """True where SELECT is granted on some columns alone: the dictionary does not show the others."""
+def _is_denied(connection: Any, named: str) -> bool:
+    """True where SELECT is not granted, or on some columns alone: the dictionary does not show what is not."""
     try:
         values(connection, f"SELECT * FROM {named} LIMIT 0")
     except pymysql.OperationalError as error:

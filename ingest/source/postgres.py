@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -34,6 +35,7 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 CLOCK = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
 BOUNDED_TEXTS = False
+HIDES_TABLES = False
 nth, concat, trimmed, bits = limited, concat_call, trim_call, no_bits
 _SETTINGS = {
     "timezone": "UTC",
@@ -45,6 +47,7 @@ _SETTINGS = {
     "row_security": "off",
     "statement_timeout": f"{READ_SECONDS}s",
 }
+ANSWER_SECONDS = READ_SECONDS + 30  # the server's own limit comes first, and says more
 _BITS = 63
 _OWN_FORMS = re.compile(
     r"\[\]\Z|range\Z|\A(interval|hstore|money|bit varying|time with time zone|time\(\d\) with time zone|point|line|lseg|box|"
@@ -55,7 +58,7 @@ _BY_BYTES = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
 def connect(url: SplitResult, user: str, password: str) -> Any:
     """A connection in UTC that writes nothing."""
-    return psycopg.connect(
+    return _Connection.connect(
         host=url.hostname or "localhost",
         port=url.port or 5432,
         user=user,
@@ -69,6 +72,28 @@ def connect(url: SplitResult, user: str, password: str) -> Any:
         keepalives_interval=10,
         keepalives_count=6,
     )
+
+
+class _Connection(psycopg.Connection[Any]):
+    """A connection that ends if an answer does not come: libpq waits for ever on a connection that is not cut."""
+
+    def wait(self, gen: Any, *given: Any, **named: Any) -> Any:
+        """Wait as always, but for each part of an answer no longer than `ANSWER_SECONDS`."""
+        return super().wait(self._limited(gen), *given, **named)
+
+    def _limited(self, gen: Any) -> Any:
+        until, ready = time.monotonic() + ANSWER_SECONDS, None
+        while True:
+            try:
+                wanted = gen.send(ready)
+            except StopIteration as done:
+                return done.value
+            ready = yield wanted
+            if ready:
+                until = time.monotonic() + ANSWER_SECONDS
+            elif time.monotonic() > until:
+                self.pgconn.finish()  # nothing can be said to it any more
+                raise psycopg.OperationalError(f"no answer came for {ANSWER_SECONDS} seconds")
 
 
 def table(connection: Any, table: TableId) -> SourceTable | None:

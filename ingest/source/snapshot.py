@@ -27,7 +27,7 @@ from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
-from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named
+from ingest.source.database import DatabaseError, SourceColumn, SourceTable, connected, named, no_table
 from ingest.source.database import clock as clock_of
 from ingest.source.known import KnownTable, known
 from ingest.source.place import SnapshotPlace, after, number_after
@@ -36,6 +36,7 @@ CHUNK_ROWS = 50_000
 _MESSAGE_ROWS, _MESSAGE_BYTES = 500, 1 << 20
 _TRIES = 4
 _RESTARTS = 3
+_AGAIN = "It is read again from its beginning."
 _WAIT_SECONDS = 600.0
 _PLAN, _DONE = "plan.json", "done"
 
@@ -51,6 +52,7 @@ class SnapshotProgress:
     resumed: int = 0  # chunks that an earlier call had read
     seconds: float = 0.0
     folder: str = ""
+    warnings: list[str] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -126,10 +128,12 @@ def snapshot(
     Raises:
         IngestError: the table is not there, or the database failed again and again; the same command goes on.
     """
+    progress = SnapshotProgress(text)
     for _ in range(_RESTARTS):
         try:
-            return _read(pipeline, source, text, where, parallel, size, alone, tell)
+            return _read(pipeline, source, text, where, parallel, size, alone, tell, progress)
         except ChangedError as error:
+            progress = SnapshotProgress(text, warnings=[*progress.warnings, f"{error} {_AGAIN}"])
             last = error
     raise IngestError(f"{last} It has changed {_RESTARTS} times: wait until its columns stay as they are.")
 
@@ -143,6 +147,7 @@ def _read(
     size: int,
     alone: bool,
     tell: Callable[[SnapshotProgress], None],
+    progress: SnapshotProgress,
 ) -> SnapshotProgress:
     assert source.database is not None
     found = named(source.database, text)
@@ -154,14 +159,15 @@ def _read(
         )
     with connected(source.database) as (dialect, connection):
         table = described(dialect.table(connection, found), pipeline, found, source, known_now.columns)
-        here, plan = _waiting(pipeline, source, table, where) or (None, None)
+        progress.warnings += _unkeyed(dialect, connection, table, pipeline, known_now.keys)
+        here, plan = _waiting(pipeline, source, table, where, progress) or (None, None)
         if here is None or plan is None:
             place = place_of(pipeline, source, table.id, known_now)
             settle(dialect, connection, table.id)
             cut = list(bounds(dialect, connection, table, where, size))
             plan = SnapshotPlan(table.id, where, table.shape, table.keys, place, cut)
             here = begin(pipeline, source, plan)
-    progress = SnapshotProgress(text, folder=str(here))
+    progress.folder = str(here)
     ranges = chunks(plan.bounds)
     missing = [number for number in range(len(ranges)) if not _file(here, number).exists()]
     progress.chunks, progress.done = len(ranges), len(ranges) - len(missing)
@@ -205,9 +211,7 @@ def described(
     """The table as it is read: by the key and the types of the pipeline file, and in the types of its stream."""
     if table is None:
         assert source.database is not None
-        raise IngestError(
-            f"The database has no table {wanted} that user {source.database.user!r} may read: grant SELECT on it."
-        )
+        raise no_table(source.database, wanted)
     rule = pipeline.rule(wanted)
     if table.hides_columns:
         _refuse_hidden(table, rule, streamed, source)
@@ -223,6 +227,30 @@ def described(
         agreed(wanted, one, known.get(one.name, "unknown")) for one in table.columns if one not in left_out
     )
     return replace(table, columns=columns, keys=rule.keys or table.keys, left_out=left_out)
+
+
+def _unkeyed(
+    dialect: Any, connection: Any, table: SourceTable, pipeline: Pipeline, keys: tuple[str, ...]
+) -> Iterator[str]:
+    """What a mirror will make of the rows of a table without a key; ``keys`` are those that its stream says."""
+    there = {one.name for one in table.columns}
+    if table.keys:
+        return
+    if not keys and pipeline.rule(table.id).no_key == "hold":
+        yield (
+            f"{table.id} has no key, so its mirror is held: write `keys: [...]` of columns that are unique and never NULL, or "
+            f"`no_key: full_row`, into its entry under `tables:` of {pipeline.file.name}."
+        )
+    if not keys or not there.issuperset(keys):
+        return
+    nulls = " OR ".join(f"{one.order} IS NULL" for one in keys_of(dialect, replace(table, keys=keys)))
+    [(count,)] = dialect.values(connection, f"SELECT COUNT(*) FROM {table.name} WHERE {nulls}")
+    if int(count):
+        yield (
+            f"{int(count):,} rows of {table.id} hold NULL in ({', '.join(keys)}), its mirror's key, so the mirror cannot hold "
+            "them, and each becomes a reject (key-does-not-fit): write `keys: [...]` of columns that are unique and never "
+            f"NULL into its entry under `tables:` of {pipeline.file.name}, and read it again after the next run."
+        )
 
 
 def _refuse_hidden(table: SourceTable, rule: TableRule, streamed: Mapping[str, str], source: Source) -> None:
@@ -314,17 +342,35 @@ def begin(pipeline: Pipeline, source: Source, plan: SnapshotPlan) -> Path:
 
 
 def _waiting(
-    pipeline: Pipeline, source: Source, table: SourceTable, where: str
+    pipeline: Pipeline, source: Source, table: SourceTable, where: str, progress: SnapshotProgress
 ) -> tuple[Path, SnapshotPlan] | None:
-    """The snapshot of a table that was not read to its end, if it can still be."""
+    """The snapshot of a table that was not read to its end, if it can still be; one of other columns ends here."""
     parent = folder(pipeline, source.name)
     for file in sorted(parent.glob(f"{_name(table.id)}-*/{_PLAN}"), reverse=True):
         if (file.parent / _DONE).exists():
             continue
         plan = msgspec.json.decode(file.read_bytes(), type=SnapshotPlan)
-        if (plan.table, plan.where, plan.shape, plan.keys) == (table.id, where, table.shape, table.keys):
+        if (plan.table, plan.where) != (table.id, where):
+            continue
+        if (plan.shape, plan.keys) == (table.shape, table.keys):
             return file.parent, plan
+        close(file.parent)  # else it would go on if the columns became what they were
+        changed = f"{table.id} has changed since a part of it was read: {_change(plan, table)}."
+        progress.warnings.append(f"{changed} {_AGAIN}")
     return None
+
+
+def _change(plan: SnapshotPlan, table: SourceTable) -> str:
+    """What has become of a table's columns and key since a plan was made."""
+    was, now = ({row[0]: row[1] for row in one.shape} for one in (plan, table))
+    parts = [f"{name} is new" for name in now if name not in was]
+    parts += [f"{name} is gone" for name in was if name not in now]
+    parts += [
+        f"{name} was {was[name]} and is {now[name]}" for name in now if was.get(name, now[name]) != now[name]
+    ]
+    if plan.keys != table.keys:
+        parts.append(f"its key was ({', '.join(plan.keys)}) and is ({', '.join(table.keys)})")
+    return ", ".join(parts)
 
 
 def close(here: Path) -> None:
@@ -413,7 +459,8 @@ class TableReading:
         if now is None:
             raise IngestError(f"{self.table.id} vanished while it was read.")
         if now.shape != self.plan.shape:
-            raise ChangedError(f"The columns of {self.table.id} changed while it was read.")
+            what = _change(self.plan, replace(now, keys=self.plan.keys))
+            raise ChangedError(f"{self.table.id} changed while it was read: {what}.")
 
     def messages(
         self,

@@ -47,6 +47,7 @@ from ingest.source.database import (
 ERRORS: tuple[type[Exception], ...] = (pytds.Error, SSL.Error, OSError)
 CLOCK = "SELECT CONVERT(varchar(27), SYSUTCDATETIME(), 126) + 'Z'"
 BOUNDED_TEXTS = True
+HIDES_TABLES = True
 concat, values, rows, settled = concat_call, row_values, json_rows, nothing_open
 _SESSION = (
     "SET TEXTSIZE 2147483647; SET LANGUAGE us_english; SET DATEFORMAT ymd; SET QUOTED_IDENTIFIER ON; SET ANSI_NULLS ON; "

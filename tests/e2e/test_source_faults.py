@@ -77,7 +77,10 @@ def test_a_user_without_rights_reads_nothing(garden: Garden) -> None:
     """An empty answer would pass as an empty table, and the end mark would remove all rows."""
     as_reader(garden)
     one_sentence(
-        garden, "no table .* grant SELECT on it" if garden.mysql else "permission denied for table plot"
+        garden,
+        "may not read garden.plot: grant SELECT on it"
+        if garden.mysql
+        else "permission denied for table plot",
     )
     assert [] == garden.told("plot")
 
@@ -128,6 +131,110 @@ def test_rows_that_a_policy_hides_do_not_pass_as_deleted(garden: Garden) -> None
     garden.execute("ALTER TABLE plot ENABLE ROW LEVEL SECURITY", "CREATE POLICY few ON plot USING (id < 10)")
     one_sentence(garden, "would be affected by row-level security policy")
     assert [] == garden.told("plot")
+
+
+def test_doctor_sees_rights_on_some_columns_and_tables_that_are_gone(garden: Garden) -> None:
+    """The next comparison would find it, at night."""
+    from ingest.cli.doctor import examine
+
+    def found() -> tuple[str, str]:
+        one = next(one for one in examine(load(garden.file)) if one.check == "database of shop")
+        return one.state, one.found
+
+    mirrored(garden)
+    assert "ok" == found()[0]
+    as_reader(garden, "SELECT (id, a)")
+    state, said = found()
+    assert "wrong" == state
+    assert (
+        "may not read all columns of garden.plot" if garden.mysql else "permission denied for table plot"
+    ) in said
+    garden.execute("DROP TABLE plot")
+    state, said = found()
+    assert "wrong" == state
+    gone = f"has no table {garden.database}.plot" in said
+    assert gone or (garden.mysql and "may not read garden.plot" in said)  # it need not tell this user more
+
+
+def test_a_table_that_is_not_there_is_not_a_missing_right(garden: Garden) -> None:
+    """Who is told to grant SELECT looks for hours at a name with a typing error."""
+    for name in ("nope", "nope'`\""):
+        with pytest.raises(IngestError, match=r"has no table (garden|public)\.nope.*: look at its name"):
+            garden.read(name)
+
+
+def test_a_snapshot_goes_on_after_a_statement_in_between(
+    garden: Garden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of two shapes in one snapshot are wrong in half of their columns, and an hour of reading again needs a reason."""
+    real = reading.TableReading._chunk
+
+    def chunk(self: Any, number: int, span: Any) -> int:
+        if number == 1:
+            raise IngestError("killed")
+        return real(self, number, span)
+
+    with monkeypatch.context() as once:
+        once.setattr(reading.TableReading, "_chunk", chunk)
+        one_sentence(garden, "killed", size=10, parallel=1)
+    garden.execute("ALTER TABLE plot ADD COLUMN c int", "ALTER TABLE plot DROP COLUMN b")
+    done = garden.read("plot", size=10)
+    assert (0, 4, 30) == (done.resumed, done.chunks, done.rows)
+    [told] = done.warnings
+    assert (
+        "plot has changed since a part of it was read: c is new, b is gone. It is read again from its beginning."
+        in told
+    )
+    garden.execute("ALTER TABLE plot DROP COLUMN c", "ALTER TABLE plot ADD COLUMN b varchar(9)")
+    again = garden.read("plot", size=10)
+    assert (0, []) == (again.resumed, again.warnings)  # nor goes the first one on
+
+
+def test_a_statement_in_the_middle_is_told(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate halves for no visible reason."""
+    real, seen = reading.TableReading._chunk, []
+
+    def chunk(self: Any, number: int, span: Any) -> int:
+        if not seen:
+            seen.append(garden.execute("ALTER TABLE plot ADD COLUMN c int"))
+        return real(self, number, span)
+
+    monkeypatch.setattr(reading.TableReading, "_chunk", chunk)
+    [told] = garden.read("plot", size=10, parallel=1).warnings
+    assert "plot changed while it was read: c is new. It is read again from its beginning." in told
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_table_without_a_key_says_what_becomes_of_its_mirror(garden: Garden) -> None:
+    """The rows wait in a held mirror, and nothing says so until somebody looks."""
+    garden.execute(
+        "DROP TABLE IF EXISTS loose",
+        "CREATE TABLE loose (a int, b int)",
+        "INSERT INTO loose VALUES (1, NULL), (2, 2)",
+    )
+    [told] = garden.read("loose").warnings
+    assert f"{garden.database}.loose has no key, so its mirror is held: write `keys: [...]`" in told
+    assert "`no_key: full_row`" in told
+    rules = f"tables: [{{match: '{garden.database}.loose', no_key: full_row}}]\n"
+    garden.file.write_text(garden.file.read_text("utf-8") + rules, "utf-8")
+    assert [] == garden.read("loose").warnings
+
+
+def test_a_null_in_the_mirrors_key_is_told_before_its_row_is_a_reject(garden: Garden) -> None:
+    """A stream takes a unique index for the key, and a unique index may hold NULL as often as it likes."""
+    garden.execute(
+        "DROP TABLE IF EXISTS loose", "CREATE TABLE loose (a int unique, b int)",
+        "INSERT INTO loose VALUES (1, NULL), (NULL, 2), (NULL, 2)",
+    )  # fmt: skip
+    rows = pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([None], pa.int32())})
+    made.mirror(lake(garden), table_of(garden, "loose"), {"a": "int32", "b": "int32"}, ["a"], rows)
+    [told] = garden.read("loose").warnings
+    assert f"2 rows of {garden.database}.loose hold NULL in (a), its mirror's key" in told
+    assert "key-does-not-fit" in told
+    garden.execute("DELETE FROM loose WHERE a IS NULL")
+    assert [] == garden.read("loose").warnings
 
 
 # --- tables that go away --------------------------------------------------------------------------
@@ -199,13 +306,11 @@ def test_a_chunk_that_takes_too_long_is_tried_again_and_then_left_for_later(
 
 def test_an_answer_that_never_comes(garden: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that is neither cut nor answered would hold the verb for ever."""
-    if not garden.mysql:
-        pytest.skip("libpq has no limit of its own for an answer; its keepalives end a dead connection")
-    monkeypatch.setattr(mysql, "READ_SECONDS", 1)
+    monkeypatch.setattr(*((mysql, "READ_SECONDS") if garden.mysql else (postgres, "ANSWER_SECONDS")), 1)
     database = source_of(load(garden.file)).database
     assert database
     with (
-        pytest.raises(IngestError, match=r"failed: .*timed out"),
+        pytest.raises(IngestError, match=r"failed: .*(timed out|no answer came for 1 seconds)"),
         connected(database) as (dialect, connection),
     ):
-        dialect.values(connection, "SELECT SLEEP(5)")
+        dialect.values(connection, "SELECT SLEEP(5)" if garden.mysql else "SELECT pg_sleep(5)")

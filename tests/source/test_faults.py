@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import time
+from types import SimpleNamespace
+from typing import Any
 
+import pymysql
 import pytest
 
+from ingest.config import load
 from ingest.config.model import Database
 from ingest.errors import IngestError
 from ingest.source import database, mysql, postgres
+from ingest.source.snapshot import snapshot, source_of
 from tests.source.test_reconcile import Bins, bins
 from tests.timing import PATIENCE
 
@@ -44,6 +51,113 @@ def test_a_host_that_accepts_and_never_answers(scheme: str, monkeypatch: pytest.
         ):
             pass
     assert time.monotonic() - began < PATIENCE
+    assert "hunter2-x" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        (1142, pymysql.err.OperationalError, r"may not read shop\.bins: grant SELECT on it"),
+        (1044, pymysql.err.OperationalError, r"may not read shop\.bins: grant SELECT on it"),
+        (1146, pymysql.err.ProgrammingError, r"has no table shop\.bins: look at its name"),
+        (1049, pymysql.err.OperationalError, r"has no table shop\.bins: look at its name"),
+        (2013, pymysql.err.OperationalError, "failed: Lost"),
+    ],
+)
+def test_mysql_says_whether_a_table_is_missing_or_a_right(
+    code: int, kind: type[Exception], said: str, bins: Bins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its dictionary shows a user no tables without rights, so that both look alike."""
+
+    def values(_connection: Any, query: str) -> list[tuple[Any, ...]]:
+        if query.startswith("SELECT * FROM"):
+            raise kind(code, "Lost")
+        return []
+
+    monkeypatch.setattr(mysql, "values", values)
+    monkeypatch.setattr(mysql, "connect", lambda *_: SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(database, "dialect_of", lambda _database: mysql)
+    pipeline = load(bins.file)
+    with pytest.raises(IngestError, match=said):
+        snapshot(pipeline, source_of(pipeline), "shop.bins", alone=True)
+
+
+_LETS_IN = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I"
+
+
+class MutePostgres:
+    """A server that answers nothing after its ``greeting``, or to each statement the ``first`` part of an answer."""
+
+    def __init__(self, first: bytes = b"", greeting: bytes = _LETS_IN) -> None:
+        self.first, self.greeting = first, greeting
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        kept = []
+        with contextlib.suppress(OSError):
+            while True:
+                one = self.listener.accept()[0]
+                kept.append(one)
+                while int.from_bytes(one.recv(8)[4:8], "big") in (80877103, 80877104):  # TLS, GSS
+                    one.sendall(b"N")
+                one.recv(4096)
+                one.sendall(self.greeting)
+                threading.Thread(target=self._answer, args=(one,), daemon=True).start()
+
+    def _answer(self, one: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while one.recv(4096):
+                one.sendall(self.first)
+
+
+def test_a_password_that_postgres_refuses_is_not_shown() -> None:
+    """A server may quote what it was sent."""
+    fields = b"SFATAL\0C28P01\0Mpassword authentication failed for user reader, hunter2-x\0\0"
+    server = MutePostgres(greeting=b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+    shop = Database(url=f"postgresql://127.0.0.1:{server.port}/shop", user="reader", password="hunter2-x")
+    said = r"does not let user 'reader' in: .*authentication failed for user reader, \*\*\*\. Look at url, user and password"
+    with pytest.raises(IngestError, match=said) as caught, database.connected(shop):
+        pass
+    assert "\n" not in str(caught.value)
+
+
+_ONE_ROW = (
+    b"T\0\0\0\x1a\0\x01a\0"
+    + bytes(6)
+    + b"\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0"
+    + b"D\0\0\0\x0b\0\x01\0\0\0\x01x"
+)
+
+
+@pytest.mark.parametrize("first", [b"", _ONE_ROW], ids=["nothing", "half an answer"])
+def test_a_postgres_that_acknowledges_and_never_answers(
+    first: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stalled server or a proxy that has lost its other half keeps the connection alive: the verb would hang for ever."""
+    monkeypatch.setattr(postgres, "ANSWER_SECONDS", 1)
+    server = MutePostgres(first)
+    shop = Database(url=f"postgresql://127.0.0.1:{server.port}/shop", user="reader", password="hunter2-x")
+    with (
+        pytest.raises(IngestError, match=r"failed: no answer came for 1 seconds\.") as caught,
+        database.connected(shop) as (dialect, connection),
+    ):
+        dialect.values(connection, "SELECT 1")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "postgresql", "oracle", "sqlserver"])
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid:3306"])
+def test_a_host_that_is_not_there_is_not_called_a_refusal(scheme: str, host: str) -> None:
+    """Who is sent to the user's rights does not look at the address."""
+    shop = Database(url=f"{scheme}://{host}/shop", user="reader", password="hunter2-x")
+    with (
+        pytest.raises(IngestError, match=f"at {host} cannot be reached: .* Look at url") as caught,
+        database.connected(shop),
+    ):
+        pass
     assert "hunter2-x" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
