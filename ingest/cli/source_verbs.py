@@ -68,7 +68,10 @@ def snapshot(
             pipeline, chosen, table, where=where, parallel=parallel, size=chunk_rows, alone=alone, tell=tell
         )
         row = {name: getattr(one, name) for name in ("rows", "chunks", "resumed", "seconds", "folder")}
-        done.append({"table": table, **row, "seconds": round(one.seconds, 1)})
+        warnings = list(dict.fromkeys(one.warnings))
+        done.append({"table": table, **row, "seconds": round(one.seconds, 1), "warnings": warnings})
+        for text in warnings:
+            output.warning(text)
     output.listing(done, ("table", "rows", "chunks", "resumed", "seconds", "folder"), output_as)
     if output_as != "json":
         output.follow("run", file)
@@ -116,7 +119,9 @@ def reconcile(
     source: Annotated[str, typer.Option(help="The source, where several have a `database:`.")] = "",
     output_as: Output = "table",
 ) -> None:
-    """Compare mirrors with their source tables, row by row: 0 equal, 1 they differ, 3 some rows are still on their way."""
+    """Compare mirrors with their source tables, row by row: 0 equal, 1 they differ, 2 a table could not be compared, 3 some
+    rows are still on their way.
+    """
     from ingest.config import load
     from ingest.inspect import due as waiting
     from ingest.inspect import status as looking
@@ -154,8 +159,8 @@ def reconcile(
                     tell=progress.compared,
                 )
             except IngestError as error:
-                output.error(f"{table}: {error}")
-                code = 1
+                output.error(str(error) if str(table) in str(error) else f"{table}: {error}")
+                code = 2
                 continue
             found.append(one)
             cause = _causes(lake, pipeline, chosen.name, one)
@@ -163,14 +168,14 @@ def reconcile(
             rows += [_row(pipeline, one, each, each in one.not_judged, cause) for each in listed]
             mirror = comparing.mirror_of(view, chosen, table)
             _keep(lake, mirror.table, one)
-            if repair and one.differences and one.keys:
+            if repair and one.differences:
                 where, read, gone = read_again(
                     pipeline, chosen, table, mirror, [each.key for each in one.differences]
                 )
                 output.note(
                     f"{table}: {counted(read, 'row')} read again, {counted(gone, 'row')} to be deleted, in {where}"
                 )
-            code = 1 if one.differs else code or 3 * bool(one.not_judged)
+            code = _worse(code, 1 if one.differs else 3 if one.waiting else 0)
     if output_as == "json":
         output.json({"tables": [_summary(one) for one in found], "rows": rows})
     else:
@@ -180,8 +185,13 @@ def reconcile(
         output.listing([_summary(one) for one in found], names, "table")
         for row in rows:
             output.line(_sentence(row))
-        _advise(file, found, repaired=repair)
+        _advise(lake, pipeline, found, repaired=repair)
     raise typer.Exit(code)
+
+
+def _worse(one: int, other: int) -> int:
+    """The exit code of two: a table that could not be compared, then one that differs, then rows on their way."""
+    return next((code for code in (2, 1, 3) if code in (one, other)), 0)
 
 
 def _summary(one: Reconciled) -> dict[str, Any]:
@@ -190,9 +200,9 @@ def _summary(one: Reconciled) -> dict[str, Any]:
     return {
         "table": one.table, "mirror": one.mirror, "rows": one.rows, "mirror_rows": one.mirror_rows,
         "ranges": one.ranges, "equal": one.equal, "missing": one.count(MISSING), "surplus": one.count(SURPLUS),
-        "different": one.count(DIFFERENT), "on_the_way": one.on_the_way, "not_judged": len(one.not_judged),
+        "different": one.count(DIFFERENT), "on_the_way": one.on_the_way, "not_judged": one.waiting,
         "columns_lacking": list(one.lacking), "columns_left_out": list(one.left_out), "sampled": one.sampled, "rows_moved": one.fetched,
-        "looked_at": one.looked_at or None, "equal_to_source": not one.differs and not one.not_judged,
+        "looked_at": one.looked_at or None, "equal_to_source": not one.differs and not one.waiting,
         "seconds": round(one.seconds, 1),
     }  # fmt: skip
 
@@ -240,7 +250,7 @@ def _causes(
     from ingest.lake.decisions import ACCEPT_GAP
     from ingest.source.reconcile import SURPLUS
 
-    if not (table.differs or table.not_judged):
+    if not (table.differs or table.waiting):
         return lambda _table, _one: ""
     state = next((one for one in looking.tables(lake) if one["table"] == table.mirror), None)
     waiting = lake.ask(
@@ -298,8 +308,8 @@ def _keep(lake: Tables, named: TableId, one: Reconciled) -> None:
         ),
         0.0,
     )
-    observed = float(len(one.differences) + len(one.lacking) + (one.unkeyed and one.differs))
-    state = FAIL if observed > limit else WARN if one.not_judged else PASS
+    observed = float(len(one.differences) + len(one.lacking) + sum(one.unkeyed.values()))
+    state = FAIL if observed > limit else WARN if one.waiting else PASS
     failing = [key_json(one.keys, each.key) for each in (*one.differences, *one.not_judged)[:FAILING_KEYS]]
     row = (
         uuid.uuid4().hex, batch, one.mirror, RECONCILED, None, KNOWN[RECONCILED].severity if state == FAIL else WARN, state,
@@ -316,9 +326,7 @@ def _told(one: Reconciled) -> str:
     """The outcome in one sentence."""
     from ingest.source.reconcile import DIFFERENT, MISSING, SURPLUS
 
-    compared = (
-        f"{counted(one.rows, 'row')} in {'a sample of ' if one.sampled else ''}{counted(one.ranges, 'range')}"
-    )
+    compared = f"{counted(one.rows, 'row')} {'' if one.keys else 'without a key '}in {'a sample of ' if one.sampled else ''}{counted(one.ranges, 'range')}"
     parts = [f"{compared} were compared with the source, {counted(one.equal, 'range')} equal"]
     parts += [
         f"{counted(n, 'row')} {kind}" for kind in (MISSING, SURPLUS, DIFFERENT) if (n := one.count(kind))
@@ -327,42 +335,70 @@ def _told(one: Reconciled) -> str:
         parts.append(f"without {', '.join(one.lacking)}, which the mirror lacks")
     if one.left_out:
         parts.append(f"without {', '.join(one.left_out)}, which cannot be compared")
-    if one.unkeyed and one.equal < one.ranges:
-        parts.append(f"{one.mirror_rows:,} rows in the mirror, and no key says which differ")
-    if one.not_judged:
+    if one.waiting:
         parts.append(
-            f"{counted(len(one.not_judged), 'row')} not judged, for the stream has not passed {one.looked_at}"
+            f"{counted(one.waiting, 'row')} not judged, for the stream has not passed {one.looked_at}"
         )
     return ", ".join(parts)
 
 
-def _advise(file: object, found: list[Reconciled], *, repaired: bool) -> None:
+def _advise(lake: Tables, pipeline: Pipeline, found: list[Reconciled], *, repaired: bool) -> None:
+    from ingest.gold import approval
+
+    file = pipeline.file
+    pending = (
+        {each.mirror for each in approval.listed(lake) if each.pending}
+        if any(one.lacking for one in found)
+        else set()
+    )
     for one in found:
         if one.left_out:
             output.note(f"{one.table}: {', '.join(one.left_out)} cannot be compared and was left out")
         if one.lacking:
+            waits = (
+                f"`{command('ddl', file)}` shows what waits"
+                if one.mirror in pending
+                else (
+                    f"they come with the next change that has them, or by `{command('snapshot', file, one.table)}`"
+                )
+            )
             output.warning(
                 f"{one.mirror} lacks columns that {one.table} has: {', '.join(one.lacking)}; they were not compared. "
-                f"`{command('ddl', file)}` shows what waits."
+                f"{waits[0].upper()}{waits[1:]}."
             )
-        if one.unkeyed and one.equal < one.ranges:
-            output.warning(
-                f"{_told(one)}: name a key under `keys:`, or read the table again with `ingest snapshot`."
-            )
+        if one.unkeyed:
+            output.warning(_unkeyed(pipeline, one))
         if one.ahead:
             output.warning(
                 f"{one.table}: the times in its messages are {one.ahead:,.0f} seconds later than its database's clock, so they "
                 "do not say which rows have arrived: correct the clock, or type the same with --settled if nothing is on its way."
             )
-    if any(one.not_judged for one in found):
+    if any(one.waiting for one in found):
         output.note(
             f"Rows that are not judged may be on their way: type the same after `{command('run', file)}`, "
             "or with --settled if nothing is written to the source."
         )
-    if repaired:
+    if repaired and any(one.differences for one in found):
         output.follow("run", file)
-    elif any(one.differences for one in found):
+    elif not repaired and any(one.differences for one in found):
         output.note(f"next: {command('reconcile', file)} with --repair reads these rows again")
+
+
+def _unkeyed(pipeline: Pipeline, one: Reconciled) -> str:
+    """What differs of a table without a key, and how its mirror becomes equal."""
+    from ingest.source.reconcile import MISSING, SURPLUS
+
+    counts = f"{one.unkeyed.get(MISSING, 0):,} of the source are not in the mirror, and {one.unkeyed.get(SURPLUS, 0):,} of the mirror not in the source"
+    steps = " and ".join(
+        f"`{command(verb, pipeline.file, *more)}`" for verb, *more in (("snapshot", one.table), ("run",))
+    )
+    append = ""
+    if pipeline.rule(one.id).no_key == "append":
+        append = " With `no_key: append` a mirror keeps rows that are updated or deleted; with `no_key: full_row` it follows them."
+    return (
+        f"{one.table} has no key, so its rows were compared by all their values: {counts}. No single row can be read again: "
+        f"{steps} read the whole table, while nothing writes to it.{append}"
+    )
 
 
 class _ProgressLine:

@@ -316,8 +316,10 @@ class JobRunner:
             )
         self._over(job, code, "".join(said))
         pipeline = self._fleet.members[job.pipeline].pipeline
-        if code == 1 and pipeline is not None and pipeline.alerts and not self._stop.is_set():
-            with self._change:  # alerts are sent after runs
+        if code in (1, 2) and pipeline is not None and pipeline.alerts and not self._stop.is_set():
+            with (
+                self._change
+            ):  # alerts are sent after runs; where one table could not be compared, others may differ
                 self._add(ServiceJob(job.pipeline, ("run", str(pipeline.file))), self._runs)
 
     # --- what is done ---

@@ -35,6 +35,7 @@ class ComparedColumn(NamedTuple):
     mirror: str
     source_part: str
     mirror_part: str
+    sent: str = ""  # SQL for the source's own text, if it has one where ``source`` is NULL: a date of zeros
 
     @property
     def is_float(self) -> bool:
@@ -46,8 +47,10 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
     """How a column is compared, in the type that the mirror gives it."""
     name, text = duck.name(mirror.column), f"CAST({duck.name(mirror.column)} AS VARCHAR)"
     source, delta, logical = column.text, mirror.delta, types.base(column.type)
+    sent = ""
     if delta in ("DATE", "TIMESTAMP", "TIMESTAMP_NTZ"):
         source = dialect.real_date(column)
+        sent = column.text if source != column.text else ""
     if delta in ("FLOAT", "DOUBLE"):
         return _floating(dialect, column, mirror)
     if delta.startswith("DECIMAL"):
@@ -72,7 +75,7 @@ def compared(dialect: SourceDialect, column: SourceColumn, mirror: Column) -> Co
     elif delta == "STRING":
         text = name
     if delta != "STRING":
-        return ComparedColumn(column.name, delta, source, text, _marked(source), _marked(text))
+        return ComparedColumn(column.name, delta, source, text, _marked(source), _marked(text), sent)
     if dialect.BOUNDED_TEXTS:
         there, here = dialect.md5(source), f"md5({text})"
         return ComparedColumn(column.name, delta, source, text, _marked(there), _marked(here))

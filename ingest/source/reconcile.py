@@ -3,7 +3,8 @@
 The source computes counts and sums of `ingest.source.digest` over ranges that its own index has; DuckDB computes them
 once over the mirror's files.  A range that differs is cut at keys of the mirror, until its rows are few enough to be
 fetched by key.  Where the database orders the key otherwise than its bytes, rows are grouped by the MD5 of their key
-instead, which takes a second pass over the table.
+instead, which takes a second pass over the table.  Rows without a key are grouped by the MD5 of their content, and
+counted.
 
 A row that differs is looked at again once the mirror has passed the time of the first look: what was on its way has
 arrived by then, and a row that has changed again in the source is not judged.
@@ -81,7 +82,7 @@ class RowDifference:
 class Reconciled:
     """What came of one table."""
 
-    table: str
+    id: TableId
     mirror: str
     keys: tuple[str, ...]
     rows: int = 0  # of the source
@@ -97,17 +98,28 @@ class Reconciled:
     ahead: float = 0.0  # seconds by which the stream's times are later than that clock, if these are too many to judge by
     lacking: tuple[str, ...] = ()  # columns of the source that the mirror has not
     left_out: tuple[str, ...] = ()  # columns that cannot be compared: masked, or of a type without one text
-    unkeyed: bool = False
+    unkeyed: dict[str, int] = field(default_factory=dict)  # rows without a key that differ, by how
+    unkeyed_waiting: int = 0  # such rows that are not judged
     seconds: float = 0.0
+
+    @property
+    def table(self) -> str:
+        """Its name in the source."""
+        return str(self.id)
 
     def count(self, kind: str) -> int:
         """How many rows differ in one way."""
-        return sum(one.kind == kind for one in self.differences)
+        return sum(one.kind == kind for one in self.differences) + self.unkeyed.get(kind, 0)
+
+    @property
+    def waiting(self) -> int:
+        """How many rows are not judged."""
+        return len(self.not_judged) + self.unkeyed_waiting
 
     @property
     def differs(self) -> bool:
         """True if something is wrong for certain."""
-        return bool(self.differences or self.lacking or (self.unkeyed and self.equal < self.ranges))
+        return bool(self.differences or self.lacking or self.unkeyed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,16 +174,18 @@ def reconcile(
                 known(lake.pipeline, source.name, table).columns,
             )  # fmt: skip
         pair = _pair(lake, dialect, found, mirror)
-        folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
-        mine = _MirrorSide(lake, pair, folder)
-        ends.callback(mine.close)
+        mine = _MirrorSide(lake, pair, ends)
         theirs = _SourceSide(asking, dialect, pair)
-        done = Reconciled(str(table), mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
-        done.unkeyed, done.left_out = not mirror.keys, pair.left_out
+        done = Reconciled(table, mirror.name, mirror.keys, sampled=sample, lacking=pair.lacking)
+        done.left_out = pair.left_out
         search = _Search(theirs, mine, pair, given, done, sample, random or Random(), tell)  # noqa: S311 - no secret
         keys = search.run()
         theirs.unchanged()
-        _judge(done, theirs, mine, keys, (lambda: passed(mirror.name)), wait, settled)
+        judging = _Judging(done, theirs, (lambda: passed(mirror.name)), wait, settled)
+        if search.unkeyed:
+            judging.contents(search.unkeyed, lambda: search.again(_MirrorSide(lake, pair, ends)))
+        else:
+            judging.rows(mine, keys)
         done.fetched = theirs.fetched
     done.seconds = time.monotonic() - began
     return done
@@ -383,8 +397,8 @@ class _SourceSide:
         return self.dialect.number(digest.source_text(self.dialect, parts))
 
     def key_hash(self, digits: int) -> str:
-        """SQL for the first digits of the MD5 of a row's key."""
-        parts = [one.source_part for one in self.pair.keys]
+        """SQL for the first digits of the MD5 of a row's key, or of the row if it has none."""
+        parts = [one.source_part for one in self.pair.keys or self.pair.columns]
         return self.dialect.md5(digest.source_text(self.dialect, parts), digits)
 
     def sums(self, chunk: Chunk, group: str, rows: int = 0) -> Sums:
@@ -410,18 +424,30 @@ class _SourceSide:
             self.fetched += len(found)
         return {tuple(row[:-1]): None if row[-1] is None else int(row[-1]) for row in found}
 
-    def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
-        """Rows by key, cell by cell."""
-        texts = ", ".join(
-            f"{one.source} AS c{at}" for at, one in enumerate((*self.pair.keys, *self.pair.columns))
-        )
+    def contents(self, where: str) -> dict[int, int]:
+        """How often each number occurs among some rows."""
+        inner = f"SELECT {self.number()} AS d FROM {self.pair.table.name} WHERE {where}"
+        found = self.asking.ask(f"SELECT d, COUNT(*) FROM ({inner}) s GROUP BY d")
+        self.fetched += len(found)
+        return {int(number): int(count) for number, count in found}
+
+    def rows(self, keys: Sequence[RowKey]) -> tuple[dict[RowKey, Cells], dict[RowKey, Cells]]:
+        """Rows by key, cell by cell: as they are compared, and as the source has them."""
+        both = [one.source for one in (*self.pair.keys, *self.pair.columns)]
+        own = {at: one.sent for at, one in enumerate(self.pair.columns) if one.sent}
+        texts = ", ".join(f"{one} AS c{at}" for at, one in enumerate([*both, *own.values()]))
         rows: dict[RowKey, Cells] = {}
-        size = len(self.pair.keys)
+        sent: dict[RowKey, Cells] = {}
+        size, end = len(self.pair.keys), len(both)
         for wanted in key_conditions(self.dialect, self.pair.table, keys):
             found = self.asking.ask(f"SELECT {texts} FROM {self.pair.table.name} WHERE {wanted}")
             self.fetched += len(found)
-            rows |= {tuple(row[:size]): tuple(row[size:]) for row in found}
-        return rows
+            for row in found:
+                key, cells = tuple(row[:size]), row[size:end]
+                rows[key] = tuple(cells)
+                texts_of = dict(zip(own, row[end:], strict=True))
+                sent[key] = tuple(texts_of.get(at) if one is None else one for at, one in enumerate(cells))
+        return rows, sent
 
     def clock(self) -> str:
         """The database's own time."""
@@ -446,17 +472,20 @@ class _MirrorRow(NamedTuple):
 
 
 class _MirrorSide:
-    """The mirror at one version: its rows' numbers in a table of DuckDB's own, in a file."""
+    """The mirror at one version: its rows' numbers in a table of DuckDB's own, in a file that ``ends`` removes."""
 
-    def __init__(self, lake: Tables, pair: _Pair, folder: str) -> None:
+    def __init__(self, lake: Tables, pair: _Pair, ends: ExitStack) -> None:
         self._lake = lake
         self._pair = pair
+        folder = ends.enter_context(tempfile.TemporaryDirectory(prefix="reconcile-"))
         self._base: DuckDBPyConnection = duck.opened(str(Path(folder) / "mirror.duckdb"))
         orders = [f"{duck.name(mine.column)} AS o{at}" for at, (_, mine) in enumerate(self._pair.ranged)]
         texts = [f"{one.mirror} AS k{at}" for at, one in enumerate(self._pair.keys)]
+        ends.callback(self._base.close)
         hashed = "'' AS h"
-        if len(orders) < len(texts):  # else every place among the ranges has one row
-            hashed = f"md5({digest.mirror_text([one.mirror_part for one in self._pair.keys])}) AS h"
+        if len(orders) < len(texts) or not texts:  # else every place among the ranges has one row
+            parts = [one.mirror_part for one in self._pair.keys or self._pair.columns]
+            hashed = f"md5({digest.mirror_text(parts)}) AS h"
         number = digest.mirror_number(digest.mirror_text([one.mirror_part for one in self._pair.columns]))
         sort = f"ORDER BY {', '.join(f'o{at}' for at in range(len(orders)))}" if orders else ""
         self._base.execute(
@@ -464,9 +493,6 @@ class _MirrorSide:
             f"FROM {self._scan()} {sort}"
         )
         self.rows_count: int = self._ask("SELECT count(*) FROM m")[0][0]
-
-    def close(self) -> None:
-        self._base.close()
 
     def _scan(self) -> str:
         folder = self._lake.path(self._pair.mirror.path)
@@ -510,6 +536,10 @@ class _MirrorSide:
         found = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
         return {tuple(row[:-1]): row[-1] for row in found}
 
+    def contents(self, where: str) -> dict[int, int]:
+        """How often each number occurs among some rows."""
+        return dict(self._ask(f"SELECT d, count(*) FROM m WHERE {where} GROUP BY d"))
+
     def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
         """Rows by key, cell by cell, as the mirror is now."""
         if not keys:
@@ -544,14 +574,15 @@ class _Search:
     random: Random
     tell: Callable[[Reconciled], None]
     found: dict[RowKey, None] = field(default_factory=dict)
+    unkeyed: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # how often in the source and the mirror, by number
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> list[RowKey]:
         """The keys of all rows that differ."""
         self.done.mirror_rows = self.mine.rows_count
-        if not self.pair.keys:
-            self._range(Chunk(None, None))
-        elif self.pair.ranged:
+        if self.pair.ranged:
             ranges = self.theirs.ranges(self.limits.range_rows)
             if self.sample:
                 ranges = self.random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
@@ -559,6 +590,12 @@ class _Search:
         else:
             self._hashed()
         return sorted(self.found, key=repr)
+
+    def again(self, mine: _MirrorSide) -> dict[int, tuple[int, int]]:
+        """The contents that differ now; ``mine`` is the mirror of now."""
+        self.mine, self.unkeyed = mine, {}
+        self.run()
+        return self.unkeyed
 
     def _each(self, do: Callable[[Chunk], None], ranges: Iterable[Chunk]) -> None:
         with ThreadPoolExecutor(self.limits.parallel) as pool:
@@ -576,7 +613,7 @@ class _Search:
             self.done.rows += theirs.get("0", (0, 0))[0]
             self.done.ranges += 1
             self.done.equal += theirs == mine
-        if theirs != mine and self.pair.keys:
+        if theirs != mine:
             self._cut(chunk, theirs.get("0", (0, 0))[0], self.mine.ordered(chunk))
         self.tell(self.done)
 
@@ -626,6 +663,12 @@ class _Search:
             self.done.ranges, self.done.equal = groups, groups - len(wrong)
         for first in range(0, len(wrong), 500):
             names = ", ".join(quoted(one) for one in wrong[first : first + 500])
+            if not self.pair.keys:
+                there = self.theirs.contents(f"{self.theirs.key_hash(digits)} IN ({names})")
+                here = self.mine.contents(f"{self.mine.key_hash(digits)} IN ({names})")
+                both = {one: (there.get(one, 0), here.get(one, 0)) for one in {**there, **here}}
+                self.unkeyed |= {one: (a, b) for one, (a, b) in both.items() if a != b}
+                continue
             theirs: dict[RowKey, int | None] = {}
             for chunk in ranges:
                 theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
@@ -660,58 +703,85 @@ def _ends(rows: Sequence[_MirrorRow]) -> list[int]:
 # --- what differs ---------------------------------------------------------------------------------
 
 
-def _judge(
-    done: Reconciled,
-    theirs: _SourceSide,
-    mine: _MirrorSide,
-    keys: Sequence[RowKey],
-    passed: Callable[[], dt.datetime | None],
-    wait: float,
-    settled: bool,
-) -> None:
-    """Look at the rows again, once the mirror has passed the first look."""
-    if not keys:
-        return
-    first = theirs.rows(keys)
-    done.looked_at = theirs.clock()
-    before = mine.rows(keys)
-    keys = [key for key in keys if _difference(theirs.pair, key, first.get(key), before.get(key))]
-    looked, until = _moment(done.looked_at), time.monotonic() + wait
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """What is wrong for certain: it is looked at again, once the mirror has passed the first look."""
 
-    def is_beyond() -> bool:
+    done: Reconciled
+    theirs: _SourceSide
+    passed: Callable[[], dt.datetime | None]
+    wait: float
+    settled: bool
+
+    def rows(self, mine: _MirrorSide, keys: Sequence[RowKey]) -> None:
+        """Judge rows by their keys."""
+        if not keys:
+            return
+        done, pair = self.done, self.theirs.pair
+        first, _ = self.theirs.rows(keys)
+        done.looked_at = self.theirs.clock()
+        before = mine.rows(keys)
+        keys = [key for key in keys if _difference(pair, key, first.get(key), before.get(key))]
+        is_past = self._is_past(wanted=bool(keys))
+        now = mine.rows(keys)
+        again, sent = self.theirs.rows(keys)
+        for key in keys:
+            one = _difference(pair, key, again.get(key), now.get(key), sent.get(key))
+            if one is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
+                done.on_the_way += 1
+            elif is_past:
+                done.differences.append(one)
+            else:
+                done.not_judged.append(one)
+
+    def contents(
+        self, first: Mapping[int, tuple[int, int]], look: Callable[[], Mapping[int, tuple[int, int]]]
+    ) -> None:
+        """Judge rows without a key by how often their contents occur in the source and in the mirror."""
+        self.done.looked_at = self.theirs.clock()
+        is_past = self._is_past()
+        again = first if self.settled or not is_past else look()
+        for number, (source, mirror) in first.items():
+            rows = abs(source - mirror)
+            if again.get(number) != (source, mirror):
+                self.done.on_the_way += rows
+            elif is_past:
+                kind = MISSING if source > mirror else SURPLUS
+                self.done.unkeyed[kind] = self.done.unkeyed.get(kind, 0) + rows
+            else:
+                self.done.unkeyed_waiting += rows
+
+    def _is_past(self, *, wanted: bool = True) -> bool:
+        """Wait until the mirror has passed the first look; False if it has not in time."""
+        until = time.monotonic() + self.wait
+        while not (self.settled or self._is_beyond()):
+            if not wanted or time.monotonic() >= until:
+                return False
+            time.sleep(min(2.0, max(0.0, until - time.monotonic())))
+        return True
+
+    def _is_beyond(self) -> bool:
         """True once the mirror has passed the first look, by times that the source's clock has reached."""
-        reached = passed()
-        if reached is None or reached < looked:
+        reached = self.passed()
+        if reached is None or reached < _moment(self.done.looked_at):
             return False
-        later = (reached - _moment(theirs.clock())).total_seconds()
-        done.ahead = later if later > _AHEAD else 0.0
-        return not done.ahead
-
-    while not (is_past := settled or is_beyond()):
-        if not keys or time.monotonic() >= until:
-            break
-        time.sleep(min(2.0, max(0.0, until - time.monotonic())))
-    now = mine.rows(keys)
-    again = theirs.rows(keys)
-    for key in keys:
-        one = _difference(theirs.pair, key, again.get(key), now.get(key))
-        if one is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
-            done.on_the_way += 1
-        elif is_past:
-            done.differences.append(one)
-        else:
-            done.not_judged.append(one)
+        later = (reached - _moment(self.theirs.clock())).total_seconds()
+        self.done.ahead = later if later > _AHEAD else 0.0
+        return not self.done.ahead
 
 
-def _difference(pair: _Pair, key: RowKey, source: Cells | None, mirror: Cells | None) -> RowDifference | None:
+def _difference(
+    pair: _Pair, key: RowKey, source: Cells | None, mirror: Cells | None, sent: Cells | None = None
+) -> RowDifference | None:
+    """What differs; ``sent`` has the source's cells as they are shown."""
     names = tuple(text or "" for text in key)
     if source is None or mirror is None:
         if source is mirror:
             return None
         return RowDifference(SURPLUS if source is None else MISSING, names)
     cells = {
-        one.name: (a, b)
-        for one, a, b in zip(pair.columns, source, mirror, strict=True)
+        one.name: (shown, b)
+        for one, a, b, shown in zip(pair.columns, source, mirror, sent or source, strict=True)
         if a != b and not (one.is_float and _same_number(a, b))
     }
     return RowDifference(DIFFERENT, names, cells) if cells else None

@@ -109,6 +109,34 @@ def test_equal_values_of_every_type_are_equal_and_each_change_is_seen(garden: Ga
         assert [{name}, {name}] == [set(one.cells) for one in found]
 
 
+def test_a_date_of_zeros_is_shown_as_it_is(garden: Garden) -> None:
+    """The mirror has NULL for it; where it has something else, both sides shown as NULL and a date explain nothing."""
+    if not garden.mysql:
+        pytest.skip("it has no such dates")
+    zeros = {"d": "0000-00-00", "t": "0000-00-00 00:00:00", "s": "0000-00-00T00:00:00Z", "h": "2024-00-00"}
+    garden.execute(
+        "DROP TABLE IF EXISTS kinds",
+        "CREATE TABLE kinds (id int primary key, d date, t datetime, s timestamp NULL, h date)",
+        f"INSERT INTO kinds VALUES (1, '0000-00-00', '0000-00-00', '0000-00-00', '2024-00-00'), (2, {', '.join(['NULL'] * 4)})",
+    )
+    kinds = {"d": pa.date32(), "t": pa.timestamp("us"), "s": pa.timestamp("us", "UTC"), "h": pa.date32()}
+    columns = {"id": "int32", "d": "date", "t": "datetime", "s": "timestamp", "h": "date"}
+
+    def mirror(filled: Any) -> None:
+        cells = {"id": pa.array([1, 2], pa.int32())} | {
+            name: pa.array([filled if filled is None or kind != pa.date32() else filled.date()] * 2, kind)
+            for name, kind in kinds.items()
+        }
+        made.mirror(lake(garden), table_of(garden, "kinds"), columns, ["id"], pa.table(cells))
+
+    mirror(None)
+    assert not compare(garden, "kinds").differs
+    mirror(dt.datetime(2024, 1, 1))  # noqa: DTZ001 - a column without a zone
+    first, second = compare(garden, "kinds").differences
+    assert zeros == {name: source for name, (source, _) in first.cells.items()}
+    assert dict.fromkeys(zeros) == {name: source for name, (source, _) in second.cells.items()}
+
+
 KEYS = {
     "whole numbers": ("id bigint primary key", "id bigint primary key", "int64", pa.int64(), int),
     "texts of any case": ("id varchar(20) COLLATE utf8mb4_general_ci primary key", 'id varchar(20) COLLATE "en_US" primary key', "string", pa.string(), lambda n: f"K {n}"),

@@ -114,7 +114,7 @@ def test_a_failure_is_shown_and_its_alert_is_sent(bins: Bins, start: Starting) -
     bins.write("DROP TABLE bins")
     work = start()
     job = ended(work)
-    assert ("failed", 1, True) == (job.state, job.code, "grant SELECT" in job.text), job.text
+    assert ("failed", 2, True) == (job.state, job.code, "has no table shop.bins" in job.text), job.text
     until(lambda: asked(bins.file))
     assert str(bins.file) == asked(bins.file)[0]["run"]
 
