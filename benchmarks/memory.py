@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.change import TableId
-from ingest.gold import arrow
-from ingest.gold.arrow import ColumnWork, LaneWork, Work
+from ingest.gold import arrow_files
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from ingest.order import Order, order_key
 
 MIB = 1 << 20
@@ -105,7 +105,7 @@ def written(one: Mirror, folder: str) -> None:
     """Write both files; a process of its own, so that their making is not measured."""
     work = Work("orders", f"{folder}/mirror", ("id",), COLUMNS, ())
     Path(work.folder).mkdir()
-    name, _ = arrow._write(rows_of(one), work)
+    name, _ = arrow_files._write(rows_of(one), work)
     Path(work.folder, name).rename(Path(work.folder, "rows.parquet"))
     pq.write_table(changes_of(one), f"{folder}/changes.parquet", compression="zstd")
 
@@ -118,7 +118,7 @@ def folded(one: Mirror, folder: str) -> tuple[int, int, float, str]:
         "orders", f"{folder}/mirror", ("id",), COLUMNS, (lane,), (("rows.parquet", None),), size, one.changes
     )
     before, began = _peak(), time.process_time()
-    made = arrow.make(work, arrow.read([f"{folder}/changes.parquet"], [lane]))
+    made = arrow_files.make(work, arrow_files.read([f"{folder}/changes.parquet"], [lane]))
     assert made.refused or made.counts["updated"] == one.changes, made
     return size, _peak() - before, time.process_time() - began, made.refused
 

@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from ingest import types
 from ingest.errors import IngestError
 from ingest.gold import retyped, tables
-from ingest.gold.arrow import FILES, SMALL, ColumnWork, LaneWork, Work, Written, make, read
+from ingest.gold.arrow_files import FILES, SMALL, Written, make, read
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from ingest.gold.lane import Lane, LaneId, Steps, lane_name
 from ingest.gold.misfits import COUNTED
 from ingest.gold.planner import CELLS_AT_MOST, FoldPlan, logged, refolds, unlogged

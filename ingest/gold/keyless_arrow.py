@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
 from ingest.fold import SchemaStep
-from ingest.gold.arrow import LaneWork, Merged, Rows, Work, bits, events_of, typed_column
+from ingest.gold.arrow_fold import LaneWork, Merged, Rows, Work, bits, events_of, typed_column
 from ingest.gold.past_keys import LaneEvent
 from ingest.order import order_of, same_place
 

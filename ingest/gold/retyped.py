@@ -80,7 +80,8 @@ Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and b
 def _met(lake: Lake, lane: Lane, names: Names) -> list[int]:
     """What each step does to the values that a lane's messages hold."""
     from ingest.gold.apply_arrow import changes_files
-    from ingest.gold.arrow import LaneWork, read
+    from ingest.gold.arrow_files import read
+    from ingest.gold.arrow_fold import LaneWork
 
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
     rows = read(changes_files(lake, 0), [work])[work.id]

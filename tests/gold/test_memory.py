@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow
-from ingest.gold.arrow import ColumnWork, LaneWork, Work
+from ingest.gold import arrow_files
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, Rows, Work
 
 COLUMNS = (ColumnWork("id", "id", "int64"), ColumnWork("text", "text", "string"))
 LANE = LaneWork("s", TableId("shop", None, "orders"), 1, 1, images=True)
@@ -27,7 +27,7 @@ def mirror_of(folder: Path, files: int) -> Work:
     return Work("orders", str(folder), ("id",), COLUMNS, (LANE,), tuple(names), 4096)
 
 
-def update() -> arrow.Rows:
+def update() -> Rows:
     """One change."""
     row = {
         "source": "s", "database": "shop", "schema": None, "table": "orders", "batch": 1, "order_key": "a",
@@ -42,11 +42,11 @@ def test_rows_that_would_fill_the_memory_are_refused(
 ) -> None:
     """The size of a file says little: a worker that is killed for its memory takes the whole batch with it."""
     work = mirror_of(tmp_path, files)
-    monkeypatch.setattr(arrow, "ROWS_AT_MOST", files * 190 << 10)  # of several files each alone fits
-    assert "its rows take more than 0 MiB of memory" == arrow.make(work, update()).refused
+    monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", files * 190 << 10)  # of several files each alone fits
+    assert "its rows take more than 0 MiB of memory" == arrow_files.make(work, update()).refused
     assert files == len([*tmp_path.iterdir()])  # nothing is left over
-    monkeypatch.setattr(arrow, "ROWS_AT_MOST", files * 220 << 10)
-    made = arrow.make(work, update())
+    monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", files * 220 << 10)
+    made = arrow_files.make(work, update())
     assert ("", 1, files * 200) == (made.refused, made.counts["updated"], made.counts["written"])
     assert "y" == pq.read_table(tmp_path / made.file).sort_by("id")["text"][1].as_py()
 
@@ -58,11 +58,11 @@ def test_the_memory_for_a_few_rows_of_large_files_is_that_of_these_rows(
     """With deletion vectors the files stay, so their other rows need not be held."""
     work = mirror_of(tmp_path, files)
     work = replace(work, marked=frozenset(name for name, _ in work.files))
-    monkeypatch.setattr(arrow, "READ", 50)
-    monkeypatch.setattr(arrow, "ROWS_AT_MOST", 900)
-    assert "its rows take more than 0 MiB of memory" == arrow.make(work, update()).refused
-    monkeypatch.setattr(arrow, "ROWS_AT_MOST", 1100)
-    made = arrow.make(work, update())
+    monkeypatch.setattr(arrow_files, "READ", 50)
+    monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", 900)
+    assert "its rows take more than 0 MiB of memory" == arrow_files.make(work, update()).refused
+    monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", 1100)
+    made = arrow_files.make(work, update())
     assert ("", 1, 1) == (made.refused, made.counts["updated"], made.counts["written"])
     assert ["0.parquet"] == list(made.vectors)
     assert {"id": [1], "text": ["y"]} == pq.read_table(tmp_path / made.file).to_pydict()
@@ -73,9 +73,9 @@ def test_what_a_file_would_take_is_known_before_it_is_read(
 ) -> None:
     """A row group is decoded whole: a refusal after that comes too late."""
     work = mirror_of(tmp_path, 1)
-    monkeypatch.setattr(arrow, "SAMPLED", 0)
-    monkeypatch.setattr(arrow, "SAMPLE", 10)
-    assert 190 << 10 < arrow._likely_bytes(str(tmp_path / "0.parquet")) < 220 << 10
-    monkeypatch.setattr(arrow, "ROWS_AT_MOST", 190 << 10)
+    monkeypatch.setattr(arrow_files, "SAMPLED", 0)
+    monkeypatch.setattr(arrow_files, "SAMPLE", 10)
+    assert 190 << 10 < arrow_files._likely_bytes(str(tmp_path / "0.parquet")) < 220 << 10
+    monkeypatch.setattr(arrow_files, "ROWS_AT_MOST", 190 << 10)
     monkeypatch.setattr("pyarrow.dataset.dataset", lambda *_given, **_named: pytest.fail("it was read"))
-    assert "its rows take more than 0 MiB of memory" == arrow.make(work, update()).refused
+    assert "its rows take more than 0 MiB of memory" == arrow_files.make(work, update()).refused

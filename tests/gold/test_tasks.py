@@ -58,7 +58,7 @@ def test_a_worker_that_ends_with_its_file_written_loses_nothing(
 ) -> None:
     """The next attempt writes another file, and a run that gives up leaves the batch to the next one."""
     assert ("done", "") == depot.row(id="1", n="1").run()
-    from ingest.gold.arrow import make
+    from ingest.gold.arrow_files import make
 
     ends: list[Any] = []
 

@@ -20,8 +20,8 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Placed, Table, steps
-from ingest.gold import arrow
-from ingest.gold.arrow import ColumnWork, LaneWork, NotPlain, Work
+from ingest.gold import arrow_files
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, NotPlain, Work, of_delta, values
 from ingest.gold.lane import Lane, Shape, Steps, change_of
 from ingest.gold.planner import _judged, refolds
 from ingest.gold.schema import recomputed
@@ -60,7 +60,7 @@ def _rows(feed: lakes.Feed, batch: int, folder: Path) -> list[str]:
     return [str(folder / f"{batch}.parquet")]
 
 
-def _fold(work: Work, made: arrow.Written) -> Work:
+def _fold(work: Work, made: arrow_files.Written) -> Work:
     """The mirror after a commit."""
     assert not made.refused
     assert made.counts[CPU] >= 0
@@ -75,18 +75,18 @@ def _fold(work: Work, made: arrow.Written) -> Work:
 
 def _made(work: Work, files: Sequence[str], random: Random | None = None) -> Work:
     """The mirror with one more batch; by lot, rows of some of its files are deleted by vectors."""
-    rows = arrow.read(files, work.lanes)
+    rows = arrow_files.read(files, work.lanes)
     marked = frozenset(name for name, _ in work.files if random and random.random() < 0.8)
     if marked:
-        made = arrow.make(replace(work, marked=marked), rows)
+        made = arrow_files.make(replace(work, marked=marked), rows)
         if not made.refused:
             return _fold(replace(work, marked=marked), made)
         assert "all rows" in made.refused
-    return _fold(work, arrow.make(work, rows))
+    return _fold(work, arrow_files.make(work, rows))
 
 
 def _content(work: Work, keys: Sequence[str]) -> lakes.Typed:
-    rows = arrow.there(work).to_pylist()
+    rows = arrow_files.there(work).to_pylist()
     found = {tuple(row[key] for key in keys): tuple(row[name] for name in COLUMNS) for row in rows}
     assert len(found) == len(rows), "a key stands twice"
     return found
@@ -173,7 +173,7 @@ def test_no_history_with_columns_of_rules_is_wrong(kind: Kind, tmp_path: Path) -
     work, _ = _delivered(feed, kind, tmp_path, TableRule(made=MADE))
     assert feed.rows == _content(work, feed.keys)
     last = _last_changes(feed, work, tmp_path)
-    rows = arrow.there(work).to_pylist()
+    rows = arrow_files.there(work).to_pylist()
     for row in rows:
         n, s, d = (row[name] for name in COLUMNS)
         assert row["sum"] == (None if d is None else (n or 0) + 2 * d)
@@ -204,7 +204,7 @@ def test_no_history_with_deleted_rows_is_wrong(kind: Kind, tmp_path: Path) -> No
     live, dead = _live_and_dead(feed, work, tmp_path)
     assert live == feed.rows
     expected = {key: (*row, False, None) for key, row in live.items()} | dead
-    rows = arrow.there(work).to_pylist()
+    rows = arrow_files.there(work).to_pylist()
     names = (*COLUMNS, *SOFT)
     assert expected == {
         tuple(row[key] for key in feed.keys): tuple(row[name] for name in names) for row in rows
@@ -305,9 +305,9 @@ def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:
     lane = LaneWork("s", TableId("yard", None, "depot"), 2, 2)
     pq.write_table(pa.table({"id": [2, 1], "gone": ["x", "y"]}), tmp_path / "one.parquet")
     work = Work("mirror", str(tmp_path), ("id",), columns, (lane,), files=(("one.parquet", None),))
-    rows = arrow.read([], [lane])
-    assert ("", False) == (arrow.make(work, rows).file, arrow.make(work, rows).replaces)
-    made = arrow.make(replace(work, reshaped=True), rows)
+    rows = arrow_files.read([], [lane])
+    assert ("", False) == (arrow_files.make(work, rows).file, arrow_files.make(work, rows).replaces)
+    made = arrow_files.make(replace(work, reshaped=True), rows)
     assert ("", True, 2) == (made.refused, made.replaces, made.counts["written"])
     assert {"id": [2, 1], "new": [None, None]} == pq.read_table(tmp_path / made.file).to_pydict()
 
@@ -327,17 +327,15 @@ def test_values_stay_in_wider_columns(tmp_path: Path) -> None:
         ),
         "word": ("", "int32", ["x", "1"], [None, None]),
     }
-    stored = {
-        name: pa.array(old, arrow._of_delta(delta or "STRING")) for name, (delta, _, old, _) in wider.items()
-    }
+    stored = {name: pa.array(old, of_delta(delta or "STRING")) for name, (delta, _, old, _) in wider.items()}
     pq.write_table(pa.table(stored), tmp_path / "one.parquet")
     columns = tuple(ColumnWork(name, name, logical) for name, (_, logical, *_) in wider.items())
     work = Work("mirror", str(tmp_path), (), columns, (), files=(("one.parquet", None),))
     work = replace(work, old=tuple((name, delta) for name, (delta, *_) in wider.items()))
-    assert {name: new for name, (*_, new) in wider.items()} == arrow.there(work).to_pydict()
+    assert {name: new for name, (*_, new) in wider.items()} == arrow_files.there(work).to_pydict()
     narrow = replace(work, columns=(ColumnWork("whole", "whole", "int32"),), old=(("whole", "BIGINT"),))
     with pytest.raises(pa.ArrowInvalid):
-        arrow.there(narrow)
+        arrow_files.there(narrow)
 
 
 @pytest.mark.parametrize("deprecated", [False, True])
@@ -351,7 +349,7 @@ def test_times_of_a_mirror_are_read_as_any_writer_stores_them(deprecated: bool, 
     pq.write_table(
         pa.table(rows, work.schema), tmp_path / "one.parquet", use_deprecated_int96_timestamps=deprecated
     )
-    assert rows == arrow.there(work).to_pydict()
+    assert rows == arrow_files.there(work).to_pydict()
 
 
 def _text(random: Random, kind: str) -> str:
@@ -429,10 +427,10 @@ def test_values_are_the_defined_ones_or_none(logical: str) -> None:
             wanted = value_of(logical, text)
         except (ValueError, ArithmeticError):
             with pytest.raises(NotPlain):
-                arrow.values(pa.array([None, text]), logical)
+                values(pa.array([None, text]), logical)
             continue
         try:
-            found = arrow.values(pa.array([text, None, text]), logical)
+            found = values(pa.array([text, None, text]), logical)
         except NotPlain:
             continue  # years before the first, zones at their ends: Spark's
         fitted += 1

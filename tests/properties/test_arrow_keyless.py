@@ -14,8 +14,8 @@ import pytest
 
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.gold import arrow
-from ingest.gold.arrow import ColumnWork, LaneWork, Work
+from ingest.gold import arrow_files
+from ingest.gold.arrow_fold import ColumnWork, LaneWork, Work
 from ingest.order import Order, order_key
 
 TABLE = TableId("yard", None, "log")
@@ -88,7 +88,7 @@ def cells(row: Row) -> Cells:
 def shown(work: Work) -> Counter[Cells]:
     """The mirror's rows."""
     found: Counter[Cells] = Counter()
-    for row in arrow.there(work).to_pylist():
+    for row in arrow_files.there(work).to_pylist():
         near = {"nan": "NaN", "0.0": "0", "-0.0": "-0"}[str(row["near"])]
         found[row["word"], str(row["n"]), near, row["late"]] += 1
     return found
@@ -137,7 +137,7 @@ def test_no_history_without_a_key_is_wrong(seed: int, appends: bool, tmp_path: P
         told = told or bool(source.steps)
         lane = LaneWork("s", TABLE, number, number, whole=True, steps=tuple(source.steps), since=since)
         work = replace(work, lanes=(lane,))
-        made = arrow.make(work, arrow.read(files, [lane]))
+        made = arrow_files.make(work, arrow_files.read(files, [lane]))
         assert ("", "") == (made.refused, made.held)
         new = ((made.file, None),) if made.file else ()
         work = replace(work, files=new if made.replaces else work.files + new, size=work.size + made.size)
@@ -156,10 +156,10 @@ def test_a_table_of_which_nothing_changes_is_not_written(tmp_path: Path) -> None
     for appends in (False, True):
         lane = LaneWork("s", TABLE, 1, 5, whole=True)
         work = Work("mirror", str(tmp_path / f"m{appends}"), (), columns, (lane,), appends=appends)
-        made = arrow.make(work, arrow.read(files, [lane]))
+        made = arrow_files.make(work, arrow_files.read(files, [lane]))
         lane = replace(lane, first=5)
         again = replace(work, lanes=(lane,), files=((made.file, None),), size=made.size)
         pq.write_table(pq.read_table(files[-1]).slice(0, 0), tmp_path / "none.parquet")
-        rows = arrow.read([*files[:-1], str(tmp_path / "none.parquet")], [lane])
-        found = arrow.make(again, rows)
+        rows = arrow_files.read([*files[:-1], str(tmp_path / "none.parquet")], [lane])
+        found = arrow_files.make(again, rows)
         assert ("", "", False) == (found.refused, found.file, found.replaces)

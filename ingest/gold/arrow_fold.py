@@ -1,31 +1,24 @@
-"""Fold and merge a mirror's changes with Arrow: from files of ``changes`` and of the mirror to a new file.
+"""Fold a mirror's changes with Arrow and merge their outcomes into its rows.
 
-Only plain cases are handled: anything else stops the work before a commit, and Spark folds the mirror. The fold is
-`ingest.fold` itself; if every change carries the whole row, the last image of each key gives the same.
+Only plain cases are handled: anything else is refused, and Spark folds the mirror. The fold is `ingest.fold` itself; if
+every change carries the whole row, the last image of each key gives the same.
 """
 
 from __future__ import annotations
 
-import json
-import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, reduce
 from itertools import repeat
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
-from ingest.errors import HeldError
 from ingest.fold import (
     Concerned,
     Key,
@@ -38,29 +31,17 @@ from ingest.fold import (
     typed,
 )
 from ingest.gold.collision import CollisionError
-from ingest.gold.lane import types_of
+from ingest.gold.lane import LaneId, types_of
 from ingest.gold.past_keys import LaneEvent, rebased
-from ingest.lake import conditions, vectors
+from ingest.lake import conditions
 from ingest.lake.mirrors import Era
-from ingest.lake.schemas import CPU
-from ingest.lake.stamps import NO_STAMPS, TIME, Stamps, columns_for, stamped
+from ingest.lake.stamps import NO_STAMPS, TIME, Stamps
 from ingest.order import order_of
 from ingest.values.typed_values import value_of
 
-LaneId = tuple[str, TableId]
 Rows = Mapping[LaneId, pa.Table]
 Texts = tuple[str | None, ...]
-LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
-FILES = 16  # with this many a mirror is written whole, so that appended files stay few
-SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
-ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
-SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
-READ = 16 << 10  # rows that are read at once of a large mirror's file
-_COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
-_TYPES = "types"  # which only steps of a whole history need
-_PARQUET = ds.ParquetFileFormat(
-    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
-)
+TYPES = "types"  # which only steps of a whole history need
 _decode = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
@@ -158,102 +139,30 @@ class Work:
         return [one.column for one in self.columns if one.name in self.keys]
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The result of a mirror's part: a file that is not committed yet, or why Arrow cannot fold it."""
-
-    path: str
-    refused: str = ""
-    held: str = ""  # why no way of folding it gives its rows
-    file: str = ""  # within the table's folder; empty if no row is added or kept
-    size: int = 0
-    stats: str = ""
-    replaces: bool = False  # the table's other files are removed, except marked ones
-    vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
-    counts: dict[str, int] = field(default_factory=dict)
+# --- the outcomes ---------------------------------------------------------------------------------
 
 
-def make(work: Work, rows: Rows) -> Written:
-    """Fold one mirror's changes and write the resulting rows; commits nothing."""
-    began = time.thread_time()
-    try:
-        made = _make(work, rows)
-        made.counts[CPU] = round(1000 * (time.thread_time() - began))
-        return made
-    except NotPlain as error:
-        return Written(work.path, str(error))
-    except (CollisionError, HeldError) as error:
-        return Written(work.path, held=str(error))
-    except conditions.ConditionError as error:  # Spark's tasks ask the same engine
-        text = str(error)
-        return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
-    except Exception as error:  # whatever it is, Spark handles it, for this mirror only
-        return Written(work.path, f"{type(error).__name__}: {error}")
+def outcomes(work: Work, rows: Rows) -> tuple[pa.Table, bool]:
+    """What the changes make of each key, as typed columns, and whether all other rows are deleted.
 
-
-def _make(work: Work, rows: Rows) -> Written:
-    from ingest.gold import keyless_arrow  # which uses this module
-
-    gone: dict[str, vectors.Rows] = {}
-    if work.keys:
-        merged, gone = _keyed(work, rows)
-    else:
-        merged = keyless_arrow.merged(work, rows, _present(work))
-    counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
-    changed = merged.updated or merged.deleted or work.reshaped
-    if not changed and not merged.inserted:
-        return Written(work.path, counts=counts)
-    few = (
-        len(work.files) == len(work.marked) if work.marked else work.size > SMALL and len(work.files) < FILES
-    )
-    if not changed and few:
-        result, made = merged.new, Written(work.path, counts=counts)
-    else:
-        result = pa.concat_tables([merged.stays, merged.put, merged.new])
-        found = vectors.write(work.folder, gone) if gone else {}
-        made = Written(work.path, replaces=True, vectors=found, counts=counts)
-    if not result.num_rows:
-        return made
-    name, size = _write(result, work)
-    counts |= {"written": result.num_rows, "rewritten_bytes": size}
-    return replace(made, file=name, size=size, stats=_statistics(result, work))
-
-
-def _present(work: Work) -> pa.Table:
-    return work.schema.empty_table() if work.again else there(work)
-
-
-def _keyed(work: Work, rows: Rows) -> tuple[Merged, dict[str, vectors.Rows]]:
-    """The rows after the batch, and which rows of marked files are not among these any more."""
-    outcomes, clears = Outcomes([], [], []), False
+    Raises:
+        NotPlain: Spark must fold them.
+        CollisionError: a row with the same key is in two lanes.
+    """
+    found, clears = Outcomes([], [], []), False
     apart = {}
     for lane in work.lanes:
-        found, cleared = fold(rows[lane.id], lane, work.keys, work.logical)
+        own, cleared = fold(rows[lane.id], lane, work.keys, work.logical)
         if lane.merged:
-            apart[lane.merged] = found
+            apart[lane.merged] = own
         else:
-            outcomes, clears = outcomes + found, clears or cleared
-    if apart:
-        outcomes = _merged(apart, work)
-    source = _shaped(sources(outcomes, work), work)
+            found, clears = found + own, clears or cleared
+    source = _shaped(sources(_merged(apart, work) if apart else found, work), work)
     if len(work.lanes) > 1:
         keys = source.select(work.key_columns)
         if keys.group_by(work.key_columns).aggregate([]).num_rows < keys.num_rows:
             raise NotPlain("several tables send rows of one key")
-    if not work.marked:
-        return merge(_present(work), source, work, clears=clears), {}
-    if clears:
-        raise NotPlain("all rows of a large mirror are deleted")
-    others = tuple(one for one in work.files if one[0] not in work.marked)
-    parts, gone = [there(replace(work, files=others))], {}
-    for name, kept in work.files:
-        if name in work.marked:
-            most = ROWS_AT_MOST - sum(one.nbytes for one in parts)
-            found, numbers = _touched(work, name, kept, source, most)
-            parts.append(found)
-            if found.num_rows:
-                gone[name] = numbers
-    return merge(pa.concat_tables(parts), source, work, clears=False), gone
+    return source, clears
 
 
 def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
@@ -281,40 +190,44 @@ def _merged(apart: Mapping[str, Outcomes], work: Work) -> Outcomes:
     )
 
 
-# --- changes in -----------------------------------------------------------------------------------
+def sources(outcomes: Outcomes, work: Work) -> pa.Table:
+    """Outcomes as typed columns by Delta's names, with ``%gone`` and, for partial rows, which columns they carry."""
+    columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
+    partial = not all(outcomes.whole)
+    for one in work.columns:
+        at = work.keys.index(one.name) if one.name in work.keys else None
+        if at is None:
+            texts: Iterable[str | None] = [
+                None if row is None else row.get(one.name) for row in outcomes.images
+            ]
+        else:
+            texts = [key[at] for key in outcomes.keys]
+        columns[one.column] = typed_column(pa.array(texts, pa.string()), one.type, at)
+        if partial:
+            columns["%has " + one.column] = pa.array(
+                [
+                    whole or (row is not None and one.name in row)
+                    for row, whole in zip(outcomes.images, outcomes.whole, strict=True)
+                ],
+                pa.bool_(),
+            )
+    return pa.table(columns)
 
 
-def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
-    """The new changes of some lanes, each lane's in the order of history."""
-    found: dict[LaneId, pa.Table] = {}
-    for some in ([one for one in lanes if not one.whole], [one for one in lanes if one.whole]):
-        if some:
-            found.update(_apart(_table(files, some), some))
-    return found
-
-
-def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
-    needed = (*_COLUMNS, _TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
-    columns = columns_for((lane.stamps for lane in lanes), needed)
-    if not files:  # a batch of statements alone
-        kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
-        return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
-    first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
-    wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
-    wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
-    return ds.dataset(list(files), format="parquet").to_table(columns=list(columns), filter=wanted)
-
-
-def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
-    ids = zip(*(found[name].to_pylist() for name in _COLUMNS[:4]), strict=True)
-    places: dict[tuple[str | None, ...], list[int]] = {}
-    for at, one in enumerate(ids):
-        places.setdefault(one, []).append(at)
-    for lane in lanes:
-        own = found.take(pa.array(places.get((lane.source, *lane.table), []), pa.int64()))
-        batch = own["batch"]
-        own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
-        yield lane.id, stamped(own.sort_by("order_key"), lane.stamps)
+def _shaped(source: pa.Table, work: Work) -> pa.Table:
+    """The same outcomes with computed columns; rows that do not meet the mirror's condition are deleted."""
+    computed = {one.name: (one.expression, one.type) for one in work.columns if one.expression}
+    if not work.where and not computed:
+        return source
+    if any(name.startswith("%has ") for name in source.schema.names):
+        raise NotPlain("a rule is evaluated on whole rows")
+    names = {one.name: one.column for one in work.columns}
+    gone = source["%gone"].combine_chunks()
+    gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
+    for name, cells in {"%gone": gone, **{names[name]: cells for name, cells in made.items()}}.items():
+        at = source.schema.get_field_index(name)
+        source = source.set_column(at, name, cells.cast(source.schema.field(at).type))
+    return source
 
 
 # --- the fold -------------------------------------------------------------------------------------
@@ -387,7 +300,7 @@ def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     """Each change, as `ingest.fold` takes it."""
     shard: Image = dict([lane.shard]) if lane.shard else {}
     columns = (rows[name].to_pylist() for name in ("op", "partial", "after", "before"))
-    kinds = rows[_TYPES].to_pylist() if _TYPES in rows.schema.names else repeat(None)
+    kinds = rows[TYPES].to_pylist() if TYPES in rows.schema.names else repeat(None)
     times = (
         rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() if lane.stamps.soft else repeat(None)
     )
@@ -553,10 +466,10 @@ _FIXED = {
 @cache
 def arrow_type(logical: str) -> pa.DataType:
     """A logical type's Delta type in Arrow."""
-    return _of_delta(types.delta(logical))
+    return of_delta(types.delta(logical))
 
 
-def _of_delta(delta: str) -> pa.DataType:
+def of_delta(delta: str) -> pa.DataType:
     parts = types.decimal_parts(delta.lower())
     return pa.decimal128(*parts) if parts else _FIXED[delta]
 
@@ -620,46 +533,6 @@ def _float(logical: str, text: str) -> float:
     return -0.0 if number == 0 and text.startswith("-") else number
 
 
-def sources(outcomes: Outcomes, work: Work) -> pa.Table:
-    """Outcomes as typed columns by Delta's names, with ``%gone`` and, for partial rows, which columns they carry."""
-    columns: dict[str, pa.Array] = {"%gone": pa.array([one is None for one in outcomes.images], pa.bool_())}
-    partial = not all(outcomes.whole)
-    for one in work.columns:
-        at = work.keys.index(one.name) if one.name in work.keys else None
-        if at is None:
-            texts: Iterable[str | None] = [
-                None if row is None else row.get(one.name) for row in outcomes.images
-            ]
-        else:
-            texts = [key[at] for key in outcomes.keys]
-        columns[one.column] = typed_column(pa.array(texts, pa.string()), one.type, at)
-        if partial:
-            columns["%has " + one.column] = pa.array(
-                [
-                    whole or (row is not None and one.name in row)
-                    for row, whole in zip(outcomes.images, outcomes.whole, strict=True)
-                ],
-                pa.bool_(),
-            )
-    return pa.table(columns)
-
-
-def _shaped(source: pa.Table, work: Work) -> pa.Table:
-    """The same outcomes with computed columns; rows that do not meet the mirror's condition are deleted."""
-    computed = {one.name: (one.expression, one.type) for one in work.columns if one.expression}
-    if not work.where and not computed:
-        return source
-    if any(name.startswith("%has ") for name in source.schema.names):
-        raise NotPlain("a rule is evaluated on whole rows")
-    names = {one.name: one.column for one in work.columns}
-    gone = source["%gone"].combine_chunks()
-    gone, made = conditions.shaped(work.where, computed, lambda name: source[names[name]], gone)
-    for name, cells in {"%gone": gone, **{names[name]: cells for name, cells in made.items()}}.items():
-        at = source.schema.get_field_index(name)
-        source = source.set_column(at, name, cells.cast(source.schema.field(at).type))
-    return source
-
-
 def typed_column(texts: pa.Array, logical: str, key: int | None = None) -> pa.Array:
     """A column's values; times are cut to microseconds, as Delta stores them.
 
@@ -687,7 +560,7 @@ class Merged:
 
 def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Merged:
     """Merge outcomes into a mirror's rows; a row that would not change is not touched."""
-    rows, others = _pairs(there.select(work.key_columns), source.select(work.key_columns))
+    rows, others = pairs(there.select(work.key_columns), source.select(work.key_columns))
     gone = source["%gone"].combine_chunks()
     going = gone.take(others)
     unmatched = pc.invert(pc.or_(_mask(source.num_rows, others), gone))
@@ -711,7 +584,7 @@ def merge(there: pa.Table, source: pa.Table, work: Work, *, clears: bool) -> Mer
     return Merged(stays, put, new, new.num_rows, put.num_rows, deleted)
 
 
-def _pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
+def pairs(there: pa.Table, source: pa.Table) -> tuple[pa.Array, pa.Array]:
     """Row numbers of equal keys in both tables."""
     names = there.schema.names
     if len(names) == 1:
@@ -754,150 +627,3 @@ def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     left, right = bits(left), bits(right)
     unequal = pc.not_equal(left, right)
     return pc.coalesce(unequal, pc.xor(pc.is_null(left), pc.is_null(right)))
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def there(work: Work) -> pa.Table:
-    """The mirror's rows."""
-    old = dict(work.old)
-    stored = pa.schema(
-        one.with_type(_of_delta(old[one.name])) if one.name in old else one
-        for one in work.schema
-        if old.get(one.name, "same")
-    )
-    parts, left = [stored.empty_table()], ROWS_AT_MOST
-    for name, kept in work.files:
-        part = _rows_of(f"{work.folder}/{name}", stored, left)
-        left -= part.nbytes
-        if kept is not None:  # it may stop short: after its last deleted row
-            rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
-            part = part.filter(pa.concat_arrays([kept, rest]))
-        parts.append(part)
-    found = pa.concat_tables(parts)
-    return pa.table([_widened(found, one.name, one.type) for one in work.schema], schema=work.schema)
-
-
-def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
-    """A file's rows, if they take no more than so many bytes: a text that repeats takes next to nothing in a file.
-
-    Raises:
-        NotPlain: they take more.
-    """
-    found = None
-    if Path(file).stat().st_size < SAMPLED or _likely_bytes(file) <= most:
-        found = ds.dataset([file], schema=stored, format=_PARQUET).to_table()
-    if found is None or found.nbytes > most:
-        raise _too_much()
-    return found
-
-
-def _too_much() -> NotPlain:
-    return NotPlain(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
-
-
-def _likely_bytes(file: str) -> int:
-    """What a file's rows take in memory, by the first rows of each row group: a group can only be read whole."""
-    with pq.ParquetFile(file) as parquet:
-        groups = range(parquet.num_row_groups)
-        samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
-        rows = [parquet.metadata.row_group(group).num_rows for group in groups]
-    return sum(one.nbytes * n // one.num_rows for one, n in zip(samples, rows, strict=True) if one)
-
-
-def _touched(
-    work: Work, name: str, kept: pa.BooleanArray | None, source: pa.Table, most: int
-) -> tuple[pa.Table, vectors.Rows]:
-    """A file's rows with a key of some outcomes, and the numbers of all its rows that are gone then.
-
-    Row groups without such a key are not read, except for their keys.
-
-    Raises:
-        NotPlain: the rows take more memory than so many bytes.
-    """
-    [file] = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).get_fragments()
-    firsts = np.cumsum([0, *(group.num_rows for group in file.row_groups)])
-    left = np.ones(firsts[-1], np.bool_)
-    if kept is not None:
-        left[: len(kept)] = kept.to_numpy(zero_copy_only=False)
-    keys, parts = source.select(work.key_columns), [work.schema.empty_table()]
-    for part in file.split_by_row_group(_between(keys), work.schema):
-        first = firsts[part.row_groups[0].id]
-        at, _ = _pairs(part.to_table(schema=work.schema, columns=work.key_columns), keys)
-        at = at.filter(pa.array(left[at.to_numpy() + first]))
-        places = np.sort(at.to_numpy())
-        left[places + first] = False
-        if len(places):
-            parts += _rows_at(part, work.schema, places)
-        if sum(one.nbytes for one in parts) > most:
-            raise _too_much()
-    return pa.concat_tables(parts), np.flatnonzero(~left)
-
-
-def _rows_at(group: ds.ParquetFileFragment, schema: pa.Schema, places: vectors.Rows) -> Iterator[pa.Table]:
-    """Some rows of a row group, which is read bit by bit: it may take far more memory than its file."""
-    first = 0
-    for batch in group.to_batches(schema=schema, batch_size=READ, batch_readahead=2, fragment_readahead=1):
-        low, high = np.searchsorted(places, [first, first + batch.num_rows])
-        if low < high:
-            yield pa.Table.from_batches([batch.take(pa.array(places[low:high] - first))])
-        first += batch.num_rows
-
-
-def _between(keys: pa.Table) -> ds.Expression | None:
-    """A condition that all keys meet, for the statistics of row groups; None if there is none to rely on."""
-    name = keys.schema.names[0]
-    if not keys.num_rows or not pa.types.is_integer(keys.schema.field(0).type):
-        return None
-    ends = pc.min_max(keys[name])
-    return (ds.field(name) >= ends["min"]) & (ds.field(name) <= ends["max"])
-
-
-def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column's values in its wider type, through their texts where only these are exact: FLOAT 0.1 is DOUBLE 0.1."""
-    if name not in rows.schema.names:
-        return pa.chunked_array([pa.nulls(rows.num_rows, kind)])
-    column = rows[name]
-    if column.type == pa.float32() and kind == pa.float64():
-        column = column.cast(pa.string())
-    return column.cast(kind)
-
-
-def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
-    """Write a table's rows to a new file in its folder; returns its name and size."""
-    name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-    Path(work.folder).mkdir(parents=True, exist_ok=True)
-    # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
-    ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
-    pq.write_table(
-        rows,
-        f"{work.folder}/{name}",
-        compression="zstd",
-        write_statistics=ended,
-        store_decimal_as_integer=True,
-    )
-    return name, Path(work.folder, name).stat().st_size
-
-
-def _statistics(rows: pa.Table, work: Work) -> str:
-    """A file's statistics, for key columns whose values no engine rounds or truncates."""
-    ends: dict[str, tuple[object, object]] = {}
-    for name in work.key_columns:
-        kind = rows.schema.field(name).type
-        if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind):
-            found = pc.min_max(rows[name]).as_py()
-            low, high = (str(end) if pa.types.is_date(kind) else end for end in (found["min"], found["max"]))
-            if not isinstance(low, str) or max(len(low), len(str(high))) <= LONGEST_STATISTIC:
-                ends[name] = low, high
-    return json.dumps(
-        {
-            "numRecords": rows.num_rows,
-            "minValues": {name: low for name, (low, _) in ends.items()},
-            "maxValues": {name: high for name, (_, high) in ends.items()},
-            "nullCount": dict.fromkeys(ends, 0),
-            "tightBounds": True,
-        },
-        # Arrow's reader of JSON makes of an escaped character beyond U+1FFFF another one, and its engines miss the file
-        ensure_ascii=False,
-    )

@@ -1,0 +1,316 @@
+"""The files of an Arrow fold: ``changes`` to read, and a mirror's rows, new file and deletion vectors.
+
+What Arrow cannot fold stops the work before a commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from ingest.errors import HeldError
+from ingest.gold import keyless_arrow
+from ingest.gold.arrow_fold import (
+    TYPES,
+    LaneWork,
+    Merged,
+    NotPlain,
+    Rows,
+    Work,
+    merge,
+    of_delta,
+    outcomes,
+    pairs,
+)
+from ingest.gold.collision import CollisionError
+from ingest.gold.lane import LaneId
+from ingest.lake import conditions, vectors
+from ingest.lake.schemas import CPU
+from ingest.lake.stamps import TIME, columns_for, stamped
+
+LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
+FILES = 16  # with this many a mirror is written whole, so that appended files stay few
+SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
+ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
+SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
+READ = 16 << 10  # rows that are read at once of a large mirror's file
+_COLUMNS = ("source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after")
+_PARQUET = ds.ParquetFileFormat(
+    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The result of a mirror's part: a file that is not committed yet, or why Arrow cannot fold it."""
+
+    path: str
+    refused: str = ""
+    held: str = ""  # why no way of folding it gives its rows
+    file: str = ""  # within the table's folder; empty if no row is added or kept
+    size: int = 0
+    stats: str = ""
+    replaces: bool = False  # the table's other files are removed, except marked ones
+    vectors: dict[str, dict[str, Any]] = field(default_factory=dict)  # of marked files
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+def make(work: Work, rows: Rows) -> Written:
+    """Fold one mirror's changes and write the resulting rows; commits nothing."""
+    began = time.thread_time()
+    try:
+        made = _make(work, rows)
+        made.counts[CPU] = round(1000 * (time.thread_time() - began))
+        return made
+    except NotPlain as error:
+        return Written(work.path, str(error))
+    except (CollisionError, HeldError) as error:
+        return Written(work.path, held=str(error))
+    except conditions.ConditionError as error:  # Spark's tasks ask the same engine
+        text = str(error)
+        return Written(work.path, held=text) if conditions.FAILED in text else Written(work.path, text)
+    except Exception as error:  # whatever it is, Spark handles it, for this mirror only
+        return Written(work.path, f"{type(error).__name__}: {error}")
+
+
+def _make(work: Work, rows: Rows) -> Written:
+    gone: dict[str, vectors.Rows] = {}
+    if work.keys:
+        merged, gone = _keyed(work, rows)
+    else:
+        merged = keyless_arrow.merged(work, rows, _present(work))
+    counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
+    changed = merged.updated or merged.deleted or work.reshaped
+    if not changed and not merged.inserted:
+        return Written(work.path, counts=counts)
+    few = (
+        len(work.files) == len(work.marked) if work.marked else work.size > SMALL and len(work.files) < FILES
+    )
+    if not changed and few:
+        result, made = merged.new, Written(work.path, counts=counts)
+    else:
+        result = pa.concat_tables([merged.stays, merged.put, merged.new])
+        found = vectors.write(work.folder, gone) if gone else {}
+        made = Written(work.path, replaces=True, vectors=found, counts=counts)
+    if not result.num_rows:
+        return made
+    name, size = _write(result, work)
+    counts |= {"written": result.num_rows, "rewritten_bytes": size}
+    return replace(made, file=name, size=size, stats=_statistics(result, work))
+
+
+def _present(work: Work) -> pa.Table:
+    return work.schema.empty_table() if work.again else there(work)
+
+
+def _keyed(work: Work, rows: Rows) -> tuple[Merged, dict[str, vectors.Rows]]:
+    """The rows after the batch, and which rows of marked files are not among these any more."""
+    source, clears = outcomes(work, rows)
+    if not work.marked:
+        return merge(_present(work), source, work, clears=clears), {}
+    if clears:
+        raise NotPlain("all rows of a large mirror are deleted")
+    others = tuple(one for one in work.files if one[0] not in work.marked)
+    parts, gone = [there(replace(work, files=others))], {}
+    for name, kept in work.files:
+        if name in work.marked:
+            most = ROWS_AT_MOST - sum(one.nbytes for one in parts)
+            found, numbers = _touched(work, name, kept, source, most)
+            parts.append(found)
+            if found.num_rows:
+                gone[name] = numbers
+    return merge(pa.concat_tables(parts), source, work, clears=False), gone
+
+
+# --- changes in -----------------------------------------------------------------------------------
+
+
+def read(files: Sequence[str], lanes: Sequence[LaneWork]) -> dict[LaneId, pa.Table]:
+    """The new changes of some lanes, each lane's in the order of history."""
+    found: dict[LaneId, pa.Table] = {}
+    for some in ([one for one in lanes if not one.whole], [one for one in lanes if one.whole]):
+        if some:
+            found.update(_apart(_table(files, some), some))
+    return found
+
+
+def _table(files: Sequence[str], lanes: Sequence[LaneWork]) -> pa.Table:
+    needed = (*_COLUMNS, TYPES) if any(lane.whole for lane in lanes) else _COLUMNS
+    columns = columns_for((lane.stamps for lane in lanes), needed)
+    if not files:  # a batch of statements alone
+        kinds = {"batch": pa.int64(), "partial": pa.bool_(), TIME: pa.timestamp("us")}
+        return pa.schema([(name, kinds.get(name, pa.string())) for name in columns]).empty_table()
+    first, last = min(lane.from_batch for lane in lanes), max(lane.last for lane in lanes)
+    wanted = (ds.field("batch") >= first) & (ds.field("batch") <= last)
+    wanted &= ds.field("table").isin(sorted({lane.table.table or "" for lane in lanes}))
+    return ds.dataset(list(files), format="parquet").to_table(columns=list(columns), filter=wanted)
+
+
+def _apart(found: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId, pa.Table]]:
+    ids = zip(*(found[name].to_pylist() for name in _COLUMNS[:4]), strict=True)
+    places: dict[tuple[str | None, ...], list[int]] = {}
+    for at, one in enumerate(ids):
+        places.setdefault(one, []).append(at)
+    for lane in lanes:
+        own = found.take(pa.array(places.get((lane.source, *lane.table), []), pa.int64()))
+        batch = own["batch"]
+        own = own.filter(pc.and_(pc.greater_equal(batch, lane.from_batch), pc.less_equal(batch, lane.last)))
+        yield lane.id, stamped(own.sort_by("order_key"), lane.stamps)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def there(work: Work) -> pa.Table:
+    """The mirror's rows."""
+    old = dict(work.old)
+    stored = pa.schema(
+        one.with_type(of_delta(old[one.name])) if one.name in old else one
+        for one in work.schema
+        if old.get(one.name, "same")
+    )
+    parts, left = [stored.empty_table()], ROWS_AT_MOST
+    for name, kept in work.files:
+        part = _rows_of(f"{work.folder}/{name}", stored, left)
+        left -= part.nbytes
+        if kept is not None:  # it may stop short: after its last deleted row
+            rest = pa.array([True] * (part.num_rows - len(kept)), pa.bool_())
+            part = part.filter(pa.concat_arrays([kept, rest]))
+        parts.append(part)
+    found = pa.concat_tables(parts)
+    return pa.table([_widened(found, one.name, one.type) for one in work.schema], schema=work.schema)
+
+
+def _rows_of(file: str, stored: pa.Schema, most: int) -> pa.Table:
+    """A file's rows, if they take no more than so many bytes: a text that repeats takes next to nothing in a file.
+
+    Raises:
+        NotPlain: they take more.
+    """
+    found = None
+    if Path(file).stat().st_size < SAMPLED or _likely_bytes(file) <= most:
+        found = ds.dataset([file], schema=stored, format=_PARQUET).to_table()
+    if found is None or found.nbytes > most:
+        raise _too_much()
+    return found
+
+
+def _too_much() -> NotPlain:
+    return NotPlain(f"its rows take more than {ROWS_AT_MOST >> 20} MiB of memory")
+
+
+def _likely_bytes(file: str) -> int:
+    """What a file's rows take in memory, by the first rows of each row group: a group can only be read whole."""
+    with pq.ParquetFile(file) as parquet:
+        groups = range(parquet.num_row_groups)
+        samples = [next(parquet.iter_batches(SAMPLE, row_groups=[group]), None) for group in groups]
+        rows = [parquet.metadata.row_group(group).num_rows for group in groups]
+    return sum(one.nbytes * n // one.num_rows for one, n in zip(samples, rows, strict=True) if one)
+
+
+def _touched(
+    work: Work, name: str, kept: pa.BooleanArray | None, source: pa.Table, most: int
+) -> tuple[pa.Table, vectors.Rows]:
+    """A file's rows with a key of some outcomes, and the numbers of all its rows that are gone then.
+
+    Row groups without such a key are not read, except for their keys.
+
+    Raises:
+        NotPlain: the rows take more memory than so many bytes.
+    """
+    [file] = ds.dataset([f"{work.folder}/{name}"], schema=work.schema, format=_PARQUET).get_fragments()
+    firsts = np.cumsum([0, *(group.num_rows for group in file.row_groups)])
+    left = np.ones(firsts[-1], np.bool_)
+    if kept is not None:
+        left[: len(kept)] = kept.to_numpy(zero_copy_only=False)
+    keys, parts = source.select(work.key_columns), [work.schema.empty_table()]
+    for part in file.split_by_row_group(_between(keys), work.schema):
+        first = firsts[part.row_groups[0].id]
+        at, _ = pairs(part.to_table(schema=work.schema, columns=work.key_columns), keys)
+        at = at.filter(pa.array(left[at.to_numpy() + first]))
+        places = np.sort(at.to_numpy())
+        left[places + first] = False
+        if len(places):
+            parts += _rows_at(part, work.schema, places)
+        if sum(one.nbytes for one in parts) > most:
+            raise _too_much()
+    return pa.concat_tables(parts), np.flatnonzero(~left)
+
+
+def _rows_at(group: ds.ParquetFileFragment, schema: pa.Schema, places: vectors.Rows) -> Iterator[pa.Table]:
+    """Some rows of a row group, which is read bit by bit: it may take far more memory than its file."""
+    first = 0
+    for batch in group.to_batches(schema=schema, batch_size=READ, batch_readahead=2, fragment_readahead=1):
+        low, high = np.searchsorted(places, [first, first + batch.num_rows])
+        if low < high:
+            yield pa.Table.from_batches([batch.take(pa.array(places[low:high] - first))])
+        first += batch.num_rows
+
+
+def _between(keys: pa.Table) -> ds.Expression | None:
+    """A condition that all keys meet, for the statistics of row groups; None if there is none to rely on."""
+    name = keys.schema.names[0]
+    if not keys.num_rows or not pa.types.is_integer(keys.schema.field(0).type):
+        return None
+    ends = pc.min_max(keys[name])
+    return (ds.field(name) >= ends["min"]) & (ds.field(name) <= ends["max"])
+
+
+def _widened(rows: pa.Table, name: str, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column's values in its wider type, through their texts where only these are exact: FLOAT 0.1 is DOUBLE 0.1."""
+    if name not in rows.schema.names:
+        return pa.chunked_array([pa.nulls(rows.num_rows, kind)])
+    column = rows[name]
+    if column.type == pa.float32() and kind == pa.float64():
+        column = column.cast(pa.string())
+    return column.cast(kind)
+
+
+def _write(rows: pa.Table, work: Work) -> tuple[str, int]:
+    """Write a table's rows to a new file in its folder; returns its name and size."""
+    name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
+    Path(work.folder).mkdir(parents=True, exist_ok=True)
+    # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
+    ended = [one.name for one in rows.schema if not pa.types.is_floating(one.type)]
+    pq.write_table(
+        rows,
+        f"{work.folder}/{name}",
+        compression="zstd",
+        write_statistics=ended,
+        store_decimal_as_integer=True,
+    )
+    return name, Path(work.folder, name).stat().st_size
+
+
+def _statistics(rows: pa.Table, work: Work) -> str:
+    """A file's statistics, for key columns whose values no engine rounds or truncates."""
+    ends: dict[str, tuple[object, object]] = {}
+    for name in work.key_columns:
+        kind = rows.schema.field(name).type
+        if pa.types.is_integer(kind) or pa.types.is_date(kind) or pa.types.is_string(kind):
+            found = pc.min_max(rows[name]).as_py()
+            low, high = (str(end) if pa.types.is_date(kind) else end for end in (found["min"], found["max"]))
+            if not isinstance(low, str) or max(len(low), len(str(high))) <= LONGEST_STATISTIC:
+                ends[name] = low, high
+    return json.dumps(
+        {
+            "numRecords": rows.num_rows,
+            "minValues": {name: low for name, (low, _) in ends.items()},
+            "maxValues": {name: high for name, (_, high) in ends.items()},
+            "nullCount": dict.fromkeys(ends, 0),
+            "tightBounds": True,
+        },
+        # Arrow's reader of JSON makes of an escaped character beyond U+1FFFF another one, and its engines miss the file
+        ensure_ascii=False,
+    )
