@@ -184,6 +184,11 @@ def grown(column: str, new: str) -> str:
     return common(column, new)
 
 
+def outgrows(column: str, new: str) -> bool:
+    """True if rows of type ``new`` give a mirror's column another Delta type."""
+    return delta(grown(column, new)) != delta(column)
+
+
 LOB = frozenset({"binary", "json", "geometry", "unknown"})
 """Logical types that may hide a large object, whose unchanged value some sources send as NULL."""
 

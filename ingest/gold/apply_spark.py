@@ -19,7 +19,6 @@ from ingest.gold.completed import STAGE
 from ingest.gold.fold import has_name
 from ingest.gold.gather import Gathered, gather, gather_merged, one_of
 from ingest.gold.lane import Lane, Shape, Steps, lane_name
-from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on, rows_merged, whole_of, work_of
 from ingest.gold.results import Folded
 from ingest.gold.schema import Plan
@@ -35,6 +34,7 @@ from ingest.spark.session import new_session
 from ingest.spark.settings import USER_METADATA, is_set
 
 if TYPE_CHECKING:
+    from ingest.gold.batch import Batch
     from ingest.gold.stage import Tell
 
 # A mirror that is small compared with its batch is rewritten, because deletion vectors cost some ten more Spark jobs.
@@ -86,8 +86,9 @@ def fold(lake: Lake, fold: FoldPlan, result: Folded, tell: Tell) -> None:
     result.version, result.size = after.version, after.size or 0
 
 
-def fold_history(lake: Lake, books: Books, ledger: Ledger, plan: Plan, tell: Tell) -> None:
+def fold_history(lake: Lake, batch: Batch, plan: Plan, tell: Tell) -> None:
     """Bring the history table up to date; its progress is in its own log."""
+    books, ledger = batch.until(plan), batch.ledger
     table = histories.table_of(plan.mirror)
     before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
     applied = before.transactions.get(writer, -1)

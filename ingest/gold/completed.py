@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ingest.lake import mirrors
+from ingest.lake.histories import table_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import RUNS
 from ingest.lake.tables import Tables
@@ -35,11 +36,19 @@ def complete(lake: Tables) -> int:
     return min([now.complete, *(max(0, folded(lake, known.get(path))) for path in now.lagging)])
 
 
-def folded(lake: Tables, mirror: Mirror | None) -> int:
-    """The last batch that a mirror has folded, by its own log; -1 before the first."""
+def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging: bool = False) -> int:
+    """The last batch that a mirror has folded, by its own log; -1 before the first.
+
+    With ``states`` the table of its old states has, too, if it exists; it must exist if the mirror is ``lagging``.
+    """
     if mirror is None:
         return -1
-    return lake.snapshot(mirror.path).transactions.get(lake.writer(STAGE, mirror.path, mirror.generation), -1)
+    logs = [(one, lake.snapshot(one.path)) for one in ([mirror, table_of(mirror)] if states else [mirror])]
+    return min(
+        log.transactions.get(lake.writer(STAGE, one.path, one.generation), -1)
+        for one, log in logs
+        if one is mirror or lagging or log.exists
+    )
 
 
 def progress(lake: Tables) -> Progress:

@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ingest import types
 from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.gold import policy
 from ingest.gold.policy import Subject
+from ingest.gold.work import Books, Job
+from ingest.lake.books import Line
 from ingest.lake.duck import name
 from ingest.lake.lanes import sent_columns
+from ingest.lake.mirrors import Mirror
+from ingest.lake.names import folded
 from ingest.lake.resolve import Lanes, resolved
 from ingest.lake.statements import Decided, Statement, decided, decision_on, recorded, statement_id
 from ingest.lake.tables import Tables
@@ -59,6 +64,59 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
         return Ledger()
     statements = of_rows(rows, decided(lake)).statements
     return Ledger(resolved(statements, lanes, sent_columns(lake)), recorded(lake))
+
+
+def of_batch(lake: Tables, books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> Ledger:
+    """The ledger up to the books' last batch; empty if no job of it needs one."""
+    if not _is_needed(books, work, decided):
+        return Ledger()
+    return read(lake, books.lanes, books.last)
+
+
+def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> bool:
+    """True if the mirror is new or lags, if there are new statements, if changes are older than a statement of their
+    source, or if a mirror's earlier rows are folded again, which statements have changed.
+
+    A statement may concern other tables than its message names.
+    """
+    if books.lagging or any(line.ddl for line in books.lines):
+        return True
+    highest: dict[str, str] = {}
+    for (source, _), past in books.histories.items():
+        if past.stated is not None:
+            highest[source] = max(highest.get(source, ""), past.stated)
+    lines = [line for line in books.lines if line.source in highest]
+    if any((line.order_low or "") <= highest[line.source] for line in lines):
+        return True
+    return any(
+        job.merged
+        or job.path not in decided
+        or any(_reads_history(job, decided[job.path], line) for line in mine if line.source in highest)
+        for job in work
+        for mine in job.lines.values()
+    )
+
+
+def _reads_history(job: Job, mirror: Mirror, line: Line) -> bool:
+    """True if the changes of a line may require earlier ones: without a key, for values that a changed key, a deleted
+    row or an expression needs, and for a column of another type or spelling; or if they name no key, which an earlier
+    statement may have dropped.
+    """
+    keys = set(mirror.keys) - {job.rule.shard_column}
+    known = {one.name: one.type for one in mirror.columns}
+    spelt = {folded(name) for name in known}
+    rekeys = not all(keys <= set(one) for one in line.keys)
+    return (
+        not keys
+        or mirror.soft
+        or bool(line.changes and not line.keys and not job.rule.keys)
+        or bool(mirror.expressions or line.inherits)
+        or bool(line.partials and rekeys)
+        or any(
+            types.outgrows(known[name], one) if name in known else folded(name) in spelt
+            for name, one in line.columns.items()
+        )
+    )
 
 
 def of_rows(rows: Iterable[Mapping[str, Any]], said: Decided) -> Ledger:

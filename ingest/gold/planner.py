@@ -25,6 +25,7 @@ from ingest.lake.stamps import stamps_of
 from ingest.spark.pace import SMALL
 
 if TYPE_CHECKING:
+    from ingest.gold.batch import Batch
     from ingest.gold.retyped import Retyped
     from ingest.lake.lake import Lake
 
@@ -76,7 +77,7 @@ class FoldPlan:
         return goes_on(self.work)
 
 
-def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
+def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     """Look at a mirror's table and decide.
 
     Raises:
@@ -84,7 +85,7 @@ def fold_plan(lake: Lake, books: Books, ledger: Ledger, plan: Plan) -> FoldPlan:
     """
     from ingest.gold import retyped, tables, watch  # Spark's; a plan that is only shown does not need it
 
-    mirror = plan.mirror
+    books, ledger, mirror = batch.until(plan), batch.ledger, plan.mirror
     before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
     applied = before.transactions.get(writer, -1)
     watch.refuse_past(lake, mirror, before.version, applied, books.last)

@@ -122,7 +122,7 @@ def _changes_schema(effect: Effect, subject: Subject) -> bool:
         case "modify_column":
             old = subject.known.get(effect.column or "")
             if effect.note == COPIED and old is not None and effect.type is not None:
-                return types.delta(types.grown(old, effect.type)) != types.delta(old)
+                return types.outgrows(old, effect.type)
             return effect.type is not None and effect.type != old
         case "create_table":
             return effect.note != "if-not-exists"

@@ -18,7 +18,7 @@ from ingest.gold.completed import STAGE, complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.planner import FoldPlan, marking, whole_of, work_of
 from ingest.gold.schema import Plan, decide
-from ingest.gold.work import Books, Job, catch_up, jobs, open_books, paths_of, stated
+from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
 from ingest.lake import mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
@@ -92,7 +92,7 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     added = dict.fromkeys(filled - found.mirrors.keys(), 0)
     if reshaped := mirrors.reshaped(lake):
         last = dict[str, int]()
-        for name, path in paths_of(lake.pipeline, found.books):
+        for name, (*_, path) in routes_of(lake.pipeline, found.books):
             last[path] = max(last.get(path, 0), found.books.histories[name].last)
         found.again = {path: last[path] - 1 for path in reshaped & last.keys()}
     if lagging := {**added, **found.again}:

@@ -81,7 +81,7 @@ def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) 
     except Exception as error:
         if faults.fault(error) is None:
             raise
-        message = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        message = faults.of_mirror(error, lake, mirror.name, mirror.path)
         return Rebuilt(mirror.name, "failed", books.last, message=message)
 
 

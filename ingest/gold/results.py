@@ -6,8 +6,6 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ingest.errors import HeldError
-
 
 @dataclass(slots=True)
 class Folded:
@@ -36,8 +34,3 @@ class MirrorCommit:
     size: int = 0
     seconds: float = 0.0
     counts: Mapping[str, int] = field(default_factory=dict)
-
-    def refuse(self) -> None:
-        """Raise what holds the mirror, if anything does."""
-        if self.held:
-            raise HeldError(self.held)

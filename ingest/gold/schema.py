@@ -20,6 +20,7 @@ from ingest.gold.lane import LaneId, lane_name
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import HELD, NOTICED, Shown, Subject, Verdict
 from ingest.gold.work import Job
+from ingest.lake import histories
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import ConditionError, refused, type_of
 from ingest.lake.mirrors import Column, Era, Mirror, grown, is_full_row
@@ -112,6 +113,8 @@ def decide(
     _refuse_condition(job, decided, departed)
     decided = recomputed(job.rule, decided)
     decided = replace(decided, eras=tuple((*name, one) for name, one in lanes.items() if len(one) > 1))
+    if job.rule.history and decided.keys:
+        decided = histories.named(decided, before)
     whole = _why_whole(job, before, decided, logged, applied)
     if whole and not exists():
         whole = ""
@@ -214,7 +217,9 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
         wider = [
             name
             for name, logical in line.columns.items()
-            if name in subject.known and name not in job.rule.declared and _outgrows(allowed[name], logical)
+            if name in subject.known
+            and name not in job.rule.declared
+            and types.outgrows(allowed[name], logical)
         ]
         if new or wider:
             what = "new columns" if new else "wider types of"
@@ -223,10 +228,6 @@ def _unannounced(job: Job, subject: Subject, lines: Iterable[Line], declared: Sh
                 f"the rows of batch {line.batch} show {what} {', '.join(new or wider)} and {job.table} is frozen: "
                 "declare them under columns: of its tables: entry to let them in.",
             )
-
-
-def _outgrows(old: str, new: str) -> bool:
-    return types.delta(types.grown(old, new)) != types.delta(old)
 
 
 # --- keys and columns -----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
@@ -17,7 +17,6 @@ from ingest.gold.completed import folded
 from ingest.gold.lane import Lane, LaneId, Shape
 from ingest.lake import duck
 from ingest.lake.books import Line, merged_columns
-from ingest.lake.histories import table_of
 from ingest.lake.mirrors import Era, Mirror, feeding, target
 from ingest.lake.names import mirror_path
 from ingest.lake.statements import Statement
@@ -134,7 +133,7 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     found = replace(books, histories=dict(books.histories), lagging=dict(lagging))
     lanes = [
         (*name[:1], *name[1], lagging[path])
-        for name, path in paths_of(lake.pipeline, books)
+        for name, (*_, path) in routes_of(lake.pipeline, books)
         if path in lagging
     ]
     if not lanes:
@@ -150,6 +149,14 @@ def catch_up(lake: Tables, books: Books, lagging: Mapping[str, int]) -> Books:
     found.histories |= _histories(lake, table, "batch <= applied")
     found.lines = [*_lines(lake, table, "batch > applied"), *books.lines]
     return found
+
+
+def caught_up(
+    lake: Lake, books: Books, known: Mapping[str, Mirror], lagging: Collection[str], resting: Collection[str]
+) -> Books:
+    """The same books, with single lines for each mirror that has not folded all that they sum up, unless it rests."""
+    touched = {job.path for job in jobs(lake.pipeline, books)}.difference(resting)
+    return catch_up(lake, books, incomplete(lake, books, known, touched, {*lagging}.difference(resting)))
 
 
 def incomplete(
@@ -172,39 +179,44 @@ def incomplete(
     """
     last: dict[str, int] = {}
     with_history: set[str] = set()
-    for name, path in paths_of(lake.pipeline, books):
+    for name, (rule, _, path) in routes_of(lake.pipeline, books):
         past = books.histories[name]
         if (path in touched or path in lagging) and (path in known or past.changes > past.truncates):
             last[path] = max(last.get(path, 0), past.last)
-            with_history |= {path} if lake.pipeline.rule(name[1]).history else set()
+            with_history |= {path} if rule.history else set()
 
     def have(path: str) -> int:
-        mirror = known.get(path)
-        rows = folded(lake, mirror)
-        if mirror is None or path not in with_history:
-            return rows
-        states = table_of(mirror)
-        there = path in lagging or lake.snapshot(states.path).exists
-        return min(rows, folded(lake, states)) if there else rows
-
-    def have_or_fail(path: str) -> int:
         try:
-            return have(path)
+            return folded(lake, known.get(path), states=path in with_history, lagging=path in lagging)
         except Exception:  # a damaged log, for example: its own fold reports it, and the others continue
             return last[path]
 
     with ThreadPoolExecutor(LOOKS) as pool:
-        found = dict(zip(last, pool.map(have_or_fail, last), strict=True))
+        found = dict(zip(last, pool.map(have, last), strict=True))
     found |= {path: min(found[path], last[path] - 1) for path in found if path in lagging}
     return {path: max(0, batch) for path, batch in found.items() if batch < last[path]}
 
 
-def paths_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, str]]:
-    """The lanes in the books' sums, with the paths of their mirrors."""
+class _Route(NamedTuple):
+    """Where a source table's rows go."""
+
+    rule: TableRule
+    mirror: TableId
+    path: str
+
+
+def _route(pipeline: Pipeline, table: TableId) -> _Route:
+    rule = pipeline.rule(table)
+    mirror = target(rule, table)
+    return _Route(rule, mirror, mirror_path(mirror))
+
+
+def routes_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, _Route]]:
+    """The lanes in the books' sums that have mirrors."""
     for name in books.histories:
-        rule = pipeline.rule(name[1])
-        if name[1].table is not None and not rule.exclude:
-            yield name, mirror_path(target(rule, name[1]))
+        route = _route(pipeline, name[1])
+        if name[1].table is not None and not route.rule.exclude:
+            yield name, route
 
 
 def _histories(lake: Tables, table: str, where: str) -> dict[LaneId, History]:
@@ -239,8 +251,8 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
     histories, lines = dict(books.histories), list(books.lines)
     for one in statements:
         for line in _lines_of(one):
-            rule, name = pipeline.rule(line.table_id), (line.source, line.table_id)
-            if one.batch > books.applied(mirror_path(target(rule, line.table_id))):
+            name = line.source, line.table_id
+            if one.batch > books.applied(_route(pipeline, line.table_id).path):
                 lines += [line] if one.batch <= books.last else []
                 continue
             histories[name] = _copy(histories.get(name))
@@ -311,17 +323,16 @@ def jobs(pipeline: Pipeline, books: Books) -> list[Job]:
     """The mirrors that have something to fold, in stable order."""
     found: dict[str, Job] = {}
     for line in books.lines:
-        rule = pipeline.rule(line.table_id)
+        rule, table, path = _route(pipeline, line.table_id)
         if line.table is None or rule.exclude or not (line.changes or line.ddl):
             continue
-        table = target(rule, line.table_id)
-        path = mirror_path(table)
         job = found.setdefault(path, Job(table, path, rule))
-        job.lines.setdefault((line.source, line.table_id), []).append(line)
+        mine = job.lines.setdefault((line.source, line.table_id), [])
+        mine += [line]
     if len(pipeline.sources) > 1 or any(rule.shape or rule.into for rule in pipeline.tables):
-        for name, path in paths_of(pipeline, books):
+        for name, (rule, _, path) in routes_of(pipeline, books):
             if path in found:
-                found[path].shapes |= {pipeline.rule(name[1]).shape}
+                found[path].shapes |= {rule.shape}
                 found[path].lanes |= {name} if books.histories[name].changes else set()
         for job in found.values():
             job.shapes |= {pipeline.rule(table).shape for _, table in job.lines}
@@ -394,7 +405,7 @@ def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
     mine = [
         name
         for name in dict.fromkeys(known)
-        if name[1].table is not None and mirror_path(target(pipeline.rule(name[1]), name[1])) == path
+        if name[1].table is not None and _route(pipeline, name[1]).path == path
     ]
     kept = feeding(pipeline, mine)
     return [name for name in mine if name in kept]

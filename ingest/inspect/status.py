@@ -81,7 +81,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         if snapshot.exists:
             rows = snapshot.rows if snapshot.files else lake.count(mirror.path)
     except Exception as error:  # one damaged table must not hide the state of the others
-        said = faults.of_mirror(error, lake.pipeline.file, mirror.name, lake.path(mirror.path))
+        said = faults.of_mirror(error, lake, mirror.name, mirror.path)
         snapshot, run = NO_TABLE, {"state": "damaged", "message": said}
     have = snapshot.transactions.get(lake.writer("gold", mirror.path, mirror.generation))
     is_mirror = mirror.path.startswith(MIRRORS)  # an old history table may be left unchanged

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import errno
 import re
+from typing import TYPE_CHECKING
 
 from ingest.errors import IngestError, command
+
+if TYPE_CHECKING:
+    from ingest.lake.tables import Tables
 
 _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
 _FILES = (".parquet", ".json", ".crc", ".bin")
@@ -62,13 +66,14 @@ def fault(error: BaseException) -> str | None:
     return None
 
 
-def of_mirror(error: BaseException, file: object, name: str, folder: str) -> str:
+def of_mirror(error: BaseException, lake: Tables, name: str, path: str) -> str:
     """What keeps a mirror from being read or written, and the command to type."""
+    file = lake.pipeline.file
     if not damaged(error):
         again = f", then `{command('retry', file)}`" if fault(error) else ""
         return f"{said(error)}{again}".replace(", then run again,", ",")
     return (
-        f"{said(error)}; move the folder {folder} away, and `{command('rebuild', file, name)}` makes the mirror "
+        f"{said(error)}; move the folder {lake.path(path)} away, and `{command('rebuild', file, name)}` makes the mirror "
         "again from its changes."
     )
 

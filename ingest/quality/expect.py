@@ -52,7 +52,7 @@ def expected(
             try:
                 found += _of_rows(lake, gx, subject, since, on, wishes)
             except Exception as error:  # one mirror's files must not hide the results of the others
-                text = faults.of_mirror(error, lake.pipeline.file, subject.name, lake.path(subject.path))
+                text = faults.of_mirror(error, lake, subject.name, subject.path)
                 found.append(CheckResult(Metric(wishes[0].type, 0.0, subject.name, detail=text), ERROR))
     return found
 

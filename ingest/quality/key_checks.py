@@ -100,7 +100,7 @@ def apart(
     except Exception as error:
         if len(some) == 1:
             mine = subject(some[0])
-            mine.damage = faults.of_mirror(error, lake.pipeline.file, mine.name, lake.path(mine.path))
+            mine.damage = faults.of_mirror(error, lake, mine.name, mine.path)
             return
     for one in some:
         yield from apart(lake, [one], work, subject)

@@ -158,9 +158,7 @@ def survey(
         try:
             state = lake.snapshot(subject.path)
         except Exception as error:  # one damaged table must not hide the state of the others
-            subject.damage = faults.of_mirror(
-                error, lake.pipeline.file, subject.name, lake.path(subject.path)
-            )
+            subject.damage = faults.of_mirror(error, lake, subject.name, subject.path)
             continue
         generation = subject.mirror.generation if subject.mirror else 0
         subject.exists, subject.size = state.exists, state.size or 0

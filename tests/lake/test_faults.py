@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -94,12 +96,13 @@ def test_the_cause_is_asked_too() -> None:
 
 def test_the_words_lead_out() -> None:
     """A sentence without what to do is a riddle."""
+    lake: Any = SimpleNamespace(pipeline=SimpleNamespace(file="shop.yaml"), path=lambda name: f"/lake/{name}")
     torn = RuntimeError("file:/lake/m/part-0.parquet is not a Parquet file")
     assert "move the folder /lake/m away, and `ingest rebuild shop.yaml shop.a`" in of_mirror(
-        torn, "shop.yaml", "shop.a", "/lake/m"
+        torn, lake, "shop.a", "m"
     )
     denied = PermissionError(errno.EACCES, "Permission denied", "/lake/m/part-0.parquet")
-    assert of_mirror(denied, "shop.yaml", "shop.a", "/lake/m").endswith("then `ingest retry shop.yaml`")
+    assert of_mirror(denied, lake, "shop.a", "m").endswith("then `ingest retry shop.yaml`")
 
 
 def test_own_errors_are_sentences_already() -> None:

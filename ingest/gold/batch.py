@@ -1,0 +1,124 @@
+"""Plan a batch: what each mirror with new changes shall be, before anything is written.
+
+A mirror that is paused, held or damaged has its result already here; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ingest.config import matches
+from ingest.errors import HeldError
+from ingest.gold import ledger as ledgers
+from ingest.gold import servers
+from ingest.gold.completed import folded
+from ingest.gold.ledger import Ledger
+from ingest.gold.rekeyed import ask
+from ingest.gold.results import Folded
+from ingest.gold.schema import Plan, decide
+from ingest.gold.work import Books, Job, caught_up, jobs, stated
+from ingest.lake import faults, mirrors, pauses
+from ingest.lake.decisions import FOLDED, Decision
+from ingest.lake.lake import Lake
+from ingest.lake.mirrors import Mirror
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the mirrors of one batch share, the plan of each, and the results of those that cannot be folded."""
+
+    books: Books
+    ledger: Ledger
+    plans: list[Plan]
+    results: list[Folded]
+
+    def until(self, plan: Plan) -> Books:
+        """The books up to what holds the mirror, if anything does."""
+        return self.books if plan.hold is None else self.books.before(plan.hold.batch)
+
+    def renewed(self, decided: Mapping[str, Mirror]) -> dict[str, Mirror]:
+        """The mirrors that are new or change, by path."""
+        mirrors_of = ((one.mirror, one) for one in self.plans if not one.whole)
+        return {
+            mirror.path: mirror
+            for mirror, plan in mirrors_of
+            if mirror != (known := decided.get(mirror.path))
+            and (mirror.keys or (mirror.columns and (plan.job.has_changes or known is not None)))
+        }
+
+    def records(self, decided: Mapping[str, Mirror]) -> Iterator[Decision]:
+        """What is decided, for the table `decisions`: columns of mirrors, and what new statements do to them.
+
+        The latter is recorded now, because the texts describe the schema before the statements are applied.
+        """
+        renewed = self.renewed(decided)
+        for plan in self.plans:
+            path = plan.mirror.path
+            if path in renewed:
+                yield mirrors.decision(plan.mirror, self.books.last, "columns seen")
+            for one, verdict in plan.verdicts:
+                if self.ledger.recorded.get((path, one.id)) != (verdict.state, verdict.does):
+                    value = {"statement": one.id, "state": verdict.state, "does": list(verdict.does)}
+                    yield Decision(FOLDED, path, value, one.batch, "folded")
+
+
+def plan_batch(
+    lake: Lake,
+    books: Books,
+    decided: Mapping[str, Mirror],
+    *,
+    lagging: Collection[str],
+    asleep: Mapping[str, Folded],
+    settled: int,
+) -> Batch:
+    """Plan every mirror that has new batches, and those that lag; the arguments are those of `ingest.gold.stage.apply`."""
+    resting = lake.paused | asleep.keys()
+    books = caught_up(lake, books, decided, lagging, resting)
+    ledger = ledgers.of_batch(lake, books, jobs(lake.pipeline, books), decided)
+    books = stated(lake.pipeline, books, ledger.statements)
+    chosen = [job for job in jobs(lake.pipeline, books) if not lake.select or matches(lake.select, job.table)]
+    names = {job.path: str(job.table) for job in chosen} | {
+        path: one.name for path, one in decided.items() if path in lagging and not lake.select
+    }
+    made = [
+        _planned(lake, books, ledger, job, decided.get(job.path), settled)
+        for job in chosen
+        if job.path not in resting
+    ]
+    paused = [
+        Folded(names[path], path, "paused", message=pauses.PAUSED) for path in lake.paused & names.keys()
+    ]
+    return Batch(
+        books,
+        ledger,
+        [one for one in made if isinstance(one, Plan)],
+        [
+            *paused,
+            *(one for path, one in asleep.items() if path not in lake.paused),
+            *(one for one in made if isinstance(one, Folded)),
+        ],
+    )
+
+
+def _planned(
+    lake: Lake, books: Books, ledger: Ledger, job: Job, known: Mirror | None, settled: int
+) -> Plan | Folded:
+    """What a mirror shall be with this batch; its result if that holds it or fails."""
+    try:
+        servers.refuse_another(lake.pipeline, books, job)
+        applied = books.applied(job.path)
+        # the mirror's log is read only if a policy may need the answer
+        asked = job.rule.on_schema_change == "freeze" or any(ledger.of(*name) for name in job.lines)
+        if known is not None and asked:
+            applied = max(folded(lake, known), applied)
+        return decide(
+            lake.pipeline, job, known, ledger, applied, max(books.first_rows(job), settled),
+            partial(lake.exists, job.path), lambda name, last: ask(lake, *name, min(last or books.last, books.last)),
+        )  # fmt: skip
+    except HeldError as error:
+        return Folded(str(job.table), job.path, "held", message=str(error))
+    except Exception as error:  # a damaged log, for example: the others go on
+        why = faults.of_mirror(error, lake, str(job.table), job.path)
+        return Folded(str(job.table), job.path, "failed", message=why)
